@@ -1,0 +1,336 @@
+//! A batch: the unit of writing, all or nothing, across keyspaces.
+//!
+//! The encoded form is built while the caller adds operations and goes into the WAL as it is.
+//! Format: `docs/format/batch.md`.
+
+use crate::coding::{put_slice, put_varint, take_slice, take_u8, take_varint_u32};
+use crate::error::{Error, Result};
+use crate::key::{KEY_BYTES_MAX, KeyspaceId, Kind, Seq, VALUE_BYTES_MAX};
+
+/// Bytes before the first operation: first sequence number (8) and operation count (4).
+pub const BATCH_HEADER_BYTES: usize = 12;
+
+/// Set in an operation's first byte when a keyspace id follows.
+const HAS_KEYSPACE: u8 = 0x80;
+
+/// The most operations in one batch.
+pub const BATCH_OPS_MAX: u32 = u32::MAX;
+
+/// The longest encoded batch, in bytes.
+pub const BATCH_BYTES_MAX: usize = u32::MAX as usize >> 1;
+
+/// Operations to be written together.
+///
+/// Later operations win over earlier ones on the same key. Building a batch cannot fail; a key or
+/// value that is too long is reported when the batch is written, and nothing of it is applied.
+///
+/// ```
+/// let mut batch = esker_base::Batch::new();
+/// batch.put(b"bread", b"2").delete(b"milk");
+/// assert_eq!(batch.len(), 2);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    count: u32,
+    fault: Option<&'static str>,
+}
+
+/// One operation of a batch, borrowed from its encoded form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchOp<'a> {
+    /// The keyspace it is for.
+    pub keyspace: KeyspaceId,
+    /// What it does.
+    pub kind: Kind,
+    /// The key, or the start of a range.
+    pub key: &'a [u8],
+    /// The value, or the end of a range; empty for a delete.
+    pub value: &'a [u8],
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch::new()
+    }
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Batch {
+        Batch::with_capacity(0)
+    }
+
+    /// An empty batch with room for `capacity_bytes` of operations.
+    pub fn with_capacity(capacity_bytes: usize) -> Batch {
+        let mut bytes = Vec::with_capacity(BATCH_HEADER_BYTES + capacity_bytes);
+        bytes.resize(BATCH_HEADER_BYTES, 0);
+        Batch { bytes, count: 0, fault: None }
+    }
+
+    /// Sets `key` to `value` in the default keyspace.
+    #[inline]
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> &mut Batch {
+        self.put_in(KeyspaceId::DEFAULT, key, value)
+    }
+
+    /// Removes `key` from the default keyspace.
+    #[inline]
+    pub fn delete(&mut self, key: &[u8]) -> &mut Batch {
+        self.delete_in(KeyspaceId::DEFAULT, key)
+    }
+
+    /// Removes every key of `[start, end)` from the default keyspace.
+    #[inline]
+    pub fn delete_range(&mut self, start: &[u8], end: &[u8]) -> &mut Batch {
+        self.delete_range_in(KeyspaceId::DEFAULT, start, end)
+    }
+
+    /// Sets `key` to `value` in a keyspace.
+    #[inline]
+    pub fn put_in(
+        &mut self,
+        keyspace: impl Into<KeyspaceId>,
+        key: &[u8],
+        value: &[u8],
+    ) -> &mut Batch {
+        self.push(keyspace.into(), Kind::Put, key, Some(value))
+    }
+
+    /// Removes `key` from a keyspace.
+    #[inline]
+    pub fn delete_in(&mut self, keyspace: impl Into<KeyspaceId>, key: &[u8]) -> &mut Batch {
+        self.push(keyspace.into(), Kind::Delete, key, None)
+    }
+
+    /// Removes every key of `[start, end)` from a keyspace; nothing if `end` is not after `start`.
+    ///
+    /// Cost: one record, whatever the number of keys. Space comes back with compaction.
+    #[inline]
+    pub fn delete_range_in(
+        &mut self,
+        keyspace: impl Into<KeyspaceId>,
+        start: &[u8],
+        end: &[u8],
+    ) -> &mut Batch {
+        self.push(keyspace.into(), Kind::DeleteRange, start, Some(end))
+    }
+
+    #[inline]
+    fn push(&mut self, ks: KeyspaceId, kind: Kind, key: &[u8], value: Option<&[u8]>) -> &mut Batch {
+        let value_len = value.map_or(0, <[u8]>::len);
+        if key.len() > KEY_BYTES_MAX || (kind == Kind::DeleteRange && value_len > KEY_BYTES_MAX) {
+            self.fault = Some("a key is longer than 1 MiB");
+        } else if value_len > VALUE_BYTES_MAX {
+            self.fault = Some("a value is longer than 1 GiB");
+        } else if self.bytes.len() + key.len() + value_len + 32 > BATCH_BYTES_MAX {
+            self.fault = Some("the batch is longer than 2 GiB");
+        }
+        if self.fault.is_some() {
+            return self;
+        }
+        if ks == KeyspaceId::DEFAULT {
+            self.bytes.push(kind as u8);
+        } else {
+            self.bytes.push(kind as u8 | HAS_KEYSPACE);
+            put_varint(&mut self.bytes, u64::from(ks.0));
+        }
+        put_slice(&mut self.bytes, key);
+        if let Some(value) = value {
+            put_slice(&mut self.bytes, value);
+        }
+        self.count += 1;
+        self
+    }
+
+    /// Appends all operations of `other`.
+    pub fn append(&mut self, other: &Batch) -> &mut Batch {
+        self.fault = self.fault.or(other.fault);
+        if self.bytes.len() + other.bytes.len() > BATCH_BYTES_MAX {
+            self.fault = Some("the batch is longer than 2 GiB");
+        } else {
+            self.bytes.extend_from_slice(&other.bytes[BATCH_HEADER_BYTES..]);
+            self.count += other.count;
+        }
+        self
+    }
+
+    /// Forgets all operations, keeping the memory.
+    pub fn clear(&mut self) {
+        self.bytes.truncate(BATCH_HEADER_BYTES);
+        self.count = 0;
+        self.fault = None;
+    }
+
+    /// How many operations it holds.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// True if it holds no operation.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Size of the encoded form, in bytes.
+    #[inline]
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The operations in the order they were added.
+    pub fn iter(&self) -> impl Iterator<Item = BatchOp<'_>> {
+        // What this type encoded, it decodes; an error here would be our own bug.
+        BatchIter { input: &self.bytes[BATCH_HEADER_BYTES..], left: self.count }
+            .map_while(Result::ok)
+    }
+
+    /// Checks that the batch can be written.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: a key or value is longer than the limits in [`crate::key`].
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match self.fault {
+            None => Ok(()),
+            Some(fault) => Err(Error::invalid(fault)),
+        }
+    }
+
+    /// Stamps the first sequence number and returns the encoded form.
+    #[inline]
+    pub fn seal(&mut self, first_seq: Seq) -> &[u8] {
+        self.bytes[..8].copy_from_slice(&first_seq.to_le_bytes());
+        self.bytes[8..12].copy_from_slice(&self.count.to_le_bytes());
+        &self.bytes
+    }
+
+    /// The operations in encoded form, without the header.
+    #[inline]
+    pub fn ops(&self) -> BatchIter<'_> {
+        BatchIter { input: &self.bytes[BATCH_HEADER_BYTES..], left: self.count }
+    }
+}
+
+/// Walks the operations of an encoded batch, checking every bound.
+///
+/// Yields `Err` once at the first malformed operation and then ends.
+#[derive(Clone, Debug)]
+pub struct BatchIter<'a> {
+    input: &'a [u8],
+    left: u32,
+}
+
+/// Opens an encoded batch: its first sequence number, its count, and its operations.
+///
+/// # Errors
+/// Fails with the reason if the header is short or the count cannot fit in the bytes.
+pub fn decode(bytes: &[u8]) -> Result<(Seq, u32, BatchIter<'_>), &'static str> {
+    let mut input = bytes;
+    let seq = crate::coding::take_u64(&mut input).ok_or("batch header is cut short")?;
+    let count = crate::coding::take_u32(&mut input).ok_or("batch header is cut short")?;
+    // The shortest operation is three bytes: kind, empty key, and nothing.
+    if u64::from(count) * 2 > input.len() as u64 {
+        return Err("batch count exceeds its bytes");
+    }
+    Ok((seq, count, BatchIter { input, left: count }))
+}
+
+impl BatchIter<'_> {
+    /// Bytes not yet read; a well-formed batch ends with none.
+    pub fn rest_len(&self) -> usize {
+        self.input.len()
+    }
+}
+
+impl<'a> Iterator for BatchIter<'a> {
+    type Item = Result<BatchOp<'a>, &'static str>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let op = take_op(&mut self.input);
+        if op.is_none() {
+            self.left = 0;
+        }
+        Some(op.ok_or("batch operation is malformed"))
+    }
+}
+
+#[inline]
+fn take_op<'a>(input: &mut &'a [u8]) -> Option<BatchOp<'a>> {
+    let tag = take_u8(input)?;
+    let keyspace = match tag & HAS_KEYSPACE {
+        0 => KeyspaceId::DEFAULT,
+        _ => KeyspaceId(take_varint_u32(input)?),
+    };
+    let kind = Kind::from_u8(tag & !HAS_KEYSPACE)?;
+    let key = take_slice(input)?;
+    let value = match kind {
+        Kind::Put | Kind::DeleteRange => take_slice(input)?,
+        Kind::Delete => &[],
+        Kind::Merge | Kind::PutExpiring | Kind::PutPointer => return None,
+    };
+    Some(BatchOp { keyspace, kind, key, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Batch {
+        let mut batch = Batch::new();
+        batch.put(b"a", b"1").delete_in(KeyspaceId(7), b"b").delete_range(b"c", b"d");
+        batch
+    }
+
+    #[test]
+    fn ops_come_back_in_order() {
+        let batch = sample();
+        let ops: Vec<_> = batch.iter().collect();
+        assert_eq!(ops.len(), 3);
+        assert_eq!(ops[0].value, b"1");
+        assert_eq!((ops[1].keyspace, ops[1].kind), (KeyspaceId(7), Kind::Delete));
+        assert_eq!(
+            (ops[2].kind, ops[2].key, ops[2].value),
+            (Kind::DeleteRange, &b"c"[..], &b"d"[..])
+        );
+    }
+
+    #[test]
+    fn sealed_form_decodes_and_every_cut_is_refused() {
+        let mut batch = sample();
+        let bytes = batch.seal(42).to_vec();
+        let (seq, count, ops) = decode(&bytes).expect("whole batch");
+        assert_eq!((seq, count, ops.count()), (42, 3, 3));
+        for cut in 0..bytes.len() {
+            let refused = match decode(&bytes[..cut]) {
+                Err(_) => true,
+                Ok((_, _, mut ops)) => ops.any(|op| op.is_err()),
+            };
+            assert!(refused, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn too_long_a_key_is_reported_and_nothing_kept() {
+        let mut batch = Batch::new();
+        batch.put(&vec![0; KEY_BYTES_MAX + 1], b"");
+        assert!(batch.is_empty());
+        assert!(matches!(batch.check(), Err(Error::InvalidArgument { .. })));
+        batch.clear();
+        assert!(batch.check().is_ok());
+    }
+
+    #[test]
+    fn append_joins_batches() {
+        let mut batch = sample();
+        batch.append(&sample());
+        assert_eq!(batch.iter().count(), 6);
+    }
+}

@@ -1,0 +1,145 @@
+//! A log file written through a shared mapping.
+//!
+//! Appending is a `memcpy` into the page cache: no system call, yet the bytes survive the death of
+//! the process, because the dirty pages belong to the file and not to the process. `sync` is
+//! `fdatasync`, which writes dirty mapped pages like any others.
+//!
+//! The file is preallocated in windows, one mapped at a time. Preallocation is what makes this
+//! safe: a page of an allocated block can always be written, so a full disk shows as an error
+//! of `fallocate` and never as a SIGBUS. The part of the last window that was not reached reads as
+//! zeros after a crash; `finish` cuts it off.
+
+use super::WritableFile;
+use crate::error::{Error, Result};
+use rustix::fs::FallocateFlags;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+/// Window size limits. The lower one keeps small logs small, the upper one bounds the address
+/// space and the space reserved beyond the end.
+const WINDOW_BYTES_MIN: u64 = 64 << 10;
+const WINDOW_BYTES_MAX: u64 = 16 << 20;
+
+#[derive(Debug)]
+pub(super) struct MappedLog {
+    file: File,
+    path: PathBuf,
+    /// Start of the mapped window.
+    base: NonNull<u8>,
+    window_bytes: u64,
+    /// File offset of the window.
+    window_offset: u64,
+    /// Bytes appended to the file so far.
+    len_bytes: u64,
+}
+
+// SAFETY: the mapping is owned by this value alone and writes need `&mut self`.
+unsafe impl Send for MappedLog {}
+// SAFETY: through `&self` only plain integers are read.
+unsafe impl Sync for MappedLog {}
+
+impl MappedLog {
+    /// Maps the first window, or gives the file back if it cannot be preallocated or mapped.
+    pub(super) fn new(file: File, path: &Path, reserve_bytes: u64) -> Result<MappedLog, File> {
+        let page = rustix::param::page_size() as u64;
+        let window_bytes =
+            reserve_bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX).next_multiple_of(page);
+        match map_window(&file, 0, window_bytes) {
+            Ok(base) => Ok(MappedLog {
+                file,
+                path: path.to_path_buf(),
+                base,
+                window_bytes,
+                window_offset: 0,
+                len_bytes: 0,
+            }),
+            Err(_) => {
+                // Whatever was reserved before the failure must not stand as content.
+                let _ = file.set_len(0);
+                Err(file)
+            }
+        }
+    }
+
+    fn next_window(&mut self) -> Result<()> {
+        let offset = self.window_offset + self.window_bytes;
+        let base = map_window(&self.file, offset, self.window_bytes)
+            .map_err(|e| Error::io("preallocate", &self.path, e.into()))?;
+        self.unmap();
+        self.base = base;
+        self.window_offset = offset;
+        Ok(())
+    }
+
+    fn unmap(&mut self) {
+        // SAFETY: `base` and `window_bytes` describe a live mapping made by `map_window`, which
+        // nothing else refers to; it is replaced or dropped right after.
+        let unmapped =
+            unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.window_bytes as usize) };
+        debug_assert!(unmapped.is_ok(), "munmap of our own mapping: {unmapped:?}");
+    }
+}
+
+fn map_window(file: &File, offset: u64, len: u64) -> rustix::io::Result<NonNull<u8>> {
+    rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len)?;
+    // SAFETY: a fresh shared mapping at an address the kernel chooses; the range of the file is
+    // allocated, so no access to it can fault for want of space.
+    let base = unsafe {
+        rustix::mm::mmap(
+            std::ptr::null_mut(),
+            len as usize,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            file,
+            offset,
+        )?
+    };
+    Ok(NonNull::new(base.cast()).expect("the kernel maps nothing at address 0"))
+}
+
+impl WritableFile for MappedLog {
+    #[inline]
+    fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let used = self.len_bytes - self.window_offset;
+            let room = (self.window_bytes - used) as usize;
+            if room == 0 {
+                self.next_window()?;
+                continue;
+            }
+            let n = bytes.len().min(room);
+            // SAFETY: `used + n <= window_bytes`, so the target lies in the live mapping, and
+            // `bytes` cannot overlap it: no reference into the mapping is ever handed out.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    bytes.as_ptr(),
+                    self.base.as_ptr().add(used as usize),
+                    n,
+                );
+            }
+            self.len_bytes += n as u64;
+            bytes = &bytes[n..];
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.file.set_len(self.len_bytes).map_err(|e| Error::io("truncate", &self.path, e))
+    }
+}
+
+impl Drop for MappedLog {
+    fn drop(&mut self) {
+        self.unmap();
+    }
+}

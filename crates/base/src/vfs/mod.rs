@@ -1,0 +1,147 @@
+//! The one door to the disk.
+//!
+//! Everything the engine does to files goes through [`Vfs`], so that it can be run on a real
+//! file system ([`posix`]), on one that forgets whatever was not synced, and on one that fails.
+//!
+//! What a file system promises here, and what the engine relies on:
+//!
+//! 1. Appended bytes are readable at once and survive the death of the process when `append`
+//!    returns. They survive a power cut only once `sync` has returned.
+//! 2. A new name, a rename or a removal survives a power cut only once `sync_dir` of its directory
+//!    has returned. A rename replaces its target atomically.
+//! 3. After a failed `sync` nothing is known about the bytes since the last good one. The
+//!    caller must not sync again and believe it.
+
+mod mapped_log;
+pub mod posix;
+
+use crate::error::Result;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a file is going to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Small reads anywhere.
+    Random,
+    /// Front to back, in large pieces.
+    Sequential,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name without its directory.
+    pub name: String,
+    /// True for a directory.
+    pub is_dir: bool,
+    /// Length in bytes; 0 for a directory.
+    pub len_bytes: u64,
+}
+
+/// A file system.
+pub trait Vfs: Send + Sync + fmt::Debug {
+    /// Creates an empty file for appending, replacing any old one of that name.
+    fn create(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
+
+    /// Creates a log: like [`Vfs::create`], for many small appends.
+    ///
+    /// `reserve_bytes` is how long it is expected to grow. The file may be longer than what was
+    /// appended, filled with zeros, until [`WritableFile::finish`] cuts it.
+    fn create_log(&self, path: &Path, reserve_bytes: u64) -> Result<Box<dyn WritableFile>>;
+
+    /// Opens a file for reading. Fails with `NotFound` if there is none.
+    fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadableFile>>;
+
+    /// Renames a file, replacing `to` if it exists.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Gives a file a second name. Fails if `to` exists.
+    fn link(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> Result<()>;
+
+    /// Cuts a file to `len_bytes` and syncs it.
+    fn truncate(&self, path: &Path, len_bytes: u64) -> Result<()>;
+
+    /// Gives the space of a range back; the range reads as zeros afterwards.
+    fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()>;
+
+    /// Creates a directory and those above it.
+    fn create_dir_all(&self, path: &Path) -> Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> Result<()>;
+
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+
+    /// The names in a directory, in no particular order. `NotFound` if there is none.
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>>;
+
+    /// True if a file or directory of this name exists.
+    fn exists(&self, path: &Path) -> Result<bool>;
+
+    /// Takes an exclusive lock, held until the guard is dropped. `Busy` if somebody holds it.
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
+
+    /// Bytes that can still be written where `path` lives.
+    fn free_bytes(&self, path: &Path) -> Result<u64>;
+}
+
+/// A file that is being written, front to back.
+pub trait WritableFile: Send + Sync + fmt::Debug {
+    /// Adds bytes at the end. On an error an unknown part of them may stand in the file.
+    fn append(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Makes all appended bytes, and the file's length, durable.
+    fn sync(&mut self) -> Result<()>;
+
+    /// Bytes appended so far.
+    fn len_bytes(&self) -> u64;
+
+    /// Ends writing: gives reserved space back and closes. Does not sync.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// A file that can be read at any place, by many threads.
+pub trait ReadableFile: Send + Sync + fmt::Debug {
+    /// Fills `buf` from `offset_bytes`; returns how much there was (short only at the end).
+    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// The file's length now.
+    fn len_bytes(&self) -> Result<u64>;
+}
+
+/// Holds a lock until dropped.
+pub trait FileLock: Send + Sync + fmt::Debug {}
+
+/// Reads a whole file, refusing to allocate more than `limit_bytes`.
+///
+/// # Errors
+/// `Corruption` if the file is longer than the limit.
+pub fn read_all(vfs: &dyn Vfs, path: &Path, limit_bytes: u64) -> Result<Vec<u8>> {
+    let file = vfs.open(path, Access::Sequential)?;
+    let len = file.len_bytes()?;
+    if len > limit_bytes {
+        return Err(crate::Error::corruption(path, limit_bytes, "file is longer than it can be"));
+    }
+    let mut bytes = vec![0; len as usize];
+    let read = file.read_at(0, &mut bytes)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Writes a small file so that it is whole or absent after a crash: a temporary name, sync, rename,
+/// sync of the directory.
+pub fn write_atomic(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = path.with_extension("tmp");
+    let mut file = vfs.create(&temporary)?;
+    file.append(bytes)?;
+    file.sync()?;
+    file.finish()?;
+    vfs.rename(&temporary, path)?;
+    vfs.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}

@@ -1,0 +1,240 @@
+//! The real file system.
+//!
+//! Ordinary files are written with `write(2)`. Logs are written through a shared mapping of
+//! preallocated windows (see [`super::mapped_log`]) where the file system can preallocate, and with
+//! `write(2)` where it cannot. Data files are never read through a mapping: an I/O error would
+//! arrive as a signal instead of an error.
+
+use super::mapped_log::MappedLog;
+use super::{Access, DirEntry, FileLock, ReadableFile, Vfs, WritableFile};
+use crate::error::{Error, Result};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Write};
+use std::os::fd::IntoRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files are readable and writable by their owner only.
+const FILE_MODE: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
+
+/// The file system of the machine.
+#[derive(Debug, Default)]
+pub struct PosixVfs {
+    plain_logs: bool,
+}
+
+impl PosixVfs {
+    /// Logs are mapped where possible.
+    pub fn new() -> PosixVfs {
+        PosixVfs { plain_logs: false }
+    }
+
+    /// Logs are written with `write(2)`, as on a file system that cannot preallocate.
+    pub fn with_plain_logs() -> PosixVfs {
+        PosixVfs { plain_logs: true }
+    }
+}
+
+impl Vfs for PosixVfs {
+    fn create(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        let file = create_file(path)?;
+        Ok(Box::new(PosixWriter { file, path: path.to_path_buf(), len_bytes: 0 }))
+    }
+
+    fn create_log(&self, path: &Path, reserve_bytes: u64) -> Result<Box<dyn WritableFile>> {
+        let file = create_file(path)?;
+        if self.plain_logs {
+            return Ok(Box::new(PosixWriter { file, path: path.to_path_buf(), len_bytes: 0 }));
+        }
+        match MappedLog::new(file, path, reserve_bytes) {
+            Ok(log) => Ok(Box::new(log)),
+            Err(file) => Ok(Box::new(PosixWriter { file, path: path.to_path_buf(), len_bytes: 0 })),
+        }
+    }
+
+    fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadableFile>> {
+        let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
+        let advice = match access {
+            Access::Random => rustix::fs::Advice::Random,
+            Access::Sequential => rustix::fs::Advice::Sequential,
+        };
+        // Advice only: a file system that does not take it still reads.
+        let _ = rustix::fs::fadvise(&file, 0, None, advice);
+        Ok(Arc::new(PosixReader { file, path: path.to_path_buf() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        std::fs::rename(from, to).map_err(|e| Error::io("rename", from, e))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        std::fs::hard_link(from, to).map_err(|e| Error::io("link", from, e))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        std::fs::remove_file(path).map_err(|e| Error::io("remove", path, e))
+    }
+
+    fn truncate(&self, path: &Path, len_bytes: u64) -> Result<()> {
+        let file = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .map_err(|e| Error::io("open for truncate", path, e))?;
+        file.set_len(len_bytes).map_err(|e| Error::io("truncate", path, e))?;
+        file.sync_all().map_err(|e| Error::io("sync", path, e))
+    }
+
+    fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()> {
+        let file = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .map_err(|e| Error::io("open for punch", path, e))?;
+        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&file, flags, offset_bytes, len_bytes)
+            .map_err(|e| Error::io("punch hole", path, e.into()))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(DIR_MODE)
+            .create(path)
+            .map_err(|e| Error::io("create directory", path, e))
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        std::fs::remove_dir(path).map_err(|e| Error::io("remove directory", path, e))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let dir = File::open(path).map_err(|e| Error::io("open directory", path, e))?;
+        dir.sync_all().map_err(|e| Error::io("sync directory", path, e))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        let dir = std::fs::read_dir(path).map_err(|e| Error::io("list", path, e))?;
+        for entry in dir {
+            let entry = entry.map_err(|e| Error::io("list", path, e))?;
+            // Names that are not UTF-8 are not ours.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            match entry.metadata() {
+                Ok(m) => entries.push(DirEntry {
+                    name,
+                    is_dir: m.is_dir(),
+                    len_bytes: if m.is_dir() { 0 } else { m.len() },
+                }),
+                // Removed between listing and asking.
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(Error::io("stat", &entry.path(), e)),
+            }
+        }
+        Ok(entries)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        path.try_exists().map_err(|e| Error::io("stat", path, e))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(FILE_MODE)
+            .open(path)
+            .map_err(|e| Error::io("open lock", path, e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(PosixLock { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(Error::Busy { path: path.to_path_buf() }),
+            Err(TryLockError::Error(e)) => Err(Error::io("lock", path, e)),
+        }
+    }
+
+    fn free_bytes(&self, path: &Path) -> Result<u64> {
+        let stat = rustix::fs::statvfs(path).map_err(|e| Error::io("statvfs", path, e.into()))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+fn create_file(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .mode(FILE_MODE)
+        .open(path)
+        .map_err(|e| Error::io("create", path, e))
+}
+
+/// Appends with `write(2)`.
+#[derive(Debug)]
+struct PosixWriter {
+    file: File,
+    path: PathBuf,
+    len_bytes: u64,
+}
+
+impl WritableFile for PosixWriter {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|e| Error::io("append", &self.path, e))?;
+        self.len_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        close(self.file, &self.path)
+    }
+}
+
+/// Closes a descriptor and reports what the system says, which dropping it would hide.
+fn close(file: File, path: &Path) -> Result<()> {
+    // SAFETY: `into_raw_fd` gives up ownership, so the descriptor is closed exactly once.
+    let closed = unsafe { rustix::io::try_close(file.into_raw_fd()) };
+    closed.map_err(|e| Error::io("close", path, e.into()))
+}
+
+#[derive(Debug)]
+struct PosixReader {
+    file: File,
+    path: PathBuf,
+}
+
+impl ReadableFile for PosixReader {
+    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize> {
+        let mut read = 0;
+        while read < buf.len() {
+            match self.file.read_at(&mut buf[read..], offset_bytes + read as u64) {
+                Ok(0) => break,
+                Ok(n) => read += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io("read", &self.path, e)),
+            }
+        }
+        Ok(read)
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        self.file.metadata().map(|m| m.len()).map_err(|e| Error::io("stat", &self.path, e))
+    }
+}
+
+/// The advisory lock goes with the open file.
+#[derive(Debug)]
+struct PosixLock {
+    _file: File,
+}
+
+impl FileLock for PosixLock {}

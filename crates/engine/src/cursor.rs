@@ -1,0 +1,44 @@
+//! The cursor: how every ordered source of records is walked.
+//!
+//! Memtables, blocks, tables, runs and merges of them all have the same face, so that they can be
+//! stacked. A cursor stands on a record or on none (`valid`). Records are ordered as internal keys:
+//! user key ascending, then trailer descending (newest first).
+
+use esker_base::{Result, Trailer};
+
+/// Walks records in internal-key order.
+///
+/// After an error the cursor is not valid; it may be positioned anew.
+pub trait Cursor {
+    /// True if the cursor stands on a record.
+    fn valid(&self) -> bool;
+
+    /// Moves to the first record.
+    fn seek_to_first(&mut self) -> Result<()>;
+
+    /// Moves to the last record.
+    fn seek_to_last(&mut self) -> Result<()>;
+
+    /// Moves to the first record at or after `(key, trailer)`.
+    ///
+    /// `Trailer::seek(s)` finds the newest record of `key` visible at `s`, or whatever follows.
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()>;
+
+    /// Moves to the last record before `(key, trailer)`.
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()>;
+
+    /// Moves to the following record. Needs `valid`.
+    fn next(&mut self) -> Result<()>;
+
+    /// Moves to the preceding record. Needs `valid`.
+    fn prev(&mut self) -> Result<()>;
+
+    /// The user key. Needs `valid`; good until the cursor moves.
+    fn key(&self) -> &[u8];
+
+    /// Sequence number and kind. Needs `valid`.
+    fn trailer(&self) -> Trailer;
+
+    /// The value. Needs `valid`; good until the cursor moves.
+    fn value(&self) -> &[u8];
+}

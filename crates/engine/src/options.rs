@@ -1,0 +1,344 @@
+//! Options: what a user may choose, with meaning, unit, range and default of each.
+//!
+//! Two plain structs: [`Options`] for a database, [`KeyspaceOptions`] for each keyspace in it.
+//! Presets come before knobs: start from one and change what you know better.
+
+use esker_base::{Error, KeyOrder, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// Options of a database, given at every open; nothing of it is stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Create the database if there is none. Default: true.
+    pub create_if_missing: bool,
+    /// Refuse to open a database that exists. Default: false.
+    pub error_if_exists: bool,
+    /// Bytes of memory for everything that grows with use: memtables, block cache, pinned index
+    /// and filter blocks, iterators. Default: 512 MiB. Minimum: 4 MiB.
+    pub memory_budget_bytes: u64,
+    /// The part of the budget that memtables of all keyspaces may hold, sealed ones included.
+    /// Writes slow down as it fills. Default: 0, which means a half of the budget. Minimum: 1 MiB.
+    pub memtables_bytes_max: u64,
+    /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, the one that
+    /// pins the oldest log is flushed. Default: 512 MiB. Minimum: 1 MiB.
+    pub wal_bytes_max: u64,
+    /// Threads that compact. One more thread flushes. Default: 0, which means the number of
+    /// processors, at most 8. Maximum: 64.
+    pub compaction_threads: u32,
+    /// Table files held open. Raising it saves reopening; each costs a descriptor.
+    /// Default: 1 000. Minimum: 16.
+    pub open_files_max: u32,
+    /// The manifest is written anew when it is longer than this. Default: 16 MiB. Minimum: 4 KiB.
+    pub manifest_bytes_max: u64,
+    /// Options of the default keyspace, and of keyspaces opened without options of their own.
+    pub default_keyspace: KeyspaceOptions,
+}
+
+/// Options of one keyspace. Only `order` is part of the data; all else may change at reopen.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KeyspaceOptions {
+    /// Bytes a memtable takes before it is sealed and flushed. Raising it lowers write
+    /// amplification and lengthens recovery. Default: 64 MiB. Range: 64 KiB to 4 GiB.
+    pub memtable_bytes: u64,
+    /// Uncompressed bytes of a data block. Raising it compresses better and reads more per get.
+    /// Default: 4 KiB. Range: 512 B to 1 MiB.
+    pub block_bytes: u32,
+    /// Records between two whole keys in a block. Raising it makes blocks smaller and gets slower.
+    /// Default: 16. Range: 1 to 256.
+    pub restart_interval: u32,
+    /// Uncompressed bytes of an index partition. Default: 64 KiB. Range: 1 KiB to 16 MiB.
+    pub index_partition_bytes: u32,
+    /// Compression of a table by the level it is written for; the last entry serves all deeper
+    /// levels. Default: none for levels 0 and 1, LZ4 below.
+    pub compression: Vec<Compression>,
+    /// Filter that spares reads of tables without the key. Default: Bloom, 10 bits a key.
+    pub filter: Filter,
+    /// Bytes after which a compaction starts a new table. Default: 64 MiB. Range: 64 KiB to 4 GiB.
+    pub table_bytes_max: u64,
+    /// Bytes of the first level below level 0. Default: 256 MiB. Minimum: 64 KiB.
+    pub level_base_bytes: u64,
+    /// Size ratio of neighbouring levels. Default: 10. Range: 2 to 100.
+    pub level_fanout: u32,
+    /// Sorted runs in level 0 that start a compaction. Default: 4. Range: 1 to 1 000.
+    pub level0_runs_compact: u32,
+    /// Sorted runs in level 0 from which writes are slowed, more with each further run.
+    /// Default: 12. Minimum: `level0_runs_compact`.
+    pub level0_runs_slow: u32,
+    /// Sorted runs in level 0 that the slow-down never lets the level pass.
+    /// Default: 36. Minimum: `level0_runs_slow` + 1.
+    pub level0_runs_max: u32,
+    /// Share of tombstones in a table from which it is compacted although its level is not
+    /// over its limit. 1.0 turns it off. Default: 0.5. Range: 0.01 to 1.0.
+    pub tombstone_ratio_compact: f64,
+    /// The order of keys. Fixed when the keyspace is created. Default: bytewise.
+    #[serde(skip)]
+    pub order: KeyOrder,
+}
+
+/// How blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compression {
+    /// As they are.
+    None,
+    /// LZ4: fast, about half the size on text.
+    Lz4,
+    /// Zstandard at a level from 1 to 19: smaller, slower to write.
+    Zstd {
+        /// The compression level.
+        level: i32,
+    },
+}
+
+/// What spares reads of tables that do not hold a key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Filter {
+    /// Nothing: every table whose range holds the key is read.
+    None,
+    /// A cache-line blocked Bloom filter. Bits per key: 1 to 64; 10 lets about 1 in 100 through.
+    Bloom {
+        /// Size of the filter for each key.
+        bits_per_key: u32,
+    },
+    /// A user's own.
+    #[serde(skip)]
+    Custom(Arc<dyn FilterPolicy>),
+}
+
+/// A user-given filter over the keys of a part of a table.
+pub trait FilterPolicy: Send + Sync {
+    /// Stored beside each filter; filters of other names are ignored when reading.
+    fn name(&self) -> &str;
+
+    /// Encodes a filter for these keys, which are sorted and without repetition.
+    fn build(&self, keys: &[&[u8]]) -> Vec<u8>;
+
+    /// False only if `key` was certainly not among the keys of `filter`.
+    fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool;
+}
+
+impl fmt::Debug for dyn FilterPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            create_if_missing: true,
+            error_if_exists: false,
+            memory_budget_bytes: 512 * MIB,
+            memtables_bytes_max: 0,
+            wal_bytes_max: 512 * MIB,
+            compaction_threads: 0,
+            open_files_max: 1_000,
+            manifest_bytes_max: 16 * MIB,
+            default_keyspace: KeyspaceOptions::default(),
+        }
+    }
+}
+
+impl Default for KeyspaceOptions {
+    fn default() -> KeyspaceOptions {
+        KeyspaceOptions {
+            memtable_bytes: 64 * MIB,
+            block_bytes: 4 * KIB as u32,
+            restart_interval: 16,
+            index_partition_bytes: 64 * KIB as u32,
+            compression: vec![Compression::None, Compression::None, Compression::Lz4],
+            filter: Filter::Bloom { bits_per_key: 10 },
+            table_bytes_max: 64 * MIB,
+            level_base_bytes: 256 * MIB,
+            level_fanout: 10,
+            level0_runs_compact: 4,
+            level0_runs_slow: 12,
+            level0_runs_max: 36,
+            tombstone_ratio_compact: 0.5,
+            order: KeyOrder::Bytewise,
+        }
+    }
+}
+
+impl Options {
+    /// For small devices: 16 MiB of memory, small files, Zstandard at the bottom.
+    pub fn edge() -> Options {
+        Options {
+            memory_budget_bytes: 16 * MIB,
+            wal_bytes_max: 8 * MIB,
+            compaction_threads: 1,
+            open_files_max: 64,
+            manifest_bytes_max: MIB,
+            default_keyspace: KeyspaceOptions {
+                memtable_bytes: 2 * MIB,
+                table_bytes_max: 4 * MIB,
+                level_base_bytes: 8 * MIB,
+                index_partition_bytes: 16 * KIB as u32,
+                compression: vec![
+                    Compression::Lz4,
+                    Compression::Lz4,
+                    Compression::Lz4,
+                    Compression::Zstd { level: 3 },
+                ],
+                ..KeyspaceOptions::default()
+            },
+            ..Options::default()
+        }
+    }
+
+    /// For stores that mostly take writes: larger memtables, later compactions.
+    pub fn write_heavy() -> Options {
+        Options {
+            memory_budget_bytes: GIB,
+            wal_bytes_max: GIB,
+            default_keyspace: KeyspaceOptions {
+                memtable_bytes: 128 * MIB,
+                level_base_bytes: 512 * MIB,
+                level0_runs_compact: 6,
+                level0_runs_slow: 16,
+                level0_runs_max: 48,
+                ..KeyspaceOptions::default()
+            },
+            ..Options::default()
+        }
+    }
+
+    /// For stores that mostly answer reads: more filter bits, fewer runs in level 0.
+    pub fn read_mostly() -> Options {
+        Options {
+            memory_budget_bytes: GIB,
+            memtables_bytes_max: 192 * MIB,
+            default_keyspace: KeyspaceOptions {
+                filter: Filter::Bloom { bits_per_key: 14 },
+                level0_runs_compact: 2,
+                restart_interval: 8,
+                ..KeyspaceOptions::default()
+            },
+            ..Options::default()
+        }
+    }
+
+    /// A preset by name: `default`, `edge`, `write_heavy`, `read_mostly`.
+    pub fn preset(name: &str) -> Result<Options> {
+        match name {
+            "default" => Ok(Options::default()),
+            "edge" => Ok(Options::edge()),
+            "write_heavy" => Ok(Options::write_heavy()),
+            "read_mostly" => Ok(Options::read_mostly()),
+            _ => Err(Error::invalid(format!(
+                "no preset {name:?}: use default, edge, write_heavy or read_mostly"
+            ))),
+        }
+    }
+
+    /// Bytes that all memtables together may hold.
+    pub fn memtables_limit_bytes(&self) -> u64 {
+        match self.memtables_bytes_max {
+            0 => self.memory_budget_bytes / 2,
+            n => n,
+        }
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the option, its value and its range.
+    pub fn validate(&self) -> Result<()> {
+        in_range("memory_budget_bytes", self.memory_budget_bytes, 4 * MIB, u64::MAX)?;
+        in_range("memtables_bytes_max", self.memtables_limit_bytes(), MIB, u64::MAX)?;
+        if self.memtables_limit_bytes() > self.memory_budget_bytes {
+            return Err(Error::invalid(format!(
+                "memtables_bytes_max = {} is more than memory_budget_bytes = {}",
+                self.memtables_bytes_max, self.memory_budget_bytes
+            )));
+        }
+        in_range("wal_bytes_max", self.wal_bytes_max, MIB, u64::MAX)?;
+        in_range("compaction_threads", self.compaction_threads.into(), 0, 64)?;
+        in_range("open_files_max", self.open_files_max.into(), 16, u32::MAX.into())?;
+        in_range("manifest_bytes_max", self.manifest_bytes_max, 4 * KIB, u64::MAX)?;
+        self.default_keyspace.validate()
+    }
+}
+
+impl KeyspaceOptions {
+    /// Compression of tables written for `level`.
+    pub fn compression_at(&self, level: usize) -> Compression {
+        let last = self.compression.len().saturating_sub(1);
+        self.compression.get(level.min(last)).copied().unwrap_or(Compression::None)
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the option, its value and its range.
+    pub fn validate(&self) -> Result<()> {
+        in_range("memtable_bytes", self.memtable_bytes, 64 * KIB, 4 * GIB)?;
+        in_range("block_bytes", self.block_bytes.into(), 512, MIB)?;
+        in_range("restart_interval", self.restart_interval.into(), 1, 256)?;
+        in_range("index_partition_bytes", self.index_partition_bytes.into(), KIB, 16 * MIB)?;
+        in_range("table_bytes_max", self.table_bytes_max, 64 * KIB, 4 * GIB)?;
+        in_range("level_base_bytes", self.level_base_bytes, 64 * KIB, u64::MAX)?;
+        in_range("level_fanout", self.level_fanout.into(), 2, 100)?;
+        let (compact, slow) = (self.level0_runs_compact, self.level0_runs_slow);
+        in_range("level0_runs_compact", compact.into(), 1, 1_000)?;
+        in_range("level0_runs_slow", slow.into(), compact.into(), 10_000)?;
+        in_range("level0_runs_max", self.level0_runs_max.into(), u64::from(slow) + 1, 100_000)?;
+        if !(0.01..=1.0).contains(&self.tombstone_ratio_compact) {
+            return Err(Error::invalid(format!(
+                "tombstone_ratio_compact = {} is outside 0.01 to 1.0",
+                self.tombstone_ratio_compact
+            )));
+        }
+        for compression in &self.compression {
+            if let Compression::Zstd { level } = compression
+                && !(1..=19).contains(level)
+            {
+                return Err(Error::invalid(format!("zstd level {level} is outside 1 to 19")));
+            }
+        }
+        if let Filter::Bloom { bits_per_key } = self.filter {
+            in_range("filter bits_per_key", bits_per_key.into(), 1, 64)?;
+        }
+        Ok(())
+    }
+}
+
+fn in_range(name: &str, value: u64, min: u64, max: u64) -> Result<()> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(match max {
+        u64::MAX => format!("{name} = {value} is below its minimum {min}"),
+        _ => format!("{name} = {value} is outside {min} to {max}"),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_valid_and_round_trip() {
+        for name in ["default", "edge", "write_heavy", "read_mostly"] {
+            Options::preset(name).expect(name).validate().expect(name);
+        }
+        assert!(Options::preset("fast").is_err());
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_its_range() {
+        let mut options = Options::default();
+        options.default_keyspace.block_bytes = 1;
+        let message = options.validate().expect_err("too small").to_string();
+        assert!(message.contains("block_bytes = 1 is outside 512 to 1048576"), "{message}");
+    }
+}
