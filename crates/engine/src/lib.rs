@@ -2,6 +2,7 @@
 // Re-exports only; the house is described in docs/architecture.md.
 
 pub mod cursor;
+mod log;
 pub mod options;
 pub mod range_tombstone;
 pub mod value;

@@ -96,6 +96,11 @@ pub trait WritableFile: Send + Sync + fmt::Debug {
     /// Adds bytes at the end. On an error an unknown part of them may stand in the file.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
 
+    /// Adds several pieces as if they were one.
+    fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
+        parts.iter().try_for_each(|part| self.append(part))
+    }
+
     /// Makes all appended bytes, and the file's length, durable.
     fn sync(&mut self) -> Result<()>;
 

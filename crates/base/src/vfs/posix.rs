@@ -9,7 +9,7 @@ use super::mapped_log::MappedLog;
 use super::{Access, DirEntry, FileLock, ReadableFile, Vfs, WritableFile};
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IoSlice, Write};
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -183,6 +183,22 @@ impl WritableFile for PosixWriter {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|e| Error::io("append", &self.path, e))?;
         self.len_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut left = &mut slices[..];
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        while !left.is_empty() {
+            match self.file.write_vectored(left) {
+                Ok(0) => return Err(Error::io("append", &self.path, ErrorKind::WriteZero.into())),
+                Ok(n) => IoSlice::advance_slices(&mut left, n),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io("append", &self.path, e)),
+            }
+        }
+        self.len_bytes += total as u64;
         Ok(())
     }
 

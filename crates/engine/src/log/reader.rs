@@ -1,0 +1,226 @@
+//! Reads a log back and tells a torn tail from damage.
+//!
+//! A record that fails its check ends the log. If some mark behind it says that the place was
+//! durable, the bytes were once safely stored and have changed since: that is damage. Otherwise
+//! they never were durable: the tail is torn, and nobody was promised it.
+
+use super::format::{
+    HEADER_BYTES, LogHeader, LogKind, MARK_MAGIC, MARK_PAYLOAD_BYTES, RECORD_HEADER_BYTES,
+    RecordType, mark_offset, parse_header, record_checksum,
+};
+use esker_base::vfs::{Access, ReadableFile};
+use esker_base::{Error, Result, Vfs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How much is read from the file at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// The part of a log that was never durable and cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TornTail {
+    /// Where the first unreadable record starts.
+    pub(crate) offset_bytes: u64,
+    /// Bytes from there to the last byte that is not zero.
+    pub(crate) dropped_bytes: u64,
+}
+
+/// Yields the records of a log in order.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    file: Arc<dyn ReadableFile>,
+    path: PathBuf,
+    header: Option<LogHeader>,
+    file_bytes: u64,
+    /// File offset of `buf[0]`.
+    buf_offset: u64,
+    buf: Vec<u8>,
+    /// File offset of the next record.
+    pos: u64,
+    torn: Option<TornTail>,
+    /// The furthest offset that a mark has vouched for so far.
+    durable_bytes: u64,
+}
+
+impl Reader {
+    /// Opens a log and reads its header. The log is known from elsewhere to be durable up to
+    /// `durable_bytes` (0 if nothing is known).
+    ///
+    /// A log that was being created when power failed has no header and nothing behind it; such a
+    /// log is empty, and `header` returns `None`.
+    ///
+    /// # Errors
+    /// `Corruption`: the header is damaged, or is not of this kind and number.
+    pub(crate) fn open(
+        vfs: &dyn Vfs,
+        path: &Path,
+        kind: LogKind,
+        number: u64,
+        durable_bytes: u64,
+    ) -> Result<Reader> {
+        let file = vfs.open(path, Access::Sequential)?;
+        let file_bytes = file.len_bytes()?;
+        let mut reader = Reader {
+            file,
+            path: path.to_path_buf(),
+            header: None,
+            file_bytes,
+            buf_offset: 0,
+            buf: Vec::new(),
+            pos: HEADER_BYTES as u64,
+            torn: None,
+            durable_bytes,
+        };
+        let head = reader.window(0, HEADER_BYTES)?;
+        match LogHeader::decode(head) {
+            Ok(header) if header.kind == kind && header.number == number => {
+                reader.header = Some(header);
+                Ok(reader)
+            }
+            Ok(_) => Err(Error::corruption(path, 0, "the log belongs to another file name")),
+            Err(what) => {
+                let content_end = reader.end_of_content(HEADER_BYTES as u64)?;
+                if durable_bytes > 0 || content_end > HEADER_BYTES as u64 {
+                    return Err(Error::corruption(path, 0, what));
+                }
+                reader.pos = file_bytes;
+                Ok(reader)
+            }
+        }
+    }
+
+    /// The file header; `None` if the log was never completely created.
+    pub(crate) fn header(&self) -> Option<LogHeader> {
+        self.header
+    }
+
+    /// The torn tail, once the end was reached; `None` if the log ends cleanly.
+    pub(crate) fn torn_tail(&self) -> Option<TornTail> {
+        self.torn
+    }
+
+    /// The furthest offset that a mark has vouched for so far.
+    pub(crate) fn durable_bytes(&self) -> u64 {
+        self.durable_bytes
+    }
+
+    /// The next record's offset and payload, or `None` at the end.
+    ///
+    /// # Errors
+    /// `Corruption`: a record that was durable cannot be read.
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, &[u8])>> {
+        let Some(header) = self.header else { return Ok(None) };
+        loop {
+            let at = self.pos;
+            let Some((kind, len)) = self.check_record(header.salt, at)? else {
+                self.end_at(header.salt, at)?;
+                return Ok(None);
+            };
+            let payload_at = at + RECORD_HEADER_BYTES as u64;
+            self.pos = payload_at + len as u64;
+            if kind == RecordType::Mark as u8 {
+                let durable = mark_offset(self.window(payload_at, len)?);
+                self.durable_bytes = self.durable_bytes.max(durable.unwrap_or(0));
+                continue;
+            }
+            return Ok(Some((at, self.window(payload_at, len)?)));
+        }
+    }
+
+    /// Type and payload length of the record at `at`, if it is whole and sound.
+    fn check_record(&mut self, salt: u64, at: u64) -> Result<Option<(u8, usize)>> {
+        let Some(raw) = parse_header(self.window(at, RECORD_HEADER_BYTES)?) else {
+            return Ok(None);
+        };
+        let known = raw.kind == RecordType::Data as u8 || raw.kind == RecordType::Mark as u8;
+        let payload_at = at + RECORD_HEADER_BYTES as u64;
+        // The length is bounded by the file before anything is read or allocated for it.
+        if !known || u64::from(raw.len) > self.file_bytes.saturating_sub(payload_at) {
+            return Ok(None);
+        }
+        let payload = self.window(payload_at, raw.len as usize)?;
+        let sound = payload.len() == raw.len as usize
+            && record_checksum(salt, at, raw.kind, raw.len, payload) == raw.crc;
+        Ok(sound.then_some((raw.kind, raw.len as usize)))
+    }
+
+    /// Decides what the unreadable place at `at` is.
+    fn end_at(&mut self, salt: u64, at: u64) -> Result<()> {
+        self.pos = self.file_bytes;
+        self.header = None;
+        if self.durable_bytes > at || self.mark_behind(salt, at)? {
+            return Err(Error::corruption(&self.path, at, "a durable log record cannot be read"));
+        }
+        let content_end = self.end_of_content(at)?;
+        if content_end <= at {
+            return Ok(());
+        }
+        self.torn = Some(TornTail { offset_bytes: at, dropped_bytes: content_end - at });
+        Ok(())
+    }
+
+    /// True if a sound mark somewhere after `at` says that `at` was durable.
+    fn mark_behind(&mut self, salt: u64, at: u64) -> Result<bool> {
+        let mark_bytes = RECORD_HEADER_BYTES + MARK_PAYLOAD_BYTES;
+        let mut from = at;
+        loop {
+            let window = self.window(from, READ_BYTES)?;
+            if window.len() < mark_bytes {
+                return Ok(false);
+            }
+            let found = find(&window[RECORD_HEADER_BYTES..], MARK_MAGIC);
+            let step = match found {
+                Some(i) => i,
+                None => window.len() - RECORD_HEADER_BYTES - MARK_MAGIC.len() + 1,
+            };
+            let candidate = from + step as u64;
+            if found.is_some()
+                && let Some((kind, len)) = self.check_record(salt, candidate)?
+                && kind == RecordType::Mark as u8
+            {
+                let payload = self.window(candidate + RECORD_HEADER_BYTES as u64, len)?;
+                if mark_offset(payload).is_some_and(|durable| durable > at) {
+                    return Ok(true);
+                }
+            }
+            from = candidate + u64::from(found.is_some());
+        }
+    }
+
+    /// Offset after the last byte at or behind `from` that is not zero; `from` if there is none.
+    fn end_of_content(&mut self, from: u64) -> Result<u64> {
+        let (mut at, mut end) = (from, from);
+        while at < self.file_bytes {
+            let window = self.window(at, READ_BYTES)?;
+            if window.is_empty() {
+                break;
+            }
+            if let Some(last) = window.iter().rposition(|&byte| byte != 0) {
+                end = at + last as u64 + 1;
+            }
+            at += window.len() as u64;
+        }
+        Ok(end)
+    }
+
+    /// Up to `len` bytes at `offset`; fewer only at the end of the file.
+    fn window(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+        let have_end = self.buf_offset + self.buf.len() as u64;
+        let want_end = offset.saturating_add(len as u64).min(self.file_bytes);
+        if offset < self.buf_offset || want_end > have_end {
+            let room = self.file_bytes.saturating_sub(offset);
+            let want = (len.max(READ_BYTES) as u64).min(room) as usize;
+            self.buf.resize(want, 0);
+            let read = self.file.read_at(offset, &mut self.buf)?;
+            self.buf.truncate(read);
+            self.buf_offset = offset;
+        }
+        let start = ((offset - self.buf_offset) as usize).min(self.buf.len());
+        let end = (start + len).min(self.buf.len());
+        Ok(&self.buf[start..end])
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8; 8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|w| w == needle)
+}
