@@ -3,6 +3,7 @@
 
 pub mod cursor;
 mod log;
+mod memtable;
 pub mod options;
 pub mod range_tombstone;
 pub mod value;

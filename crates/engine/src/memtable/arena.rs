@@ -1,0 +1,257 @@
+//! Arena: records appended one after the other, each with a 32-bit name.
+//!
+//! Memory comes in chunks of 4 MiB (or one chunk for one larger record) that never move. A name is
+//! the chunk's index and the record's place in it, in granules of 4 bytes.
+//!
+//! A record is laid out as
+//! `trailer: u64, older: u32, key length: u32, value length: u32, key, value`, padded to a granule.
+//!
+//! Invariants: (1) bytes below a chunk's `used` are initialised and never written again; (2) a name
+//! handed out refers to a whole record below `used`; (3) only one thread appends at a time (the
+//! memtable's write lock).
+
+use esker_base::Trailer;
+use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+
+const GRANULE: usize = 4;
+const CHUNK_BITS: u32 = 20;
+/// Size of an ordinary chunk.
+const CHUNK_BYTES: usize = GRANULE << CHUNK_BITS;
+/// Records longer than this get a chunk of their own, so that little of a chunk is wasted.
+const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
+const CHUNKS_MAX: usize = 1 << (32 - CHUNK_BITS);
+const HEADER_BYTES: usize = 20;
+
+/// Names a record in an arena. Never 0 inside: 0 stands for "none" in stored form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EntryRef(pub(super) u32);
+
+#[derive(Debug)]
+struct Chunk {
+    base: AtomicPtr<u8>,
+    /// Granules that hold whole records.
+    used: AtomicU32,
+    /// Granules allocated; written once, before `base`.
+    capacity: AtomicU32,
+}
+
+/// Memory for the records of one memtable.
+#[derive(Debug)]
+pub(super) struct Arena {
+    chunks: Box<[Chunk]>,
+    /// Chunks allocated so far.
+    chunk_count: AtomicU32,
+    used_bytes: AtomicU64,
+}
+
+/// A place in append order: everything before it has been seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Position {
+    chunk: u32,
+    granule: u32,
+}
+
+impl Arena {
+    pub(super) fn new() -> Arena {
+        let chunks = (0..CHUNKS_MAX)
+            .map(|_| Chunk {
+                base: AtomicPtr::new(std::ptr::null_mut()),
+                used: AtomicU32::new(0),
+                capacity: AtomicU32::new(0),
+            })
+            .collect();
+        Arena { chunks, chunk_count: AtomicU32::new(0), used_bytes: AtomicU64::new(0) }
+    }
+
+    /// Bytes of records, padding included.
+    #[inline]
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Appends a record. One thread at a time.
+    #[inline]
+    pub(super) fn append(
+        &self,
+        key: &[u8],
+        trailer: Trailer,
+        value: &[u8],
+        older: Option<EntryRef>,
+    ) -> EntryRef {
+        let granules = (HEADER_BYTES + key.len() + value.len()).div_ceil(GRANULE) as u32;
+        let (index, start) = self.reserve(granules);
+        let chunk = &self.chunks[index as usize];
+        let base = chunk.base.load(Ordering::Relaxed);
+        // SAFETY: `reserve` found room for `granules` at `start`; those bytes are above `used`, so
+        // no reader looks at them, and appends are serialised, so no other writer does.
+        unsafe {
+            let at = base.add(start as usize * GRANULE);
+            at.cast::<u64>().write_unaligned(trailer.0);
+            let lens = [older.map_or(0, |e| e.0), key.len() as u32, value.len() as u32];
+            at.add(8).cast::<[u32; 3]>().write_unaligned(lens);
+            let body = at.add(HEADER_BYTES);
+            std::ptr::copy_nonoverlapping(key.as_ptr(), body, key.len());
+            std::ptr::copy_nonoverlapping(value.as_ptr(), body.add(key.len()), value.len());
+        }
+        chunk.used.store(start + granules, Ordering::Release);
+        let used = self.used_bytes.load(Ordering::Relaxed) + granules as u64 * GRANULE as u64;
+        self.used_bytes.store(used, Ordering::Relaxed);
+        EntryRef((index << CHUNK_BITS | start) + 1)
+    }
+
+    /// A chunk with room for so many granules, and where the room starts.
+    #[inline]
+    fn reserve(&self, granules: u32) -> (u32, u32) {
+        let count = self.chunk_count.load(Ordering::Relaxed);
+        if count > 0 {
+            let last = &self.chunks[count as usize - 1];
+            let used = last.used.load(Ordering::Relaxed);
+            // A record in a chunk of its own may reach beyond what names can address, so nothing
+            // follows it.
+            let limit = last.capacity.load(Ordering::Relaxed).min(1 << CHUNK_BITS);
+            if used + granules <= limit && used < (1 << CHUNK_BITS) - 1 {
+                return (count - 1, used);
+            }
+        }
+        self.add_chunk(granules);
+        (count, 0)
+    }
+
+    #[cold]
+    fn add_chunk(&self, granules: u32) {
+        let count = self.chunk_count.load(Ordering::Relaxed);
+        assert!((count as usize) < CHUNKS_MAX, "a memtable is sealed long before 16 GiB");
+        let bytes = match granules as usize * GRANULE {
+            large if large > SHARED_BYTES_MAX => large,
+            _ => CHUNK_BYTES,
+        };
+        let layout = chunk_layout(bytes);
+        // SAFETY: the layout is not empty.
+        let base = unsafe { alloc(layout) };
+        if base.is_null() {
+            handle_alloc_error(layout);
+        }
+        let chunk = &self.chunks[count as usize];
+        chunk.capacity.store((bytes / GRANULE) as u32, Ordering::Relaxed);
+        chunk.base.store(base, Ordering::Release);
+        self.chunk_count.store(count + 1, Ordering::Release);
+    }
+
+    /// Address of a record's first byte.
+    #[inline]
+    fn at(&self, entry: EntryRef) -> *const u8 {
+        let name = entry.0 - 1;
+        let chunk = &self.chunks[(name >> CHUNK_BITS) as usize];
+        let granule = name & ((1 << CHUNK_BITS) - 1);
+        // SAFETY: invariant (2): the record lies inside the chunk. The name reached this thread
+        // through a Release store made after the chunk's address was stored.
+        unsafe { chunk.base.load(Ordering::Relaxed).add(granule as usize * GRANULE) }
+    }
+
+    #[inline]
+    fn lens(&self, entry: EntryRef) -> [u32; 3] {
+        // SAFETY: a record's header is initialised before its name is handed out.
+        unsafe { self.at(entry).add(8).cast::<[u32; 3]>().read_unaligned() }
+    }
+
+    #[inline]
+    pub(super) fn trailer(&self, entry: EntryRef) -> Trailer {
+        // SAFETY: as in `lens`.
+        Trailer(unsafe { self.at(entry).cast::<u64>().read_unaligned() })
+    }
+
+    /// The record of the same key inserted before this one.
+    #[inline]
+    pub(super) fn older(&self, entry: EntryRef) -> Option<EntryRef> {
+        match self.lens(entry)[0] {
+            0 => None,
+            name => Some(EntryRef(name)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn key(&self, entry: EntryRef) -> &[u8] {
+        let len = self.lens(entry)[1] as usize;
+        // SAFETY: the key's bytes are initialised, never written again, and live as long as
+        // the arena (invariants 1 and 2).
+        unsafe { std::slice::from_raw_parts(self.at(entry).add(HEADER_BYTES), len) }
+    }
+
+    #[inline]
+    pub(super) fn value(&self, entry: EntryRef) -> &[u8] {
+        let [_, key_len, len] = self.lens(entry);
+        // SAFETY: as in `key`; the value follows the key.
+        unsafe {
+            let start = self.at(entry).add(HEADER_BYTES + key_len as usize);
+            std::slice::from_raw_parts(start, len as usize)
+        }
+    }
+
+    /// Pulls a record's first bytes towards the processor.
+    #[inline]
+    pub(super) fn prefetch(&self, entry: EntryRef) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch never faults, and the address is inside a chunk anyway.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.at(entry).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = entry;
+    }
+
+    /// Calls `visit` for each record appended at or after `from`; returns where it ended.
+    pub(super) fn walk(&self, from: Position, mut visit: impl FnMut(EntryRef)) -> Position {
+        let mut position = from;
+        let count = self.chunk_count.load(Ordering::Acquire);
+        for index in from.chunk..count {
+            let used = self.chunks[index as usize].used.load(Ordering::Acquire);
+            let mut granule = if index == from.chunk { from.granule } else { 0 };
+            while granule < used {
+                let entry = EntryRef((index << CHUNK_BITS | granule) + 1);
+                visit(entry);
+                let [_, key_len, value_len] = self.lens(entry);
+                let bytes = HEADER_BYTES + key_len as usize + value_len as usize;
+                granule += bytes.div_ceil(GRANULE) as u32;
+            }
+            position = Position { chunk: index, granule };
+        }
+        position
+    }
+
+    /// True if nothing was appended at or after `from`.
+    pub(super) fn ends_at(&self, from: Position) -> bool {
+        let count = self.chunk_count.load(Ordering::Acquire);
+        if count == 0 {
+            return true;
+        }
+        let last = count - 1;
+        let used = self.chunks[last as usize].used.load(Ordering::Acquire);
+        match from.chunk.cmp(&last) {
+            std::cmp::Ordering::Equal => from.granule >= used,
+            // Chunks in between hold at least one record each, but the last may still be empty.
+            _ => from.chunk > last || (used == 0 && self.ends_before(from, last)),
+        }
+    }
+
+    fn ends_before(&self, from: Position, last: u32) -> bool {
+        from.chunk + 1 == last
+            && from.granule >= self.chunks[from.chunk as usize].used.load(Ordering::Acquire)
+    }
+}
+
+fn chunk_layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, 64).expect("a chunk is far below isize::MAX")
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let count = self.chunk_count.load(Ordering::Acquire) as usize;
+        for chunk in &self.chunks[..count] {
+            let bytes = chunk.capacity.load(Ordering::Relaxed) as usize * GRANULE;
+            // SAFETY: allocated by `add_chunk` with this layout, and freed only here.
+            unsafe { dealloc(chunk.base.load(Ordering::Relaxed), chunk_layout(bytes)) };
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Order over an arena, made when it is asked for.
+//!
+//! Records are kept in *pieces*: arrays of names sorted by internal key. Asking for order sorts the
+//! records that came since the last time into a new piece, and merges pieces so that each is at
+//! least four times as large as the one after it. A record is therefore merged a logarithmic
+//! number of times, a scan merges few pieces, and a memtable that nobody scans is sorted once.
+//!
+//! In bytewise order a piece also holds, beside each name, eight bytes of the key (after the prefix
+//! that all keys of the piece share) as an integer, so that most comparisons touch no record.
+
+use super::Memtable;
+use super::arena::{Arena, EntryRef, Position};
+use crate::cursor::Cursor;
+use esker_base::key::{prefix_u64, shared_prefix_len};
+use esker_base::sync::Mutex;
+use esker_base::{KeyOrder, Result, Trailer};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// A piece is merged with the one after it when it is not this many times larger.
+const MERGE_RATIO: usize = 4;
+
+/// How far ahead of a forward scan records are pulled into the cache.
+const PREFETCH_DISTANCE: usize = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct Sorted {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Everything before this is in `pieces`.
+    until: Position,
+    pieces: Arc<Vec<Arc<Piece>>>,
+}
+
+/// Records in order.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// Length of the prefix shared by all keys; 0 in custom orders.
+    shared: usize,
+    /// Key bytes after the shared prefix; all 0 in custom orders.
+    entries: Box<[(u64, EntryRef)]>,
+}
+
+impl Sorted {
+    pub(super) fn new() -> Sorted {
+        Sorted::default()
+    }
+
+    /// Pieces that together hold every record appended before the call.
+    pub(super) fn pieces(&self, order: &KeyOrder, arena: &Arena) -> Arc<Vec<Arc<Piece>>> {
+        let mut state = self.state.lock();
+        if !arena.ends_at(state.until) {
+            let mut fresh = Vec::new();
+            state.until = arena.walk(state.until, |entry| fresh.push(entry));
+            let mut pieces = state.pieces.to_vec();
+            while let Some(last) = pieces.last()
+                && last.entries.len() < MERGE_RATIO * fresh.len()
+            {
+                fresh.extend(last.entries.iter().map(|e| e.1));
+                pieces.pop();
+            }
+            pieces.push(Arc::new(Piece::build(order, arena, &fresh)));
+            state.pieces = Arc::new(pieces);
+        }
+        state.pieces.clone()
+    }
+
+    /// One piece with every record appended before the call.
+    pub(super) fn whole(&self, order: &KeyOrder, arena: &Arena) -> Arc<Piece> {
+        let mut state = self.state.lock();
+        if state.pieces.len() != 1 || !arena.ends_at(state.until) {
+            let mut all = Vec::new();
+            state.until = arena.walk(Position::default(), |entry| all.push(entry));
+            state.pieces = Arc::new(vec![Arc::new(Piece::build(order, arena, &all))]);
+        }
+        state.pieces[0].clone()
+    }
+}
+
+impl Piece {
+    fn build(order: &KeyOrder, arena: &Arena, names: &[EntryRef]) -> Piece {
+        if !order.is_bytewise() {
+            let mut entries: Box<[_]> = names.iter().map(|&name| (0, name)).collect();
+            entries.sort_unstable_by(|a, b| {
+                let (ka, kb) = (arena.key(a.1), arena.key(b.1));
+                order.compare_internal((ka, arena.trailer(a.1)), (kb, arena.trailer(b.1)))
+            });
+            return Piece { shared: 0, entries };
+        }
+        let first = names.first().map_or(&[][..], |&name| arena.key(name));
+        let shared = names.iter().fold(first.len(), |shared, &name| {
+            shared_prefix_len(&first[..shared], arena.key(name))
+        });
+        let mut entries: Box<[_]> =
+            names.iter().map(|&name| (prefix_u64(&arena.key(name)[shared..]), name)).collect();
+        entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| compare(arena, a.1, b.1)));
+        Piece { shared, entries }
+    }
+
+    #[inline]
+    pub(super) fn entry(&self, at: usize) -> Option<EntryRef> {
+        self.entries.get(at).map(|e| e.1)
+    }
+
+    /// Index of the first record at or after `(key, trailer)`.
+    pub(super) fn lower_bound(
+        &self,
+        order: &KeyOrder,
+        arena: &Arena,
+        key: &[u8],
+        trailer: Trailer,
+    ) -> usize {
+        let before = |entry: EntryRef| {
+            order.compare_internal((arena.key(entry), arena.trailer(entry)), (key, trailer)).is_lt()
+        };
+        let Some(first) = self.entry(0) else { return 0 };
+        if !order.is_bytewise() {
+            return self.entries.partition_point(|e| before(e.1));
+        }
+        let prefix = &arena.key(first)[..self.shared];
+        if !key.starts_with(prefix) {
+            // All keys of the piece lie on one side of this one.
+            return if key < prefix { 0 } else { self.entries.len() };
+        }
+        let wanted = prefix_u64(&key[self.shared..]);
+        self.entries.partition_point(|e| match e.0.cmp(&wanted) {
+            Ordering::Equal => before(e.1),
+            unequal => unequal.is_lt(),
+        })
+    }
+}
+
+fn compare(arena: &Arena, a: EntryRef, b: EntryRef) -> Ordering {
+    arena.key(a).cmp(arena.key(b)).then_with(|| arena.trailer(b).cmp(&arena.trailer(a)))
+}
+
+/// A cursor over one piece.
+pub(crate) struct MemCursor {
+    mem: Arc<Memtable>,
+    piece: Arc<Piece>,
+    /// Index of the current record; the length of the piece if there is none.
+    at: usize,
+}
+
+impl MemCursor {
+    pub(super) fn new(mem: Arc<Memtable>, piece: Arc<Piece>) -> MemCursor {
+        let at = piece.entries.len();
+        MemCursor { mem, piece, at }
+    }
+
+    #[inline]
+    fn entry(&self) -> EntryRef {
+        self.piece.entries[self.at].1
+    }
+
+    fn lower_bound(&self, key: &[u8], trailer: Trailer) -> usize {
+        self.piece.lower_bound(&self.mem.order, &self.mem.arena, key, trailer)
+    }
+
+    /// Moves to the record before index `end`, or to none.
+    fn stand_before(&mut self, end: usize) {
+        self.at = end.checked_sub(1).unwrap_or(self.piece.entries.len());
+    }
+}
+
+impl Cursor for MemCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.at < self.piece.entries.len()
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.at = 0;
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.stand_before(self.piece.entries.len());
+        Ok(())
+    }
+
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.at = self.lower_bound(key, trailer);
+        Ok(())
+    }
+
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.stand_before(self.lower_bound(key, trailer));
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.at += 1;
+        if let Some(ahead) = self.piece.entry(self.at + PREFETCH_DISTANCE) {
+            self.mem.arena.prefetch(ahead);
+        }
+        Ok(())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.stand_before(self.at);
+        Ok(())
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.mem.arena.key(self.entry())
+    }
+
+    #[inline]
+    fn trailer(&self) -> Trailer {
+        self.mem.arena.trailer(self.entry())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.mem.arena.value(self.entry())
+    }
+}
