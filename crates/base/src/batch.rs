@@ -33,6 +33,8 @@ pub const BATCH_BYTES_MAX: usize = u32::MAX as usize >> 1;
 pub struct Batch {
     bytes: Vec<u8>,
     count: u32,
+    /// True if some operation is not for the default keyspace.
+    names_keyspaces: bool,
     fault: Option<&'static str>,
 }
 
@@ -65,7 +67,7 @@ impl Batch {
     pub fn with_capacity(capacity_bytes: usize) -> Batch {
         let mut bytes = Vec::with_capacity(BATCH_HEADER_BYTES + capacity_bytes);
         bytes.resize(BATCH_HEADER_BYTES, 0);
-        Batch { bytes, count: 0, fault: None }
+        Batch { bytes, count: 0, names_keyspaces: false, fault: None }
     }
 
     /// Sets `key` to `value` in the default keyspace.
@@ -132,6 +134,7 @@ impl Batch {
         if ks == KeyspaceId::DEFAULT {
             self.bytes.push(kind as u8);
         } else {
+            self.names_keyspaces = true;
             self.bytes.push(kind as u8 | HAS_KEYSPACE);
             put_varint(&mut self.bytes, u64::from(ks.0));
         }
@@ -151,6 +154,7 @@ impl Batch {
         } else {
             self.bytes.extend_from_slice(&other.bytes[BATCH_HEADER_BYTES..]);
             self.count += other.count;
+            self.names_keyspaces |= other.names_keyspaces;
         }
         self
     }
@@ -159,6 +163,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.bytes.truncate(BATCH_HEADER_BYTES);
         self.count = 0;
+        self.names_keyspaces = false;
         self.fault = None;
     }
 
@@ -197,6 +202,20 @@ impl Batch {
             None => Ok(()),
             Some(fault) => Err(Error::invalid(fault)),
         }
+    }
+
+    /// True if some operation is for another keyspace than the default one.
+    #[inline]
+    pub fn names_keyspaces(&self) -> bool {
+        self.names_keyspaces
+    }
+
+    /// The first sequence number, as last stamped by [`Batch::seal`].
+    #[inline]
+    pub fn first_seq(&self) -> Seq {
+        let mut eight = [0; 8];
+        eight.copy_from_slice(&self.bytes[..8]);
+        Seq::from_le_bytes(eight)
     }
 
     /// Stamps the first sequence number and returns the encoded form.

@@ -8,6 +8,12 @@ use std::sync::Arc;
 /// Shorthand for results of this project.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The operation of making a file durable, as named in [`Error::Io`].
+pub const SYNC: &str = "sync";
+
+/// The operation of making a directory durable, as named in [`Error::Io`].
+pub const SYNC_DIR: &str = "sync directory";
+
 /// Why an operation failed, sorted by what the caller can do about it.
 ///
 /// An absent key is not an error: reads return `Ok(None)`. The type is cheap to clone because
@@ -87,6 +93,10 @@ impl Error {
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> Error {
         let path = path.to_path_buf();
         match source.kind() {
+            // Whatever made a sync fail, the bytes are in doubt.
+            _ if matches!(op, SYNC | SYNC_DIR) => {
+                Error::Io { op, path, source: Arc::new(source) }
+            }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace { path },
             io::ErrorKind::NotFound => Error::NotFound { path },
             _ => Error::Io { op, path, source: Arc::new(source) },
@@ -96,6 +106,12 @@ impl Error {
     /// True for [`Error::Corruption`].
     pub fn is_corruption(&self) -> bool {
         matches!(self, Error::Corruption { .. })
+    }
+
+    /// True if the system failed to make something durable. What is on the disk is then unknown, and
+    /// syncing again cannot tell.
+    pub fn is_sync_failure(&self) -> bool {
+        matches!(self, Error::Io { op: SYNC | SYNC_DIR, .. })
     }
 
     /// True for [`Error::NotFound`].

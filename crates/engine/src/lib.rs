@@ -2,8 +2,11 @@
 // Re-exports only; the house is described in docs/architecture.md.
 
 pub mod cursor;
+pub mod event;
+mod iter;
 mod log;
 mod memtable;
+pub mod names;
 pub mod options;
 pub mod range_tombstone;
 pub mod value;

@@ -5,6 +5,7 @@
 
 use esker_base::{Error, KeyOrder, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,8 +34,10 @@ pub struct Options {
     pub open_files_max: u32,
     /// The manifest is written anew when it is longer than this. Default: 16 MiB. Minimum: 4 KiB.
     pub manifest_bytes_max: u64,
-    /// Options of the default keyspace, and of keyspaces opened without options of their own.
+    /// Options of the default keyspace, and of keyspaces without options of their own.
     pub default_keyspace: KeyspaceOptions,
+    /// Options of other keyspaces by name, for those that exist when the database is opened.
+    pub keyspaces: BTreeMap<String, KeyspaceOptions>,
 }
 
 /// Options of one keyspace. Only `order` is part of the data; all else may change at reopen.
@@ -77,6 +80,19 @@ pub struct KeyspaceOptions {
     /// The order of keys. Fixed when the keyspace is created. Default: bytewise.
     #[serde(skip)]
     pub order: KeyOrder,
+}
+
+/// How one write is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Return only when the write, and every write before it, is on stable storage. Without it a
+    /// write survives the death of the process, but not a power cut. Default: false.
+    pub sync: bool,
+}
+
+impl WriteOptions {
+    /// On stable storage before it returns.
+    pub const SYNC: WriteOptions = WriteOptions { sync: true };
 }
 
 /// How blocks are compressed.
@@ -144,6 +160,7 @@ impl Default for Options {
             open_files_max: 1_000,
             manifest_bytes_max: 16 * MIB,
             default_keyspace: KeyspaceOptions::default(),
+            keyspaces: BTreeMap::new(),
         }
     }
 }
@@ -265,7 +282,21 @@ impl Options {
         in_range("compaction_threads", self.compaction_threads.into(), 0, 64)?;
         in_range("open_files_max", self.open_files_max.into(), 16, u32::MAX.into())?;
         in_range("manifest_bytes_max", self.manifest_bytes_max, 4 * KIB, u64::MAX)?;
+        self.keyspaces.values().try_for_each(KeyspaceOptions::validate)?;
         self.default_keyspace.validate()
+    }
+
+    /// The options of a keyspace that exists.
+    pub(crate) fn for_keyspace(&self, name: &str) -> &KeyspaceOptions {
+        self.keyspaces.get(name).unwrap_or(&self.default_keyspace)
+    }
+
+    /// Threads that compact.
+    pub(crate) fn compaction_thread_count(&self) -> usize {
+        match self.compaction_threads {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+            n => n as usize,
+        }
     }
 }
 

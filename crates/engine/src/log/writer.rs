@@ -57,6 +57,11 @@ impl Writer {
         self.file.len_bytes()
     }
 
+    /// Length of the file at the last sync.
+    pub(crate) fn durable_bytes(&self) -> u64 {
+        self.durable_bytes
+    }
+
     /// True if every record is durable (a mark behind the last sync need not be).
     pub(crate) fn is_durable(&self) -> bool {
         let mark = (super::format::RECORD_HEADER_BYTES + super::format::MARK_PAYLOAD_BYTES) as u64;

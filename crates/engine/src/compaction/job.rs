@@ -1,0 +1,247 @@
+//! How a compaction runs: merge the inputs, leave out what nobody can see, write the output run.
+//!
+//! Invariant: whatever is left out, no snapshot could see: a record shadowed by a newer one or by a
+//! range tombstone of the same stripe; a tombstone that every snapshot sees and under which nothing
+//! older lies.
+//! Crash: inputs stay until the edit that replaces them is durable; outputs are orphans before it.
+
+use crate::cursor::Cursor;
+use crate::iter::{MergeCursor, Ranked, Retention};
+use crate::options::KeyspaceOptions;
+use crate::range_tombstone::{Fragment, RangeTombstones};
+use crate::table::CursorOptions;
+use crate::version::{
+    Change, CompactionSpec, KeyRange, RunCursor, RunOutput, Table, TableMeta, TableStore, Version,
+    VersionEdit,
+};
+use esker_base::{Error, KeyOrder, KeyspaceId, Kind, Result, Seq, Trailer};
+use std::sync::Arc;
+
+/// Records between two looks at `stop`.
+const STOP_INTERVAL: u32 = 1024;
+
+/// What a job needs besides its spec.
+pub(crate) struct JobContext<'a> {
+    pub(crate) store: &'a Arc<TableStore>,
+    pub(crate) options: &'a Arc<KeyspaceOptions>,
+    /// The version the spec was made from: tells what lies below.
+    pub(crate) version: &'a Version,
+    /// Sequence numbers of live snapshots, ascending.
+    pub(crate) snapshots: &'a [Seq],
+    /// Asked now and then; true ends the job with `Cancelled`.
+    pub(crate) stop: &'a dyn Fn() -> bool,
+}
+
+/// What a finished job did.
+#[derive(Debug, Default)]
+pub(crate) struct JobResult {
+    pub(crate) tables: Vec<TableMeta>,
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_written: u64,
+    /// Point records left out.
+    pub(crate) entries_dropped: u64,
+}
+
+/// Runs a compaction to the end of its output. The caller commits [`edit_of`].
+///
+/// # Errors
+/// Of the disk, and `Cancelled`; in both cases no output file is left behind.
+pub(crate) fn run(spec: &CompactionSpec, context: &JobContext<'_>) -> Result<JobResult> {
+    if spec.is_move {
+        let tables = spec.tables().map(|(_, t)| t.meta.clone()).collect();
+        return Ok(JobResult { tables, ..JobResult::default() });
+    }
+    let order = &context.options.order;
+    let tombstones = input_tombstones(spec, order)?;
+    let below = Below::new(order, context.version, spec.output_level);
+    let kept = kept_fragments(&tombstones, context.snapshots, &below);
+    let mut output = RunOutput::new(
+        context.store.clone(),
+        context.options.clone(),
+        spec.output_level,
+        kept,
+        grandparents(spec, context.version),
+    );
+    match merge(spec, context, &tombstones, below, &mut output) {
+        Ok(entries_dropped) => {
+            let tables = output.finish()?;
+            Ok(JobResult {
+                bytes_read: spec.input_bytes(),
+                bytes_written: tables.iter().map(|meta| meta.file_bytes).sum(),
+                tables,
+                entries_dropped,
+            })
+        }
+        Err(error) => {
+            output.abandon();
+            Err(error)
+        }
+    }
+}
+
+/// The edit that puts a job's outputs in the place of its inputs.
+pub(crate) fn edit_of(
+    id: KeyspaceId,
+    spec: &CompactionSpec,
+    result: &JobResult,
+    run: u64,
+) -> VersionEdit {
+    let mut edit = VersionEdit::new();
+    for (level, table) in spec.tables() {
+        let (level, number) = (level as u32, table.meta.number);
+        edit.push(Change::TableRemoved { id, level, number });
+    }
+    for meta in &result.tables {
+        let (level, meta) = (spec.output_level as u32, meta.clone());
+        edit.push(Change::TableAdded { id, level, run, meta });
+    }
+    edit
+}
+
+/// Copies what is still seen. Returns how many records were left out.
+fn merge(
+    spec: &CompactionSpec,
+    context: &JobContext<'_>,
+    tombstones: &RangeTombstones,
+    mut below: Below<'_>,
+    output: &mut RunOutput,
+) -> Result<u64> {
+    let order = &context.options.order;
+    let sources = spec
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(rank, run)| Ranked {
+            rank,
+            cursor: RunCursor::new(order.clone(), run.tables.clone(), CursorOptions::compaction()),
+        })
+        .collect();
+    let mut cursor = MergeCursor::new(order.clone(), sources);
+    let mut retention = Retention::new(order, context.snapshots, tombstones);
+    let mut dropped = 0;
+    let mut until_check = STOP_INTERVAL;
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        let (key, trailer) = (cursor.key(), cursor.trailer());
+        match fate(&mut retention, &mut below, key, trailer) {
+            Some(trailer) => output.add(key, trailer, cursor.value())?,
+            None => dropped += 1,
+        }
+        cursor.next()?;
+        until_check -= 1;
+        if until_check == 0 {
+            until_check = STOP_INTERVAL;
+            if (context.stop)() {
+                return Err(Error::Cancelled);
+            }
+        }
+    }
+    Ok(dropped)
+}
+
+/// The trailer a record is kept with, or `None` if it is left out.
+#[inline]
+fn fate(
+    retention: &mut Retention<'_>,
+    below: &mut Below<'_>,
+    key: &[u8],
+    trailer: Trailer,
+) -> Option<Trailer> {
+    if !retention.is_seen(key, trailer) {
+        return None;
+    }
+    if retention.stripe(trailer.seq()) > 0 {
+        return Some(trailer);
+    }
+    // Every snapshot sees this record, and it is the oldest of its key that anybody sees.
+    match trailer.kind() {
+        Some(Kind::Delete) if below.is_empty_at(key) => None,
+        // Its age no longer matters; 0 takes one byte.
+        Some(Kind::Put) if below.is_empty_at(key) => Some(trailer.with_seq(0)),
+        _ => Some(trailer),
+    }
+}
+
+/// All range tombstones of the inputs.
+fn input_tombstones(spec: &CompactionSpec, order: &KeyOrder) -> Result<RangeTombstones> {
+    let mut all = Vec::new();
+    for (_, table) in spec.tables().filter(|(_, t)| t.meta.range_tombstones > 0) {
+        let reader = table.shared_reader()?;
+        let records = reader.range_tombstones().records();
+        all.extend(records.map(|mut tombstone| {
+            tombstone.seq = table.meta.seq_override.unwrap_or(tombstone.seq);
+            tombstone
+        }));
+    }
+    Ok(RangeTombstones::build(order, &all))
+}
+
+/// The tombstones that must go on: those some snapshot does not see, and those with data below.
+fn kept_fragments(
+    tombstones: &RangeTombstones,
+    snapshots: &[Seq],
+    below: &Below<'_>,
+) -> Vec<Fragment> {
+    let stripe = |seq: Seq| snapshots.partition_point(|&snapshot| snapshot < seq);
+    tombstones
+        .fragments()
+        .iter()
+        .filter_map(|fragment| {
+            let range = KeyRange {
+                start: Some(&fragment.start),
+                end: Some(&fragment.end),
+                end_inclusive: false,
+            };
+            let needed_below = below.overlaps(&range);
+            let mut seqs = fragment.seqs.clone();
+            // One tombstone of a stripe hides what the older ones of it hide.
+            seqs.dedup_by_key(|seq| stripe(*seq));
+            seqs.retain(|&seq| needed_below || stripe(seq) > 0);
+            (!seqs.is_empty()).then(|| Fragment { seqs, ..fragment.clone() })
+        })
+        .collect()
+}
+
+fn grandparents(spec: &CompactionSpec, version: &Version) -> Vec<Arc<Table>> {
+    let runs = version.level(spec.output_level + 1).iter();
+    runs.flat_map(|run| run.tables.iter().cloned()).collect()
+}
+
+/// The runs that hold older data than the output: everything below its level.
+struct Below<'a> {
+    order: &'a KeyOrder,
+    /// Tables of each run, and the first that does not end before the last key asked for.
+    runs: Vec<(&'a [Arc<Table>], usize)>,
+    version: &'a Version,
+    output_level: usize,
+}
+
+impl<'a> Below<'a> {
+    fn new(order: &'a KeyOrder, version: &'a Version, output_level: usize) -> Below<'a> {
+        let runs = version
+            .runs()
+            .filter(|(level, _)| *level > output_level)
+            .map(|(_, run)| (run.tables.as_slice(), 0))
+            .collect();
+        Below { order, runs, version, output_level }
+    }
+
+    /// True if no run below can hold `key`. Keys must be asked in ascending order.
+    #[inline]
+    fn is_empty_at(&mut self, key: &[u8]) -> bool {
+        let order = self.order;
+        self.runs.iter_mut().all(|(tables, at)| {
+            while tables.get(*at).is_some_and(|table| table.ends_before(order, key)) {
+                *at += 1;
+            }
+            tables.get(*at).is_none_or(|table| order.less(key, &table.meta.smallest))
+        })
+    }
+
+    fn overlaps(&self, range: &KeyRange<'_>) -> bool {
+        self.version
+            .runs()
+            .filter(|(level, _)| *level > self.output_level)
+            .any(|(_, run)| !run.overlapping(self.order, range).is_empty())
+    }
+}

@@ -1,0 +1,361 @@
+//! The commit path: sequence numbers, the write-ahead log, memtables; and sealing them.
+//!
+//! Everything here runs under `Core::commit`, one thread at a time.
+//!
+//! ```text
+//! group -> make room (seal full memtables, new log) -> append to the log -> sync if asked
+//!       -> insert into memtables -> publish the sequence number
+//! ```
+//!
+//! Invariants: (1) a record is in the log before it is in a memtable; (2) sequence numbers are
+//! consecutive in the log; (3) a log that failed takes no more records: the next write starts a new
+//! one, whose header makes whatever the failed append left behind void; (4) before a log is synced, all
+//! older logs are durable.
+
+use super::core::{Core, KeyspaceCore, RetiredWal, Sealed};
+use super::queue::Request;
+use crate::event::Event;
+use crate::log::{LogHeader, LogKind, Writer};
+use crate::memtable::Memtable;
+use crate::names;
+use crate::version::{Change, VersionEdit};
+use esker_base::checksum::hash64;
+use esker_base::sync::Mutex;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Batch, Error, KeyspaceId, Kind, Result, Seq, Trailer};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the holder of the right to write owns.
+pub(super) struct CommitState {
+    wal: Writer,
+    number: u64,
+    /// An append failed; the log may end in half a record.
+    broken: bool,
+    next_seq: Seq,
+    /// Keyspaces whose active memtable is full.
+    full: Vec<KeyspaceId>,
+}
+
+/// How long a writer waits for memory before it looks again whether something is wrong.
+const ROOM_WAIT: Duration = Duration::from_millis(50);
+
+impl CommitState {
+    pub(super) fn new(wal: Writer, number: u64, next_seq: Seq) -> CommitState {
+        CommitState { wal, number, broken: false, next_seq, full: Vec::new() }
+    }
+
+    /// Sequence number of the newest record.
+    pub(super) fn last_seq(&self) -> Seq {
+        self.next_seq - 1
+    }
+
+    /// Takes the next sequence number for something that is not in the log.
+    ///
+    /// A record without operations stands in for it, so that the log shows no gap.
+    pub(super) fn take_seq(&mut self, core: &Core) -> Result<Seq> {
+        self.make_room(core, 0)?;
+        let seq = self.next_seq;
+        let mut filler = Batch::new();
+        // An empty range: it takes a number and hides nothing.
+        filler.delete_range(b"", b"");
+        self.append(filler.seal(seq))?;
+        self.next_seq += 1;
+        Ok(seq)
+    }
+
+    /// Writes the batches of a group, in order; a result for each.
+    pub(super) fn write(&mut self, core: &Core, group: &mut [Request]) -> Vec<Result<()>> {
+        let bytes = group.iter().map(|request| request.batch.size_bytes()).sum();
+        if let Err(error) = self.make_room(core, bytes) {
+            return group.iter().map(|_| Err(error.clone())).collect();
+        }
+        let mut results: Vec<Result<()>> = Vec::with_capacity(group.len());
+        let mut failed = None;
+        for request in group.iter_mut() {
+            let result = match &failed {
+                Some(error) => Err(Error::clone(error)),
+                None => self.log_one(core, &mut request.batch),
+            };
+            if let Err(error) = &result
+                && self.broken
+            {
+                failed = Some(error.clone());
+            }
+            results.push(result);
+        }
+        if group.iter().any(|request| request.sync)
+            && let Err(error) = self.sync(core)
+        {
+            return group.iter().map(|_| Err(error.clone())).collect();
+        }
+        let written = group.iter().zip(&results).filter(|(_, result)| result.is_ok());
+        let mut operations = 0;
+        let mut batches = 0;
+        for (request, _) in written {
+            self.insert(core, &request.batch);
+            operations += u64::from(request.batch.len());
+            batches += 1;
+        }
+        core.visible_seq.store(self.last_seq(), Ordering::Release);
+        core.counters.batches.fetch_add(batches, Ordering::Relaxed);
+        core.counters.operations.fetch_add(operations, Ordering::Relaxed);
+        core.counters.groups.fetch_add(1, Ordering::Relaxed);
+        results
+    }
+
+    /// Appends one batch to the log and takes its sequence numbers.
+    #[inline]
+    fn log_one(&mut self, core: &Core, batch: &mut Batch) -> Result<()> {
+        if batch.names_keyspaces() {
+            let keyspaces = core.keyspaces.load();
+            if batch.iter().any(|op| keyspaces.get(op.keyspace).is_none()) {
+                return Err(Error::invalid("the batch names a keyspace that does not exist"));
+            }
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let count = u64::from(batch.len());
+        let bytes = batch.seal(self.next_seq);
+        core.counters.wal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.append(bytes)?;
+        self.next_seq += count;
+        Ok(())
+    }
+
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.wal.append(bytes).inspect_err(|_| self.broken = true)
+    }
+
+    /// Puts a logged batch into the memtables. Its first sequence number stands in its header.
+    #[inline]
+    fn insert(&mut self, core: &Core, batch: &Batch) {
+        let keyspaces = core.keyspaces.load();
+        let mut seq = batch.first_seq();
+        let mut ops = batch.iter().peekable();
+        while let Some(first) = ops.peek() {
+            let id = first.keyspace;
+            let keyspace = keyspaces.get(id).expect("checked before the batch was logged");
+            let view = keyspace.view.load();
+            let mut writer = view.active.writer();
+            let mut user_bytes = 0;
+            while let Some(op) = ops.next_if(|op| op.keyspace == id) {
+                user_bytes += op.key.len() + op.value.len();
+                match op.kind {
+                    Kind::DeleteRange => writer.insert_range(op.key, op.value, seq),
+                    kind => {
+                        let trailer = Trailer::new(seq, kind);
+                        writer.insert(op.key, hash64(op.key), trailer, op.value);
+                    }
+                }
+                seq += 1;
+            }
+            drop(writer);
+            keyspace.user_bytes.fetch_add(user_bytes as u64, Ordering::Relaxed);
+            self.account(core, keyspace, &view.active);
+        }
+    }
+
+    /// Counts what the active memtable has grown by, and notes it when it is full.
+    #[inline]
+    fn account(&mut self, core: &Core, keyspace: &KeyspaceCore, active: &Memtable) {
+        let bytes = active.memory_bytes();
+        let counted = keyspace.counted_bytes.swap(bytes, Ordering::Relaxed);
+        core.memtable_bytes.fetch_add(bytes - counted, Ordering::Relaxed);
+        if bytes >= keyspace.options.memtable_bytes && !self.full.contains(&keyspace.id) {
+            self.full.push(keyspace.id);
+        }
+    }
+
+    /// Makes everything logged so far durable.
+    ///
+    /// # Errors
+    /// Any error poisons the database: nobody knows what is on the disk.
+    pub(super) fn sync(&mut self, core: &Core) -> Result<()> {
+        core.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        sync_retired(core, self.number)?;
+        self.wal.sync().inspect_err(|error| core.poison(format!("syncing the log: {error}")))
+    }
+
+    /// Sees to it that the group can be written: memory, and a log that takes records.
+    #[inline]
+    fn make_room(&mut self, core: &Core, bytes: usize) -> Result<()> {
+        if !self.full.is_empty() {
+            let full = std::mem::take(&mut self.full);
+            if let Err(error) = self.seal(core, &full) {
+                self.full = full;
+                return Err(error);
+            }
+        }
+        if self.broken {
+            self.rotate(core)?;
+        }
+        let limit = core.options.memtables_limit_bytes();
+        if core.memtable_bytes() + bytes as u64 <= limit {
+            return Ok(());
+        }
+        self.wait_for_memory(core, limit.saturating_sub(bytes as u64))
+    }
+
+    /// Waits until flushes have brought the memtables under `limit`.
+    ///
+    /// The rate limit sees to it that this is rare; it is what keeps the budget when it errs.
+    #[cold]
+    fn wait_for_memory(&mut self, core: &Core, limit: u64) -> Result<()> {
+        let started = core.env.clock.now_ns();
+        while core.memtable_bytes() > limit {
+            core.check_writable()?;
+            let keyspaces = core.keyspaces.load();
+            let waiting = keyspaces.by_id.values().any(|k| !k.view.load().sealed.is_empty());
+            if !waiting {
+                // Nothing is on its way out: seal the largest memtable, unless that is nothing.
+                let largest = keyspaces
+                    .by_id
+                    .values()
+                    .max_by_key(|k| k.counted_bytes.load(Ordering::Relaxed))
+                    .filter(|k| k.counted_bytes.load(Ordering::Relaxed) > 0);
+                match largest {
+                    Some(keyspace) => self.seal(core, &[keyspace.id])?,
+                    None => break,
+                }
+            }
+            drop(keyspaces);
+            core.background.wait_progress(ROOM_WAIT)?;
+        }
+        core.stall.note_wait(core.env.clock.now_ns() - started);
+        Ok(())
+    }
+
+    /// Seals the active memtables of these keyspaces, as far as they hold anything.
+    ///
+    /// # Errors
+    /// Nothing was sealed; the memtables go on as they are.
+    pub(super) fn seal(&mut self, core: &Core, ids: &[KeyspaceId]) -> Result<()> {
+        let keyspaces = core.keyspaces.load_full();
+        let holds = |k: &&Arc<KeyspaceCore>| !k.view.load().active.is_empty();
+        let mut chosen: Vec<&Arc<KeyspaceCore>> =
+            ids.iter().filter_map(|&id| keyspaces.get(id)).filter(holds).collect();
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        self.rotate(core)?;
+        if core.retired_wal_bytes.load(Ordering::Relaxed) > core.options.wal_bytes_max {
+            // Whoever pins the oldest log is flushed, however little it holds.
+            let pins = |k: &Arc<KeyspaceCore>| k.active_first_wal.load(Ordering::Relaxed);
+            let oldest = keyspaces.by_id.values().filter(holds).min_by_key(|k| pins(k));
+            chosen.extend(oldest.filter(|k| !ids.contains(&k.id)));
+        }
+        let _versions = core.lock_versions()?;
+        for keyspace in chosen {
+            self.seal_one(core, keyspace);
+        }
+        core.background.wake_workers();
+        Ok(())
+    }
+
+    fn seal_one(&self, core: &Core, keyspace: &KeyspaceCore) {
+        let memory_bytes = keyspace.counted_bytes.swap(0, Ordering::Relaxed);
+        let first_wal = keyspace.active_first_wal.swap(self.number, Ordering::Relaxed);
+        let fresh = |entries| Arc::new(Memtable::new(keyspace.options.order.clone(), entries));
+        keyspace.update_view(|view| {
+            // The next memtable is likely to hold about as many records.
+            let entries = view.active.entries();
+            let mem = std::mem::replace(&mut view.active, fresh(entries));
+            let (next_wal, seq) = (self.number, self.last_seq());
+            let sealed = Sealed { mem, memory_bytes, first_wal, next_wal, seq };
+            view.sealed.insert(0, Arc::new(sealed));
+        });
+        core.events.emit(&Event::MemtableSealed { keyspace: keyspace.id, memory_bytes });
+    }
+
+    /// Starts a new log.
+    ///
+    /// # Errors
+    /// The old log stays the current one (and broken, if it was).
+    pub(super) fn rotate(&mut self, core: &Core) -> Result<()> {
+        let number = core.store.new_number();
+        let mut versions = core.lock_versions()?;
+        let (writer, salt) = create_wal(core, number, self.next_seq)?;
+        let mut edit = VersionEdit::new();
+        edit.push(Change::WalCreated { number, salt });
+        versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+        core.current_wal.store(number, Ordering::Release);
+        let old = std::mem::replace(&mut self.wal, writer);
+        let bytes = old.len_bytes();
+        let broken = std::mem::replace(&mut self.broken, false);
+        // A log that failed is not synced: what it holds after the last good record is void.
+        let retired = RetiredWal {
+            number: std::mem::replace(&mut self.number, number),
+            bytes,
+            writer: Arc::new(Mutex::new(Some(old))),
+        };
+        let _ = broken;
+        core.retired_wal_bytes.fetch_add(bytes, Ordering::Relaxed);
+        core.retired.lock().push(retired);
+        for keyspace in core.keyspaces.load().by_id.values() {
+            if keyspace.view.load().active.is_empty() {
+                keyspace.active_first_wal.store(number, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the log: all of it is durable when this returns.
+    pub(super) fn close(self, core: &Core) -> Result<Seq> {
+        let last_seq = self.last_seq();
+        sync_retired(core, self.number)?;
+        let mut wal = self.wal;
+        if !wal.is_durable() {
+            wal.sync()?;
+        }
+        wal.finish()?;
+        Ok(last_seq)
+    }
+}
+
+/// Creates a log and makes its name durable.
+pub(super) fn create_wal(core: &Core, number: u64, first_seq: Seq) -> Result<(Writer, u64)> {
+    let reserve = core.options.default_keyspace.memtable_bytes;
+    new_wal(&core.env, &core.dir, number, first_seq, reserve)
+        .inspect_err(|error| core.poison_if_sync(error))
+}
+
+/// Creates a log file and makes its name durable; returns its salt too.
+pub(super) fn new_wal(
+    env: &esker_base::Env,
+    dir: &std::path::Path,
+    number: u64,
+    first_seq: Seq,
+    reserve_bytes: u64,
+) -> Result<(Writer, u64)> {
+    let salt = env.entropy.next_u64();
+    let header = LogHeader { kind: LogKind::Wal, number, salt, first_seq };
+    let path = names::wal(dir, number);
+    let writer = Writer::create(env.vfs.as_ref(), &path, header, reserve_bytes)?;
+    env.vfs.sync_dir(dir)?;
+    Ok((writer, salt))
+}
+
+/// Makes all logs older than `before` durable and closes them.
+pub(super) fn sync_retired(core: &Core, before: u64) -> Result<()> {
+    let dirty: Vec<Arc<Mutex<Option<Writer>>>> = core
+        .retired
+        .lock()
+        .iter()
+        .filter(|wal| wal.number < before)
+        .map(|wal| wal.writer.clone())
+        .collect();
+    for writer in dirty {
+        let mut slot = writer.lock();
+        if let Some(mut wal) = slot.take() {
+            if !wal.is_durable() {
+                wal.sync()
+                    .inspect_err(|error| core.poison(format!("syncing an old log: {error}")))?;
+            }
+            wal.finish()?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! What all paths of an open database share.
+//!
+//! Locks, in the order they may be taken: `commit` (the right to write), `versions` (the right to
+//! change the shape of a tree), then any of `background.state`, `retired`, `snapshots`. Readers take none of
+//! them: they load a keyspace's [`View`] and the visible sequence number, in this order.
+
+use super::background::Background;
+use super::commit::CommitState;
+use super::queue::WriteQueue;
+use super::snapshot::SnapshotList;
+use super::stall::Stall;
+use crate::event::{Event, EventSink};
+use crate::log;
+use crate::memtable::Memtable;
+use crate::options::{KeyspaceOptions, Options};
+use crate::report::LevelStats;
+use crate::version::{DEEPEST_LEVEL, TableStore, Version, VersionSet};
+use arc_swap::ArcSwap;
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::sync::{Mutex, MutexGuard};
+use esker_base::vfs::FileLock;
+use esker_base::{Env, Error, KeyspaceId, Result, Seq};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// An open database.
+pub(super) struct Core {
+    pub(super) env: Env,
+    pub(super) dir: PathBuf,
+    pub(super) options: Options,
+    pub(super) events: EventSink,
+    pub(super) store: Arc<TableStore>,
+    pub(super) keyspaces: ArcSwap<Keyspaces>,
+    /// Writers wait here for their turn.
+    pub(super) queue: WriteQueue,
+    /// `None` in a database that is only read.
+    pub(super) commit: Mutex<Option<CommitState>>,
+    /// `None` in a database that is only read, and once it is closed.
+    pub(super) versions: Mutex<Option<VersionSet>>,
+    /// Logs that take no more records but may not be durable yet.
+    pub(super) retired: Mutex<Vec<RetiredWal>>,
+    /// Number of the log that takes records. Changes under `versions`.
+    pub(super) current_wal: AtomicU64,
+    /// Bytes of logs kept, the current one not included.
+    pub(super) retired_wal_bytes: AtomicU64,
+    /// Everything up to here can be read.
+    pub(super) visible_seq: AtomicU64,
+    pub(super) snapshots: Arc<SnapshotList>,
+    pub(super) stall: Stall,
+    pub(super) background: Background,
+    pub(super) counters: WriteCounters,
+    /// Bytes of all memtables.
+    pub(super) memtable_bytes: AtomicU64,
+    poison: OnceLock<String>,
+    pub(super) read_only: bool,
+    pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+/// Keyspaces by id and by name.
+#[derive(Clone, Default)]
+pub(super) struct Keyspaces {
+    pub(super) by_id: BTreeMap<KeyspaceId, Arc<KeyspaceCore>>,
+    /// The default keyspace, once more: most writes are for it.
+    pub(super) default: Option<Arc<KeyspaceCore>>,
+}
+
+/// A log that takes no more records.
+pub(super) struct RetiredWal {
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+    /// `None` if the log is durable and closed.
+    pub(super) writer: Arc<Mutex<Option<log::Writer>>>,
+}
+
+/// One keyspace of an open database.
+pub(super) struct KeyspaceCore {
+    pub(super) id: KeyspaceId,
+    pub(super) name: String,
+    pub(super) options: Arc<KeyspaceOptions>,
+    /// What readers see. Changes under `versions`.
+    pub(super) view: ArcSwap<View>,
+    /// The oldest log that holds records of the active memtable. Changes under `commit`.
+    pub(super) active_first_wal: AtomicU64,
+    /// Bytes of the active memtable as counted in `Core::memtable_bytes`.
+    pub(super) counted_bytes: AtomicU64,
+    pub(super) dropped: AtomicBool,
+    pub(super) user_bytes: AtomicU64,
+    /// What flushes and compactions wrote into each level.
+    pub(super) level_work: Mutex<Vec<LevelStats>>,
+}
+
+/// Where a keyspace's records are at one moment. Immutable.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) active: Arc<Memtable>,
+    /// Newest first.
+    pub(super) sealed: Vec<Arc<Sealed>>,
+    pub(super) version: Arc<Version>,
+}
+
+/// A memtable that takes no more records.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    pub(super) mem: Arc<Memtable>,
+    pub(super) memory_bytes: u64,
+    /// The oldest log that holds records of it.
+    pub(super) first_wal: u64,
+    /// The log that was current after it was sealed: all its records are in older ones.
+    pub(super) next_wal: u64,
+    /// Every record of the keyspace up to here is in it, or in older memtables and tables.
+    pub(super) seq: Seq,
+}
+
+/// Counts writes.
+#[derive(Debug, Default)]
+pub(super) struct WriteCounters {
+    pub(super) batches: AtomicU64,
+    pub(super) operations: AtomicU64,
+    pub(super) groups: AtomicU64,
+    pub(super) syncs: AtomicU64,
+    pub(super) wal_bytes: AtomicU64,
+}
+
+impl KeyspaceCore {
+    pub(super) fn new(
+        id: KeyspaceId,
+        name: String,
+        options: Arc<KeyspaceOptions>,
+        version: Arc<Version>,
+        first_wal: u64,
+    ) -> KeyspaceCore {
+        let active = Arc::new(Memtable::new(options.order.clone(), 0));
+        KeyspaceCore {
+            id,
+            name,
+            options,
+            view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
+            active_first_wal: AtomicU64::new(first_wal),
+            counted_bytes: AtomicU64::new(0),
+            dropped: AtomicBool::new(false),
+            user_bytes: AtomicU64::new(0),
+            level_work: Mutex::new(vec![LevelStats::default(); DEEPEST_LEVEL + 1]),
+        }
+    }
+
+    /// Changes the view. The caller holds `versions`, so that changes do not overtake each other.
+    pub(super) fn update_view(&self, change: impl FnOnce(&mut View)) {
+        let mut view = View::clone(&self.view.load());
+        change(&mut view);
+        self.view.store(Arc::new(view));
+    }
+}
+
+impl Keyspaces {
+    #[inline]
+    pub(super) fn get(&self, id: KeyspaceId) -> Option<&Arc<KeyspaceCore>> {
+        if id == KeyspaceId::DEFAULT {
+            return self.default.as_ref();
+        }
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn by_name(&self, name: &str) -> Option<&Arc<KeyspaceCore>> {
+        self.by_id.values().find(|keyspace| keyspace.name == name)
+    }
+
+    pub(super) fn insert(&mut self, keyspace: Arc<KeyspaceCore>) {
+        if keyspace.id == KeyspaceId::DEFAULT {
+            self.default = Some(keyspace.clone());
+        }
+        self.by_id.insert(keyspace.id, keyspace);
+    }
+}
+
+/// What [`Core::new`] puts together.
+pub(super) struct Parts {
+    pub(super) env: Env,
+    pub(super) dir: PathBuf,
+    pub(super) options: Options,
+    pub(super) events: EventSink,
+    pub(super) store: Arc<TableStore>,
+    pub(super) keyspaces: Keyspaces,
+    pub(super) commit: Option<CommitState>,
+    pub(super) versions: Option<VersionSet>,
+    pub(super) current_wal: u64,
+    pub(super) last_seq: Seq,
+    pub(super) read_only: bool,
+    pub(super) lock: Option<Box<dyn FileLock>>,
+}
+
+impl Core {
+    pub(super) fn new(parts: Parts) -> Core {
+        Core {
+            stall: Stall::new(parts.env.clock.clone(), parts.events.clone()),
+            env: parts.env,
+            dir: parts.dir,
+            options: parts.options,
+            events: parts.events,
+            store: parts.store,
+            keyspaces: ArcSwap::from_pointee(parts.keyspaces),
+            queue: WriteQueue::new(),
+            commit: Mutex::new(parts.commit),
+            versions: Mutex::new(parts.versions),
+            retired: Mutex::new(Vec::new()),
+            current_wal: AtomicU64::new(parts.current_wal),
+            retired_wal_bytes: AtomicU64::new(0),
+            visible_seq: AtomicU64::new(parts.last_seq),
+            snapshots: Arc::new(SnapshotList::new()),
+            background: Background::new(),
+            counters: WriteCounters::default(),
+            memtable_bytes: AtomicU64::new(0),
+            poison: OnceLock::new(),
+            read_only: parts.read_only,
+            lock: Mutex::new(parts.lock),
+        }
+    }
+
+    /// Fails if the database takes no writes.
+    #[inline]
+    pub(super) fn check_writable(&self) -> Result<()> {
+        if let Some(why) = self.poison.get() {
+            return Err(Error::Poisoned { why: why.clone() });
+        }
+        if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// From now on the database takes no writes: the state on disk is not what it should be.
+    pub(super) fn poison(&self, why: String) {
+        if self.poison.set(why.clone()).is_ok() {
+            self.events.emit(&Event::Poisoned { why });
+            self.background.wake_all();
+        }
+    }
+
+    /// Poisons the database if this error is a failed sync.
+    pub(super) fn poison_if_sync(&self, error: &Error) {
+        if error.is_sync_failure() {
+            self.poison(error.to_string());
+        }
+    }
+
+    /// The versions, for changing them.
+    pub(super) fn lock_versions(&self) -> Result<VersionsGuard<'_>> {
+        let guard = self.versions.lock();
+        if guard.is_none() {
+            return Err(if self.read_only { Error::ReadOnly } else { Error::Cancelled });
+        }
+        Ok(VersionsGuard { guard })
+    }
+
+    /// The keyspace with this id.
+    pub(super) fn keyspace(&self, id: KeyspaceId) -> Option<Arc<KeyspaceCore>> {
+        self.keyspaces.load().get(id).cloned()
+    }
+
+    /// Bytes of all memtables, about.
+    #[inline]
+    pub(super) fn memtable_bytes(&self) -> u64 {
+        self.memtable_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The locked versions of a database that can be written.
+pub(super) struct VersionsGuard<'a> {
+    guard: MutexGuard<'a, Option<VersionSet>>,
+}
+
+impl std::ops::Deref for VersionsGuard<'_> {
+    type Target = VersionSet;
+
+    fn deref(&self) -> &VersionSet {
+        self.guard.as_ref().expect("checked when locked")
+    }
+}
+
+impl std::ops::DerefMut for VersionsGuard<'_> {
+    fn deref_mut(&mut self) -> &mut VersionSet {
+        self.guard.as_mut().expect("checked when locked")
+    }
+}

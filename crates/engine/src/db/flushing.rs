@@ -1,0 +1,118 @@
+//! Putting a flushed memtable in the place of the memtable: the flush job's other half.
+
+use super::commit::sync_retired;
+use super::core::{Core, KeyspaceCore, Sealed};
+use crate::event::Event;
+use crate::flush::flush_memtable;
+use crate::names;
+use crate::version::{Change, TableMeta, VersionEdit};
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, Result};
+use std::sync::Arc;
+
+/// Flushes the oldest sealed memtable of a keyspace and makes the result current.
+pub(super) fn flush(core: &Core, keyspace: &KeyspaceCore, sealed: &Arc<Sealed>) -> Result<()> {
+    let started = core.env.clock.now_ns();
+    let snapshots = core.snapshots.list();
+    let stop = || {
+        keyspace.dropped.load(Ordering::Relaxed) || core.background.stopping()
+    };
+    let tables = if keyspace.dropped.load(Ordering::Relaxed) {
+        Vec::new()
+    } else {
+        flush_memtable(&core.store, &keyspace.options, &sealed.mem, &snapshots, &stop)?
+    };
+    if core.keyspaces.load().by_id.len() > 1 {
+        // Writes to other keyspaces that are older than these must not be lost while these stay.
+        sync_retired(core, sealed.next_wal)?;
+    }
+    install(core, keyspace, sealed, &tables)?;
+    let duration_ns = core.env.clock.now_ns() - started;
+    core.stall.note_flush(sealed.memory_bytes, duration_ns);
+    let bytes_written: u64 = tables.iter().map(|meta| meta.file_bytes).sum();
+    {
+        let mut work = keyspace.level_work.lock();
+        work[0].jobs += 1;
+        work[0].bytes_written += bytes_written;
+        work[0].duration_us += duration_ns / 1_000;
+    }
+    core.measure_level0();
+    core.events.emit(&Event::Flushed {
+        keyspace: keyspace.id,
+        tables: tables.len() as u64,
+        bytes_written,
+        flushed_seq: sealed.seq,
+        duration_us: duration_ns / 1_000,
+    });
+    Ok(())
+}
+
+/// One edit: the tables join level 0, the memtable leaves, logs nobody needs any more are forgotten.
+fn install(
+    core: &Core,
+    keyspace: &KeyspaceCore,
+    sealed: &Arc<Sealed>,
+    tables: &[TableMeta],
+) -> Result<()> {
+    let mut versions = core.lock_versions()?;
+    let id = keyspace.id;
+    let mut edit = VersionEdit::new();
+    if versions.keyspaces.contains_key(&id) {
+        let run = versions.new_run_id();
+        for meta in tables {
+            edit.push(Change::TableAdded { id, level: 0, run, meta: meta.clone() });
+        }
+        edit.push(Change::Flushed { id, seq: sealed.seq });
+    }
+    let wal_min = oldest_needed_wal(core, Some(sealed));
+    edit.push(Change::WalMin(wal_min));
+    versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+    let version = versions.keyspaces.get(&id).map(|record| record.version.clone());
+    keyspace.update_view(|view| {
+        view.sealed.retain(|other| !Arc::ptr_eq(other, sealed));
+        if let Some(version) = version {
+            view.version = version;
+        }
+    });
+    drop(versions);
+    core.memtable_bytes.fetch_sub(sealed.memory_bytes, Ordering::Relaxed);
+    remove_wals(core, wal_min);
+    Ok(())
+}
+
+/// The oldest log that holds a record of some memtable, `leaving` not counted. Needs `versions`.
+pub(super) fn oldest_needed_wal(core: &Core, leaving: Option<&Arc<Sealed>>) -> u64 {
+    let mut oldest = core.current_wal.load(Ordering::Acquire);
+    for keyspace in core.keyspaces.load().by_id.values() {
+        let view = keyspace.view.load();
+        if !view.active.is_empty() {
+            oldest = oldest.min(keyspace.active_first_wal.load(Ordering::Relaxed));
+        }
+        for sealed in &view.sealed {
+            if leaving.is_none_or(|leaving| !Arc::ptr_eq(leaving, sealed)) {
+                oldest = oldest.min(sealed.first_wal);
+            }
+        }
+    }
+    oldest
+}
+
+/// Removes the files of logs below `wal_min`, which the manifest names no more.
+pub(super) fn remove_wals(core: &Core, wal_min: u64) {
+    let mut gone = Vec::new();
+    core.retired.lock().retain(|wal| {
+        let stays = wal.number >= wal_min;
+        if !stays {
+            gone.push((wal.number, wal.bytes));
+        }
+        stays
+    });
+    for (number, bytes) in gone {
+        core.retired_wal_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let path = names::wal(&core.dir, number);
+        match core.env.vfs.remove(&path) {
+            Ok(()) | Err(Error::NotFound { .. }) => {}
+            Err(error) => core.events.emit(&Event::CleanupFailed { path, error }),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Snapshots: sequence numbers that compaction must leave readable.
+
+use esker_base::Seq;
+use esker_base::sync::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The open snapshots.
+#[derive(Debug)]
+pub(super) struct SnapshotList {
+    /// How many snapshots there are at each sequence number.
+    open: Mutex<BTreeMap<Seq, usize>>,
+}
+
+impl SnapshotList {
+    pub(super) fn new() -> SnapshotList {
+        SnapshotList { open: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Opens a snapshot at the sequence number that `now` returns.
+    ///
+    /// The number is taken under the lock, so that a flush or compaction that lists the snapshots
+    /// either sees this one, or holds only records that this one sees the newest of anyway.
+    pub(super) fn open(self: &Arc<SnapshotList>, now: impl FnOnce() -> Seq) -> Snapshot {
+        let mut open = self.open.lock();
+        let seq = now();
+        *open.entry(seq).or_default() += 1;
+        Snapshot { list: self.clone(), seq }
+    }
+
+    /// The sequence numbers of all open snapshots, ascending.
+    pub(super) fn list(&self) -> Vec<Seq> {
+        self.open.lock().keys().copied().collect()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.open.lock().values().sum()
+    }
+}
+
+/// The database as it was at one moment.
+///
+/// Reads through it see every write acknowledged before it was taken and none after. It costs
+/// nothing to take; while it lives, compaction keeps the records that it sees.
+#[derive(Debug)]
+pub struct Snapshot {
+    list: Arc<SnapshotList>,
+    seq: Seq,
+}
+
+impl Snapshot {
+    /// Sequence number of the newest write it sees.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let mut open = self.list.open.lock();
+        if let Some(count) = open.get_mut(&self.seq) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.seq);
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Events: what the engine does in the background, told as it happens.
+
+use esker_base::{Error, KeyspaceId, Seq};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Receives events. Called on the thread where they happen, sometimes under a lock: be brief, do not
+/// call the database, do not panic.
+pub trait EventListener: Send + Sync {
+    /// Something happened.
+    fn on_event(&self, event: &Event);
+}
+
+impl<F: Fn(&Event) + Send + Sync> EventListener for F {
+    fn on_event(&self, event: &Event) {
+        self(event);
+    }
+}
+
+/// Something the engine did or noticed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A log was read at open.
+    WalReplayed {
+        /// Number of the log.
+        number: u64,
+        /// Batches read from it.
+        batches: u64,
+        /// Bytes at its end that were never durable and could not be read.
+        torn_bytes: u64,
+    },
+    /// The end of the manifest was never durable and could not be read.
+    ManifestTorn {
+        /// Number of the manifest.
+        number: u64,
+        /// Bytes dropped.
+        torn_bytes: u64,
+    },
+    /// A memtable was sealed and waits to be flushed.
+    MemtableSealed {
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// Bytes of memory it holds.
+        memory_bytes: u64,
+    },
+    /// Memtables became tables of level 0.
+    Flushed {
+        /// Their keyspace.
+        keyspace: KeyspaceId,
+        /// Tables written; 0 if there was nothing left to write.
+        tables: u64,
+        /// Bytes written.
+        bytes_written: u64,
+        /// Everything in the keyspace up to this sequence number is in tables now.
+        flushed_seq: Seq,
+        /// How long it took, in microseconds.
+        duration_us: u64,
+    },
+    /// A compaction starts.
+    CompactionStarted {
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// Level it takes from.
+        level: usize,
+        /// Level it puts to.
+        output_level: usize,
+        /// Tables it takes.
+        input_tables: u64,
+        /// Bytes it takes.
+        input_bytes: u64,
+    },
+    /// A compaction is in force.
+    CompactionFinished {
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// Level it took from.
+        level: usize,
+        /// Level it put to.
+        output_level: usize,
+        /// Bytes it read; 0 if tables only moved.
+        bytes_read: u64,
+        /// Bytes it wrote; 0 if tables only moved.
+        bytes_written: u64,
+        /// Tables it made or moved.
+        output_tables: u64,
+        /// How long it took, in microseconds.
+        duration_us: u64,
+    },
+    /// Tables were ingested.
+    Ingested {
+        /// Their keyspace.
+        keyspace: KeyspaceId,
+        /// How many.
+        tables: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// The file of a table was removed.
+    TableRemoved {
+        /// Its number.
+        number: u64,
+    },
+    /// A file that is not needed could not be removed; the next open tries again.
+    CleanupFailed {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: Error,
+    },
+    /// Work in the background failed and will be tried again.
+    BackgroundRetry {
+        /// The failure.
+        error: Error,
+    },
+    /// The store takes no more writes until it is reopened.
+    Poisoned {
+        /// The failure.
+        why: String,
+    },
+    /// Writes are being slowed to this rate, or, with `None`, no longer.
+    WriteRate {
+        /// Bytes per second.
+        bytes_per_second: Option<u64>,
+    },
+}
+
+/// Where events go; nowhere by default.
+#[derive(Clone, Default)]
+pub(crate) struct EventSink {
+    listener: Option<Arc<dyn EventListener>>,
+}
+
+impl EventSink {
+    pub(crate) fn new(listener: Option<Arc<dyn EventListener>>) -> EventSink {
+        EventSink { listener }
+    }
+
+    pub(crate) fn emit(&self, event: &Event) {
+        if let Some(listener) = &self.listener {
+            listener.on_event(event);
+        }
+    }
+}
+
+impl fmt::Debug for EventSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventSink({})", if self.listener.is_some() { "on" } else { "off" })
+    }
+}

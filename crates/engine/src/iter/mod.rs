@@ -1,0 +1,16 @@
+//! Iterators over several sources: merging them, and seeing what a snapshot sees.
+//!
+//! Flow: db::scan builds cursors over memtables and runs -> [`MergeCursor`] -> [`VisibleCursor`].
+//! Compaction uses the merge alone.
+//! Threads: a cursor belongs to one thread at a time.
+
+mod merge;
+mod retain;
+mod visible;
+
+pub(crate) use merge::{MergeCursor, Ranked};
+pub(crate) use retain::Retention;
+pub(crate) use visible::{Bounds, VisibleCursor};
+
+#[cfg(test)]
+mod tests;

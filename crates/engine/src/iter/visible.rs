@@ -1,0 +1,360 @@
+//! What a reader sees: the newest record of each key at its sequence number, without what is deleted.
+//!
+//! Forward, the newest visible record of a key comes first, so the cursor stops there and later steps
+//! over the older ones. Backward, it comes last, so the cursor must look ahead: it keeps a copy of the
+//! record it stands on while the merge below already stands on the key before.
+//!
+//! Range tombstones: a record is hidden by a visible tombstone over its key that is newer. When a
+//! record is hidden, sources ranked behind the tombstone's skip to its end at once.
+
+use super::merge::MergeCursor;
+use crate::cursor::Cursor;
+use crate::range_tombstone::{Fragment, RangeTombstones};
+use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The keys that a scan may see: `[start, end)`, `None` being open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bounds {
+    pub(crate) start: Option<Vec<u8>>,
+    pub(crate) end: Option<Vec<u8>>,
+}
+
+/// The tombstones of one source, and the last place looked at.
+struct TombstoneSource {
+    rank: usize,
+    set: Arc<RangeTombstones>,
+    at: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not on a record.
+    Nowhere,
+    /// The merge stands on the record shown.
+    Forward,
+    /// The record shown is in `saved_*`; the merge stands before all records of its key.
+    Backward,
+}
+
+/// A cursor over the keys and values that are visible at a sequence number.
+pub(crate) struct VisibleCursor<C> {
+    order: KeyOrder,
+    merge: MergeCursor<C>,
+    tombstones: Vec<TombstoneSource>,
+    seq: Seq,
+    bounds: Bounds,
+    state: State,
+    saved_key: Vec<u8>,
+    saved_value: Vec<u8>,
+    dir: PathBuf,
+}
+
+impl<C: Cursor> VisibleCursor<C> {
+    /// `tombstones`: sets with the rank of the source they belong to. `dir` is named in errors.
+    pub(crate) fn new(
+        order: KeyOrder,
+        merge: MergeCursor<C>,
+        tombstones: Vec<(usize, Arc<RangeTombstones>)>,
+        seq: Seq,
+        bounds: Bounds,
+        dir: PathBuf,
+    ) -> VisibleCursor<C> {
+        let tombstones = tombstones
+            .into_iter()
+            .filter(|(_, set)| !set.is_empty())
+            .map(|(rank, set)| TombstoneSource { rank, set, at: 0 })
+            .collect();
+        VisibleCursor {
+            order,
+            merge,
+            tombstones,
+            seq,
+            bounds,
+            state: State::Nowhere,
+            saved_key: Vec::new(),
+            saved_value: Vec::new(),
+            dir,
+        }
+    }
+
+    /// True if the cursor stands on a key.
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        self.state != State::Nowhere
+    }
+
+    /// The key. Needs `valid`.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        match self.state {
+            State::Backward => &self.saved_key,
+            _ => self.merge.key(),
+        }
+    }
+
+    /// The value. Needs `valid`.
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        match self.state {
+            State::Backward => &self.saved_value,
+            _ => self.merge.value(),
+        }
+    }
+
+    /// Moves to the first key of the bounds.
+    pub(crate) fn seek_to_first(&mut self) -> Result<()> {
+        self.state = State::Nowhere;
+        match self.bounds.start.take() {
+            Some(start) => {
+                let result = self.merge.seek(&start, Trailer::seek(self.seq));
+                self.bounds.start = Some(start);
+                result?;
+            }
+            None => self.merge.seek_to_first()?,
+        }
+        self.settle_forward()
+    }
+
+    /// Moves to the last key of the bounds.
+    pub(crate) fn seek_to_last(&mut self) -> Result<()> {
+        self.state = State::Nowhere;
+        match self.bounds.end.take() {
+            Some(end) => {
+                let result = self.merge.seek_before(&end, FIRST);
+                self.bounds.end = Some(end);
+                result?;
+            }
+            None => self.merge.seek_to_last()?,
+        }
+        self.settle_backward()
+    }
+
+    /// Moves to the first key at or after `key`.
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
+        if self.bounds.start.as_deref().is_some_and(|start| self.order.less(key, start)) {
+            return self.seek_to_first();
+        }
+        self.state = State::Nowhere;
+        self.merge.seek(key, Trailer::seek(self.seq))?;
+        self.settle_forward()
+    }
+
+    /// Moves to the last key before `key`.
+    pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        if self.bounds.end.as_deref().is_some_and(|end| self.order.less(end, key)) {
+            return self.seek_to_last();
+        }
+        self.state = State::Nowhere;
+        self.merge.seek_before(key, FIRST)?;
+        self.settle_backward()
+    }
+
+    /// Moves to the following key. Needs `valid`.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<()> {
+        match self.state {
+            State::Nowhere => return Ok(()),
+            State::Forward => {
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(self.merge.key());
+                self.state = State::Nowhere;
+                self.merge.next()?;
+            }
+            State::Backward => {
+                // The merge stands before the key; the next keys start after its oldest record.
+                self.state = State::Nowhere;
+                self.merge.seek(&self.saved_key, LAST)?;
+            }
+        }
+        self.skip_saved_key()?;
+        self.settle_forward()
+    }
+
+    /// Moves to the preceding key. Needs `valid`.
+    pub(crate) fn prev(&mut self) -> Result<()> {
+        match self.state {
+            State::Nowhere => return Ok(()),
+            State::Forward => {
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(self.merge.key());
+                self.state = State::Nowhere;
+                self.merge.seek_before(&self.saved_key, FIRST)?;
+            }
+            State::Backward => self.state = State::Nowhere,
+        }
+        self.settle_backward()
+    }
+
+    /// Steps over the records of `saved_key`.
+    #[inline]
+    fn skip_saved_key(&mut self) -> Result<()> {
+        while self.merge.valid() && self.order.same(self.merge.key(), &self.saved_key) {
+            self.merge.next()?;
+        }
+        Ok(())
+    }
+
+    /// From wherever the merge stands, goes forward to a visible key and stands there.
+    #[inline]
+    fn settle_forward(&mut self) -> Result<()> {
+        while self.merge.valid() {
+            if let Some(end) = &self.bounds.end
+                && !self.order.less(self.merge.key(), end)
+            {
+                break;
+            }
+            let trailer = self.merge.trailer();
+            if trailer.seq() > self.seq {
+                self.merge.next()?;
+                continue;
+            }
+            if !self.tombstones.is_empty()
+                && let Some((source, at)) = self.hidden_by(trailer.seq())
+            {
+                self.leave_hidden_forward(source, at)?;
+                continue;
+            }
+            match trailer.kind() {
+                Some(Kind::Put) => {
+                    self.state = State::Forward;
+                    return Ok(());
+                }
+                Some(Kind::Delete) => {
+                    self.saved_key.clear();
+                    self.saved_key.extend_from_slice(self.merge.key());
+                    self.merge.next()?;
+                    self.skip_saved_key()?;
+                }
+                _ => return Err(self.unknown_kind()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The tombstone that hides the merge's record, as (source, fragment).
+    fn hidden_by(&mut self, record_seq: Seq) -> Option<(usize, usize)> {
+        let key = self.merge.key();
+        for (i, source) in self.tombstones.iter_mut().enumerate() {
+            let at = source.locate(&self.order, key);
+            let Some(fragment) = source.set.fragments().get(at) else { continue };
+            if self.order.compare(&fragment.start, key).is_le()
+                && fragment.newest_at(self.seq).is_some_and(|seq| seq > record_seq)
+            {
+                return Some((i, at));
+            }
+        }
+        None
+    }
+
+    /// Leaves a hidden record: older sources go to the end of the tombstone, the others one step.
+    fn leave_hidden_forward(&mut self, source: usize, at: usize) -> Result<()> {
+        let TombstoneSource { rank, set, .. } = &self.tombstones[source];
+        let end = set.fragments()[at].end.clone();
+        let rank = *rank;
+        if self.merge.rank() > rank {
+            return self.merge.skip_older(rank, &end, FIRST);
+        }
+        self.merge.next()
+    }
+
+    /// From wherever the merge stands, goes backward to a visible key and keeps a copy of it.
+    fn settle_backward(&mut self) -> Result<()> {
+        while self.merge.valid() {
+            if let Some(start) = &self.bounds.start
+                && self.order.less(self.merge.key(), start)
+            {
+                break;
+            }
+            if self.collect_key_backward()? {
+                self.state = State::Backward;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all records of the merge's key, oldest first, and leaves it. True if the key is visible.
+    fn collect_key_backward(&mut self) -> Result<bool> {
+        self.saved_key.clear();
+        self.saved_key.extend_from_slice(self.merge.key());
+        let mut found = false;
+        while self.merge.valid() && self.order.same(self.merge.key(), &self.saved_key) {
+            let trailer = self.merge.trailer();
+            if trailer.seq() <= self.seq {
+                if !self.tombstones.is_empty()
+                    && let Some((source, at)) = self.hidden_by(trailer.seq())
+                {
+                    found = false;
+                    if self.leave_hidden_backward(source, at)? {
+                        continue;
+                    }
+                } else {
+                    match trailer.kind() {
+                        Some(Kind::Put) => {
+                            found = true;
+                            // The order may take different bytes for one key; show the newest.
+                            self.saved_key.clear();
+                            self.saved_key.extend_from_slice(self.merge.key());
+                            self.saved_value.clear();
+                            self.saved_value.extend_from_slice(self.merge.value());
+                        }
+                        Some(Kind::Delete) => found = false,
+                        _ => return Err(self.unknown_kind()),
+                    }
+                }
+            }
+            self.merge.prev()?;
+        }
+        Ok(found)
+    }
+
+    /// Sends older sources before the start of the tombstone. False if the record's own source is
+    /// not among them.
+    fn leave_hidden_backward(&mut self, source: usize, at: usize) -> Result<bool> {
+        let TombstoneSource { rank, set, .. } = &self.tombstones[source];
+        let start = set.fragments()[at].start.clone();
+        let rank = *rank;
+        // At the start itself nothing is gained, and records of newer sources may still follow.
+        if self.merge.rank() <= rank {
+            return Ok(false);
+        }
+        self.merge.skip_older_back(rank, &start, FIRST)?;
+        Ok(true)
+    }
+
+    #[cold]
+    fn unknown_kind(&mut self) -> Error {
+        self.state = State::Nowhere;
+        Error::Incompatible {
+            path: self.dir.clone(),
+            what: "a record is of a kind that this version does not read".to_owned(),
+        }
+    }
+}
+
+/// Sorts before every record of a key.
+const FIRST: Trailer = Trailer(u64::MAX);
+/// Sorts after every record of a key, or is the oldest possible one.
+const LAST: Trailer = Trailer(0);
+
+impl TombstoneSource {
+    /// Index of the first fragment that ends after `key`, starting from the last place looked at.
+    #[inline]
+    fn locate(&mut self, order: &KeyOrder, key: &[u8]) -> usize {
+        let fragments = self.set.fragments();
+        let ends_after = |f: &Fragment| order.less(key, &f.end);
+        let here = self.at;
+        let begins_here = here == 0 || !ends_after(&fragments[here - 1]);
+        if begins_here && fragments.get(here).is_none_or(ends_after) {
+            return here;
+        }
+        if begins_here && fragments.get(here + 1).is_none_or(ends_after) {
+            self.at = here + 1;
+        } else {
+            self.at = self.set.position(order, key);
+        }
+        self.at
+    }
+}

@@ -1,0 +1,101 @@
+//! Names of the files in a database directory.
+//!
+//! ```text
+//! CURRENT            which manifest is in force
+//! LOCK               held while the database is open
+//! MANIFEST-000005    log of version edits
+//! 000007.wal         write-ahead log
+//! 000009.tbl         table
+//! lost/              what repair could not use
+//! ```
+
+use std::path::{Path, PathBuf};
+
+/// What a file in the directory is, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileKind {
+    /// Which manifest is in force.
+    Current,
+    /// The lock.
+    Lock,
+    /// A log of version edits.
+    Manifest(u64),
+    /// A write-ahead log.
+    Wal(u64),
+    /// A table.
+    Table(u64),
+    /// A file that was being written when the process ended.
+    Temporary,
+}
+
+/// Path of `CURRENT`.
+pub fn current(dir: &Path) -> PathBuf {
+    dir.join("CURRENT")
+}
+
+/// Path of the lock.
+pub fn lock(dir: &Path) -> PathBuf {
+    dir.join("LOCK")
+}
+
+/// Path of a manifest.
+pub fn manifest(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("MANIFEST-{number:06}"))
+}
+
+/// Path of a write-ahead log.
+pub fn wal(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.wal"))
+}
+
+/// Path of a table.
+pub fn table(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.tbl"))
+}
+
+/// The kind of a file, or `None` if the name is not one of ours.
+pub fn parse(name: &str) -> Option<FileKind> {
+    match name {
+        "CURRENT" => return Some(FileKind::Current),
+        "LOCK" => return Some(FileKind::Lock),
+        _ => {}
+    }
+    if let Some(number) = name.strip_prefix("MANIFEST-") {
+        return parse_number(number).map(FileKind::Manifest);
+    }
+    let (stem, extension) = name.rsplit_once('.')?;
+    match extension {
+        "wal" => parse_number(stem).map(FileKind::Wal),
+        "tbl" => parse_number(stem).map(FileKind::Table),
+        "tmp" => Some(FileKind::Temporary),
+        _ => None,
+    }
+}
+
+fn parse_number(digits: &str) -> Option<u64> {
+    let plain = digits.len() >= 6 && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back() {
+        let dir = Path::new("d");
+        for (path, kind) in [
+            (current(dir), FileKind::Current),
+            (lock(dir), FileKind::Lock),
+            (manifest(dir, 5), FileKind::Manifest(5)),
+            (wal(dir, 1_234_567), FileKind::Wal(1_234_567)),
+            (table(dir, 9), FileKind::Table(9)),
+        ] {
+            let name = path.file_name().and_then(|n| n.to_str()).expect("name");
+            assert_eq!(parse(name), Some(kind));
+        }
+        for foreign in ["", "x", "1.wal", "00000a.tbl", "-00001.wal", "LOCK2", "notes.txt"] {
+            assert_eq!(parse(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Statistics as plain data: what the engine did and what it holds.
+
+use serde::Serialize;
+
+/// Statistics of a database at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Each keyspace, the default one first.
+    pub keyspaces: Vec<KeyspaceStats>,
+    /// Who uses the memory budget.
+    pub memory: MemoryUse,
+    /// Writes since open.
+    pub writes: WriteStats,
+    /// Reads of tables since open.
+    pub reads: ReadStats,
+    /// Sequence number of the newest visible write.
+    pub last_seq: u64,
+    /// Snapshots that are open.
+    pub snapshots: u64,
+    /// Write-ahead logs kept, in bytes.
+    pub wal_bytes: u64,
+    /// Table files that are open.
+    pub open_files: u64,
+    /// Compactions running now.
+    pub running_compactions: u64,
+}
+
+/// Statistics of one keyspace.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct KeyspaceStats {
+    /// Its name.
+    pub name: String,
+    /// Levels from 0 to the deepest that holds data or was written to.
+    pub levels: Vec<LevelStats>,
+    /// Records in memtables, tombstones and shadowed ones included.
+    pub memtable_entries: u64,
+    /// Bytes of memory of its memtables.
+    pub memtable_bytes: u64,
+    /// Memtables that wait to be flushed.
+    pub sealed_memtables: u64,
+    /// Bytes of keys and values written by the user since open.
+    pub user_bytes_written: u64,
+    /// Bytes that compaction has still to rewrite, about.
+    pub compaction_debt_bytes: u64,
+}
+
+/// Statistics of one level.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct LevelStats {
+    /// Sorted runs.
+    pub runs: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Bytes of table files.
+    pub bytes: u64,
+    /// Bytes the level should have at most; 0 for level 0 and the deepest level.
+    pub limit_bytes: u64,
+    /// Point records.
+    pub entries: u64,
+    /// Point records that are tombstones.
+    pub tombstones: u64,
+    /// Range tombstones.
+    pub range_tombstones: u64,
+    /// Flushes and compactions that wrote into this level since open.
+    pub jobs: u64,
+    /// Tables that moved into this level without being rewritten.
+    pub moves: u64,
+    /// Bytes read by them.
+    pub bytes_read: u64,
+    /// Bytes written by them.
+    pub bytes_written: u64,
+    /// Time they took, in microseconds.
+    pub duration_us: u64,
+}
+
+/// Memory by user, in bytes.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct MemoryUse {
+    /// The budget.
+    pub budget: u64,
+    /// Memtables, sealed ones included.
+    pub memtables: u64,
+    /// Most that memtables may hold.
+    pub memtables_limit: u64,
+    /// Block cache.
+    pub block_cache: u64,
+    /// Most that the block cache may hold.
+    pub block_cache_limit: u64,
+    /// Index and filter blocks of open tables outside the cache.
+    pub pinned_tables: u64,
+}
+
+/// Writes since open.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct WriteStats {
+    /// Batches.
+    pub batches: u64,
+    /// Operations in them.
+    pub operations: u64,
+    /// Groups in which they were written.
+    pub groups: u64,
+    /// Times a log was synced.
+    pub syncs: u64,
+    /// Bytes of batches appended to the write-ahead log.
+    pub wal_bytes: u64,
+    /// Writes that were slowed.
+    pub slowed: u64,
+    /// Time that slowed writes waited, in microseconds.
+    pub slowed_us: u64,
+    /// Longest such wait, in microseconds.
+    pub slowed_us_max: u64,
+}
+
+/// Reads of tables since open.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct ReadStats {
+    /// Blocks found in the cache.
+    pub block_cache_hits: u64,
+    /// Blocks not found in the cache.
+    pub block_cache_misses: u64,
+    /// Lookups that asked a filter.
+    pub filter_checks: u64,
+    /// Lookups that a filter spared.
+    pub filter_negatives: u64,
+    /// Lookups that a filter let through in vain.
+    pub filter_false_positives: u64,
+    /// Read calls on table files.
+    pub reads: u64,
+    /// Bytes they read.
+    pub read_bytes: u64,
+}
+
+impl KeyspaceStats {
+    /// Bytes of all tables.
+    pub fn table_bytes(&self) -> u64 {
+        self.levels.iter().map(|level| level.bytes).sum()
+    }
+
+    /// Bytes written by flushes and compactions for each byte written by the user since open.
+    pub fn write_amplification(&self) -> f64 {
+        let written: u64 = self.levels.iter().map(|level| level.bytes_written).sum();
+        written as f64 / self.user_bytes_written.max(1) as f64
+    }
+}

@@ -1,0 +1,158 @@
+//! A cursor over a sorted run: one table after the other, each opened when it is reached.
+
+use super::store::Table;
+use crate::cursor::Cursor;
+use crate::table::{CursorOptions, TableCursor};
+use esker_base::{KeyOrder, Result, Trailer};
+use std::sync::Arc;
+
+/// Walks the point records of a run.
+pub(crate) struct RunCursor {
+    order: KeyOrder,
+    tables: Vec<Arc<Table>>,
+    options: CursorOptions,
+    /// Index of the table that `inner` is over.
+    at: usize,
+    inner: Option<TableCursor>,
+}
+
+impl RunCursor {
+    /// A cursor over `tables`, which must be sorted and disjoint.
+    pub(crate) fn new(order: KeyOrder, tables: Vec<Arc<Table>>, options: CursorOptions) -> RunCursor {
+        RunCursor { order, tables, options, at: 0, inner: None }
+    }
+
+    /// Opens table `at`, unless it is the one already open. False if there is none.
+    fn open(&mut self, at: usize) -> Result<bool> {
+        if at >= self.tables.len() {
+            self.inner = None;
+            return Ok(false);
+        }
+        if self.inner.is_none() || self.at != at {
+            // Cleared first, so that an error leaves no cursor over another table behind.
+            self.inner = None;
+            let table = &self.tables[at];
+            let reader = table.shared_reader()?;
+            self.inner = Some(reader.cursor(self.options, table.meta.seq_override));
+            self.at = at;
+        }
+        Ok(true)
+    }
+
+    /// While the open table is exhausted, goes to the first record of the next one.
+    fn forward(&mut self) -> Result<()> {
+        while self.inner.as_ref().is_some_and(|inner| !inner.valid()) {
+            if !self.open(self.at + 1)? {
+                return Ok(());
+            }
+            if let Some(inner) = &mut self.inner {
+                inner.seek_to_first()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// While the open table is exhausted, goes to the last record of the one before.
+    fn backward(&mut self) -> Result<()> {
+        while self.inner.as_ref().is_some_and(|inner| !inner.valid()) {
+            if self.at == 0 {
+                self.inner = None;
+                return Ok(());
+            }
+            self.open(self.at - 1)?;
+            if let Some(inner) = &mut self.inner {
+                inner.seek_to_last()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Index of the first table that does not end before `key`.
+    fn table_at(&self, key: &[u8]) -> usize {
+        self.tables.partition_point(|table| table.ends_before(&self.order, key))
+    }
+
+    #[inline]
+    fn current(&self) -> &TableCursor {
+        self.inner.as_ref().expect("the cursor is valid")
+    }
+}
+
+impl Cursor for RunCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.valid())
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        if self.open(0)?
+            && let Some(inner) = &mut self.inner
+        {
+            inner.seek_to_first()?;
+        }
+        self.forward()
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        let Some(last) = self.tables.len().checked_sub(1) else { return Ok(()) };
+        self.open(last)?;
+        if let Some(inner) = &mut self.inner {
+            inner.seek_to_last()?;
+        }
+        self.backward()
+    }
+
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        if self.open(self.table_at(key))?
+            && let Some(inner) = &mut self.inner
+        {
+            inner.seek(key, trailer)?;
+        }
+        self.forward()
+    }
+
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        let Some(last) = self.tables.len().checked_sub(1) else { return Ok(()) };
+        self.open(self.table_at(key).min(last))?;
+        if let Some(inner) = &mut self.inner {
+            inner.seek_before(key, trailer)?;
+        }
+        self.backward()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if let Some(inner) = &mut self.inner {
+            inner.next()?;
+            if inner.valid() {
+                return Ok(());
+            }
+        }
+        self.forward()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        if let Some(inner) = &mut self.inner {
+            inner.prev()?;
+            if inner.valid() {
+                return Ok(());
+            }
+        }
+        self.backward()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.current().key()
+    }
+
+    #[inline]
+    fn trailer(&self) -> Trailer {
+        self.current().trailer()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.current().value()
+    }
+}

@@ -1,0 +1,294 @@
+//! Version edits: what one step changes. Format: docs/format/manifest.md.
+
+use esker_base::coding::{
+    put_slice, put_varint, take_slice, take_u8, take_varint, take_varint_u32,
+};
+use esker_base::key::KEY_BYTES_MAX;
+use esker_base::{KeyspaceId, Seq};
+
+/// Levels of a tree, level 0 included.
+pub(crate) const LEVELS_MAX: u32 = 64;
+
+/// What the manifest knows of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableMeta {
+    /// File number.
+    pub(crate) number: u64,
+    /// Random id of the file; the table carries it too.
+    pub(crate) salt: u64,
+    /// Length of the file.
+    pub(crate) file_bytes: u64,
+    /// Smallest user key, of records and range tombstones.
+    pub(crate) smallest: Box<[u8]>,
+    /// Largest user key, of records and range tombstones.
+    pub(crate) largest: Box<[u8]>,
+    /// True if `largest` is the end of a range tombstone and no key of the table itself.
+    pub(crate) largest_exclusive: bool,
+    /// Point records.
+    pub(crate) entries: u64,
+    /// Point records that are tombstones.
+    pub(crate) tombstones: u64,
+    /// Range tombstones.
+    pub(crate) range_tombstones: u64,
+    /// Bytes of keys and values before compression.
+    pub(crate) raw_bytes: u64,
+    /// Oldest sequence number in it.
+    pub(crate) min_seq: Seq,
+    /// Newest sequence number in it.
+    pub(crate) max_seq: Seq,
+    /// Ingested tables: every record counts as having this sequence number.
+    pub(crate) seq_override: Option<Seq>,
+}
+
+/// One change of the state that the manifest holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// File numbers below this one may be in use.
+    NextNumber(u64),
+    /// The database was closed with this as its newest sequence number, all of it durable.
+    Closed(Seq),
+    /// A write-ahead log exists.
+    WalCreated { number: u64, salt: u64 },
+    /// Write-ahead logs below this number are not needed any more.
+    WalMin(u64),
+    /// A keyspace exists.
+    KeyspaceCreated { id: KeyspaceId, name: String, order: String },
+    /// A keyspace and all its tables are gone.
+    KeyspaceDropped(KeyspaceId),
+    /// Records of the keyspace up to this sequence number are in tables.
+    Flushed { id: KeyspaceId, seq: Seq },
+    /// A table joins a run. Within a level, runs are ordered by id, the newest being the largest.
+    TableAdded { id: KeyspaceId, level: u32, run: u64, meta: TableMeta },
+    /// A table leaves.
+    TableRemoved { id: KeyspaceId, level: u32, number: u64 },
+}
+
+/// Changes that happen together or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VersionEdit {
+    pub(crate) changes: Vec<Change>,
+}
+
+impl VersionEdit {
+    pub(crate) fn new() -> VersionEdit {
+        VersionEdit::default()
+    }
+
+    pub(crate) fn push(&mut self, change: Change) -> &mut VersionEdit {
+        self.changes.push(change);
+        self
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for change in &self.changes {
+            encode_change(&mut out, change);
+        }
+        out
+    }
+
+    pub(crate) fn decode(mut bytes: &[u8]) -> Result<VersionEdit, &'static str> {
+        let mut edit = VersionEdit::new();
+        while !bytes.is_empty() {
+            edit.push(take_change(&mut bytes).ok_or("malformed version edit")?);
+        }
+        Ok(edit)
+    }
+}
+
+const NEXT_NUMBER: u8 = 1;
+const CLOSED: u8 = 2;
+const WAL_CREATED: u8 = 3;
+const WAL_MIN: u8 = 4;
+const KEYSPACE_CREATED: u8 = 5;
+const KEYSPACE_DROPPED: u8 = 6;
+const FLUSHED: u8 = 7;
+const TABLE_ADDED: u8 = 8;
+const TABLE_REMOVED: u8 = 9;
+
+const FLAG_LARGEST_EXCLUSIVE: u8 = 1;
+const FLAG_SEQ_OVERRIDE: u8 = 2;
+
+fn encode_change(out: &mut Vec<u8>, change: &Change) {
+    let mut tagged = |tag: u8, numbers: &[u64]| {
+        out.push(tag);
+        for &number in numbers {
+            put_varint(out, number);
+        }
+    };
+    match change {
+        Change::NextNumber(number) => tagged(NEXT_NUMBER, &[*number]),
+        Change::Closed(seq) => tagged(CLOSED, &[*seq]),
+        Change::WalCreated { number, salt } => tagged(WAL_CREATED, &[*number, *salt]),
+        Change::WalMin(number) => tagged(WAL_MIN, &[*number]),
+        Change::KeyspaceDropped(id) => tagged(KEYSPACE_DROPPED, &[id.0.into()]),
+        Change::Flushed { id, seq } => tagged(FLUSHED, &[id.0.into(), *seq]),
+        Change::TableRemoved { id, level, number } => {
+            tagged(TABLE_REMOVED, &[id.0.into(), (*level).into(), *number]);
+        }
+        Change::KeyspaceCreated { id, name, order } => {
+            tagged(KEYSPACE_CREATED, &[id.0.into()]);
+            put_slice(out, name.as_bytes());
+            put_slice(out, order.as_bytes());
+        }
+        Change::TableAdded { id, level, run, meta } => {
+            tagged(TABLE_ADDED, &[id.0.into(), (*level).into(), *run]);
+            encode_meta(out, meta);
+        }
+    }
+}
+
+fn encode_meta(out: &mut Vec<u8>, meta: &TableMeta) {
+    let mut flags = 0;
+    if meta.largest_exclusive {
+        flags |= FLAG_LARGEST_EXCLUSIVE;
+    }
+    if meta.seq_override.is_some() {
+        flags |= FLAG_SEQ_OVERRIDE;
+    }
+    out.push(flags);
+    for number in [
+        meta.number,
+        meta.salt,
+        meta.file_bytes,
+        meta.entries,
+        meta.tombstones,
+        meta.range_tombstones,
+        meta.raw_bytes,
+        meta.min_seq,
+        meta.max_seq,
+    ] {
+        put_varint(out, number);
+    }
+    if let Some(seq) = meta.seq_override {
+        put_varint(out, seq);
+    }
+    put_slice(out, &meta.smallest);
+    put_slice(out, &meta.largest);
+}
+
+fn take_change(input: &mut &[u8]) -> Option<Change> {
+    let tag = take_u8(input)?;
+    Some(match tag {
+        NEXT_NUMBER => Change::NextNumber(take_varint(input)?),
+        CLOSED => Change::Closed(take_varint(input)?),
+        WAL_CREATED => {
+            Change::WalCreated { number: take_varint(input)?, salt: take_varint(input)? }
+        }
+        WAL_MIN => Change::WalMin(take_varint(input)?),
+        KEYSPACE_CREATED => Change::KeyspaceCreated {
+            id: take_id(input)?,
+            name: take_string(input)?,
+            order: take_string(input)?,
+        },
+        KEYSPACE_DROPPED => Change::KeyspaceDropped(take_id(input)?),
+        FLUSHED => Change::Flushed { id: take_id(input)?, seq: take_varint(input)? },
+        TABLE_ADDED => Change::TableAdded {
+            id: take_id(input)?,
+            level: take_level(input)?,
+            run: take_varint(input)?,
+            meta: take_meta(input)?,
+        },
+        TABLE_REMOVED => Change::TableRemoved {
+            id: take_id(input)?,
+            level: take_level(input)?,
+            number: take_varint(input)?,
+        },
+        _ => return None,
+    })
+}
+
+fn take_id(input: &mut &[u8]) -> Option<KeyspaceId> {
+    take_varint_u32(input).map(KeyspaceId)
+}
+
+fn take_level(input: &mut &[u8]) -> Option<u32> {
+    take_varint_u32(input).filter(|&level| level < LEVELS_MAX)
+}
+
+fn take_string(input: &mut &[u8]) -> Option<String> {
+    std::str::from_utf8(take_slice(input)?).ok().map(str::to_owned)
+}
+
+fn take_key(input: &mut &[u8]) -> Option<Box<[u8]>> {
+    take_slice(input).filter(|key| key.len() <= KEY_BYTES_MAX).map(Box::from)
+}
+
+fn take_meta(input: &mut &[u8]) -> Option<TableMeta> {
+    let flags = take_u8(input)?;
+    if flags & !(FLAG_LARGEST_EXCLUSIVE | FLAG_SEQ_OVERRIDE) != 0 {
+        return None;
+    }
+    Some(TableMeta {
+        largest_exclusive: flags & FLAG_LARGEST_EXCLUSIVE != 0,
+        number: take_varint(input)?,
+        salt: take_varint(input)?,
+        file_bytes: take_varint(input)?,
+        entries: take_varint(input)?,
+        tombstones: take_varint(input)?,
+        range_tombstones: take_varint(input)?,
+        raw_bytes: take_varint(input)?,
+        min_seq: take_varint(input)?,
+        max_seq: take_varint(input)?,
+        seq_override: match flags & FLAG_SEQ_OVERRIDE {
+            0 => None,
+            _ => Some(take_varint(input)?),
+        },
+        smallest: take_key(input)?,
+        largest: take_key(input)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn sample() -> VersionEdit {
+        let id = KeyspaceId(3);
+        let meta = TableMeta {
+            number: 12,
+            salt: 0xfeed_f00d_dead_beef,
+            file_bytes: 4096,
+            smallest: b"apple".as_slice().into(),
+            largest: b"pear".as_slice().into(),
+            largest_exclusive: true,
+            entries: 100,
+            tombstones: 3,
+            range_tombstones: 1,
+            raw_bytes: 9_000,
+            min_seq: 5,
+            max_seq: 700,
+            seq_override: Some(900),
+        };
+        let mut edit = VersionEdit::new();
+        edit.push(Change::NextNumber(20))
+            .push(Change::Closed(99))
+            .push(Change::WalCreated { number: 19, salt: 7 })
+            .push(Change::WalMin(18))
+            .push(Change::KeyspaceCreated { id, name: "fruit".into(), order: "o".into() })
+            .push(Change::KeyspaceDropped(KeyspaceId(2)))
+            .push(Change::Flushed { id, seq: 700 })
+            .push(Change::TableAdded { id, level: 0, run: 4, meta })
+            .push(Change::TableRemoved { id, level: 1, number: 11 });
+        edit
+    }
+
+    #[test]
+    fn edits_round_trip_and_cuts_are_refused_or_whole_changes() {
+        let edit = sample();
+        let bytes = edit.encode();
+        assert_eq!(VersionEdit::decode(&bytes), Ok(edit.clone()));
+        for cut in 0..bytes.len() {
+            if let Ok(shorter) = VersionEdit::decode(&bytes[..cut]) {
+                assert!(edit.changes.starts_with(&shorter.changes), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_tags_flags_and_levels_are_refused() {
+        assert!(VersionEdit::decode(&[77]).is_err());
+        assert!(VersionEdit::decode(&[TABLE_REMOVED, 0, LEVELS_MAX as u8, 1]).is_err());
+        assert!(VersionEdit::decode(&[TABLE_ADDED, 0, 0, 0, 0x80]).is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! The manifest: a log of version edits, and CURRENT, which names the one in force.
+//!
+//! Format: docs/format/manifest.md. A manifest starts with the whole state and grows by an edit for each
+//! step. CURRENT also says how long the manifest was when CURRENT was written: up to there
+//! nothing may be missing.
+//! Crash: a new manifest is durable before CURRENT names it, and the old one is removed after.
+
+use super::edit::VersionEdit;
+use crate::log::{LogHeader, LogKind, Reader, TornTail, Writer};
+use crate::names;
+use esker_base::checksum::crc32c;
+use esker_base::vfs::{read_all, write_atomic};
+use esker_base::{Env, Error, Result};
+use std::path::Path;
+
+/// CURRENT is one short line.
+pub(crate) const CURRENT_BYTES_MAX: u64 = 256;
+
+/// Reserved for a manifest that is being written.
+const RESERVE_BYTES: u64 = 64 << 10;
+
+/// What CURRENT says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Current {
+    pub(super) number: u64,
+    pub(super) salt: u64,
+    /// The manifest is durable at least up to here.
+    pub(super) durable_bytes: u64,
+}
+
+impl Current {
+    pub(super) fn encode(&self) -> String {
+        let line =
+            format!("MANIFEST-{:06} {:016x} {}", self.number, self.salt, self.durable_bytes);
+        format!("{line} {:08x}\n", crc32c(line.as_bytes()))
+    }
+
+    fn decode(text: &str) -> Option<Current> {
+        let (line, crc) = text.strip_suffix('\n')?.rsplit_once(' ')?;
+        if crc.len() != 8 || u32::from_str_radix(crc, 16).ok()? != crc32c(line.as_bytes()) {
+            return None;
+        }
+        let mut words = line.split(' ');
+        let number = words.next()?.strip_prefix("MANIFEST-")?.parse().ok()?;
+        let salt = u64::from_str_radix(words.next()?, 16).ok()?;
+        let durable_bytes = words.next()?.parse().ok()?;
+        words.next().is_none().then_some(Current { number, salt, durable_bytes })
+    }
+
+    /// Reads CURRENT.
+    ///
+    /// # Errors
+    /// `NotFound`: there is none. `Corruption`: it does not say what it should.
+    pub(super) fn read(env: &Env, dir: &Path) -> Result<Current> {
+        let path = names::current(dir);
+        let bytes = read_all(env.vfs.as_ref(), &path, CURRENT_BYTES_MAX)?;
+        std::str::from_utf8(&bytes)
+            .ok()
+            .and_then(Current::decode)
+            .ok_or_else(|| Error::corruption(path, 0, "CURRENT is damaged; run repair"))
+    }
+}
+
+/// The manifest that is being written.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    writer: Writer,
+    current: Current,
+}
+
+impl Manifest {
+    /// Writes a new manifest that starts with these edits and makes it the one in force.
+    pub(super) fn create(
+        env: &Env,
+        dir: &Path,
+        number: u64,
+        state: &[VersionEdit],
+    ) -> Result<Manifest> {
+        let path = names::manifest(dir, number);
+        let salt = env.entropy.next_u64();
+        let header = LogHeader { kind: LogKind::Manifest, number, salt, first_seq: 0 };
+        let mut writer = Writer::create(env.vfs.as_ref(), &path, header, RESERVE_BYTES)?;
+        for edit in state {
+            writer.append(&edit.encode())?;
+        }
+        writer.sync()?;
+        env.vfs.sync_dir(dir)?;
+        let mut manifest = Manifest { writer, current: Current { number, salt, durable_bytes: 0 } };
+        manifest.point_current_here(env, dir)?;
+        Ok(manifest)
+    }
+
+    /// Makes CURRENT name this manifest at its present length.
+    fn point_current_here(&mut self, env: &Env, dir: &Path) -> Result<()> {
+        self.current.durable_bytes = self.writer.durable_bytes();
+        let line = self.current.encode();
+        write_atomic(env.vfs.as_ref(), &names::current(dir), line.as_bytes())
+    }
+
+    /// Adds an edit. It is not in force before `sync`.
+    pub(super) fn append(&mut self, edit: &VersionEdit) -> Result<()> {
+        self.writer.append(&edit.encode())
+    }
+
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.writer.sync()
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.current.number
+    }
+
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.writer.len_bytes()
+    }
+
+    /// Ends the manifest: all of it becomes what CURRENT vouches for.
+    pub(super) fn close(mut self, env: &Env, dir: &Path) -> Result<()> {
+        self.point_current_here(env, dir)?;
+        self.writer.finish()
+    }
+}
+
+/// Reads the manifest that CURRENT names and hands each edit to `visit`.
+pub(super) fn replay(
+    env: &Env,
+    dir: &Path,
+    current: Current,
+    mut visit: impl FnMut(VersionEdit) -> Result<(), &'static str>,
+) -> Result<Option<TornTail>> {
+    let path = names::manifest(dir, current.number);
+    let mut reader = Reader::open(
+        env.vfs.as_ref(),
+        &path,
+        LogKind::Manifest,
+        current.number,
+        current.durable_bytes,
+    )?;
+    if reader.header().is_none_or(|header| header.salt != current.salt) {
+        return Err(Error::corruption(path, 0, "the manifest is not the one CURRENT names"));
+    }
+    while let Some((offset, payload)) = reader.next()? {
+        VersionEdit::decode(payload)
+            .and_then(&mut visit)
+            .map_err(|what| Error::corruption(&path, offset, what))?;
+    }
+    Ok(reader.torn_tail())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn current_round_trips_and_no_changed_byte_passes() {
+        let current = Current { number: 12, salt: 0xabc, durable_bytes: 4_096 };
+        let text = current.encode();
+        assert_eq!(Current::decode(&text), Some(current));
+        for bit in 0..text.len() * 8 {
+            let mut bytes = text.clone().into_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let damaged = std::str::from_utf8(&bytes).ok().and_then(Current::decode);
+            // Only the case of a hexadecimal digit of the checksum may change without harm.
+            assert!(damaged.is_none_or(|d| d == current), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Versions: which tables are live, and the manifest that remembers it.
+//!
+//! Flow: flush and compaction produce a [`VersionEdit`]; [`VersionSet::commit`] writes it to the
+//! manifest, makes it durable, and derives the next [`Version`] of each keyspace it touches.
+//! Invariants: (1) a version is immutable; (2) what the manifest does not name does not exist; (3) a
+//! table's file is removed only when no version holds the table any more.
+//! Threads: the set is behind its owner's lock; versions are shared by reference count.
+//! Crash: an edit is in force exactly if it is durable in the manifest that CURRENT names.
+
+mod cursor;
+mod edit;
+mod manifest;
+mod output;
+mod set;
+mod spec;
+mod store;
+mod tree;
+
+pub(crate) use cursor::RunCursor;
+pub(crate) use edit::{Change, TableMeta, VersionEdit};
+pub(crate) use manifest::CURRENT_BYTES_MAX;
+pub(crate) use output::{RunOutput, meta_of};
+pub(crate) use set::{KeyspaceRecord, Recovered, VersionSet};
+pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun, LevelScore, Reason};
+pub(crate) use store::{Table, TableStore};
+pub(crate) use tree::{KeyRange, Run, Version};

@@ -1,0 +1,244 @@
+//! Tables being written for one run: by a flush or by a compaction.
+//!
+//! Records arrive in order; a new table is started between two user keys when the present one is large
+//! enough. Range tombstones are given up front and clipped to the tables, so that each table carries
+//! exactly what covers its own part of the key space and tables of a run stay disjoint.
+//! Crash: files are synced table by table, the directory at the end; nobody names them before that.
+
+use super::edit::TableMeta;
+use super::store::{Table, TableStore};
+use crate::names;
+use crate::options::KeyspaceOptions;
+use crate::range_tombstone::{Fragment, RangeTombstone};
+use crate::table::{TableBuilder, TableSummary};
+use esker_base::{KeyOrder, Result, Trailer};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A table is cut early when it overlaps more than this many tables' worth of grandparents.
+const GRANDPARENT_TABLES_MAX: u64 = 10;
+
+/// Writes the tables of one run.
+pub(crate) struct RunOutput {
+    store: Arc<TableStore>,
+    options: Arc<KeyspaceOptions>,
+    level: usize,
+    /// Fragments to be written, in order.
+    tombstones: Vec<Fragment>,
+    /// Index of the first fragment that is not written completely.
+    next_tombstone: usize,
+    /// Where the present table's part of the key space starts; `None` for the first.
+    lower: Option<Arc<[u8]>>,
+    grandparents: Vec<Arc<Table>>,
+    next_grandparent: usize,
+    grandparent_bytes: u64,
+    current: Option<Open>,
+    last_key: Vec<u8>,
+    done: Vec<TableMeta>,
+}
+
+struct Open {
+    builder: TableBuilder,
+    number: u64,
+}
+
+impl RunOutput {
+    /// Tables for `level` that carry `tombstones`. `grandparents` are the tables of the level below.
+    pub(crate) fn new(
+        store: Arc<TableStore>,
+        options: Arc<KeyspaceOptions>,
+        level: usize,
+        tombstones: Vec<Fragment>,
+        grandparents: Vec<Arc<Table>>,
+    ) -> RunOutput {
+        RunOutput {
+            store,
+            options,
+            level,
+            tombstones,
+            next_tombstone: 0,
+            lower: None,
+            grandparents,
+            next_grandparent: 0,
+            grandparent_bytes: 0,
+            current: None,
+            last_key: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Adds a record after all before it.
+    #[inline]
+    pub(crate) fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        if self.wants_cut(key) {
+            self.finish_table(Some(Arc::from(key)))?;
+        }
+        let open = match &mut self.current {
+            Some(open) => open,
+            None => {
+                let open = self.start_table()?;
+                self.current.insert(open)
+            }
+        };
+        open.builder.add(key, trailer, value)?;
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        Ok(())
+    }
+
+    /// True if a new table should start with `key`.
+    #[inline]
+    fn wants_cut(&mut self, key: &[u8]) -> bool {
+        let Some(open) = &self.current else { return false };
+        let bytes = open.builder.estimated_bytes();
+        let order = &self.options.order;
+        while let Some(table) = self.grandparents.get(self.next_grandparent)
+            && table.ends_before(order, key)
+        {
+            self.grandparent_bytes += table.meta.file_bytes;
+            self.next_grandparent += 1;
+        }
+        let limit = self.options.table_bytes_max;
+        let crowded = self.grandparent_bytes > GRANDPARENT_TABLES_MAX * limit && bytes > limit / 8;
+        // All records of a key stay in one table.
+        (bytes >= limit || crowded) && !order.same(&self.last_key, key)
+    }
+
+    fn start_table(&self) -> Result<Open> {
+        let store = &self.store;
+        let number = store.new_number();
+        let path = names::table(&store.dir, number);
+        let file = store.env.vfs.create(&path)?;
+        let salt = store.env.entropy.next_u64();
+        let builder = TableBuilder::new(file, &path, &self.options, self.level, salt);
+        Ok(Open { builder, number })
+    }
+
+    /// Ends the present table before `upper` (`None`: at the end of the run).
+    fn finish_table(&mut self, upper: Option<Arc<[u8]>>) -> Result<()> {
+        let clipped = self.take_tombstones(upper.as_ref());
+        if self.current.is_none() && !clipped.is_empty() {
+            self.current = Some(self.start_table()?);
+        }
+        if let Some(Open { mut builder, number }) = self.current.take() {
+            for tombstone in &clipped {
+                builder.add_range_tombstone(tombstone);
+            }
+            // Noted first, so that a failed table's file is removed with the others.
+            self.done.push(unfinished(number));
+            let meta = meta_of(number, builder.finish()?);
+            if let Some(last) = self.done.last_mut() {
+                *last = meta;
+            }
+        }
+        self.lower = upper;
+        self.grandparent_bytes = 0;
+        Ok(())
+    }
+
+    /// The parts of the tombstones between `lower` and `upper`.
+    fn take_tombstones(&mut self, upper: Option<&Arc<[u8]>>) -> Vec<RangeTombstone> {
+        let order = &self.options.order;
+        let mut clipped = Vec::new();
+        while let Some(fragment) = self.tombstones.get(self.next_tombstone) {
+            if upper.is_some_and(|upper| !order.less(&fragment.start, upper)) {
+                break;
+            }
+            let start = later(order, &fragment.start, self.lower.as_ref());
+            let reaches_on = upper.is_some_and(|upper| order.less(upper, &fragment.end));
+            let end = match upper {
+                Some(upper) if reaches_on => upper,
+                _ => &fragment.end,
+            };
+            for &seq in &fragment.seqs {
+                clipped.push(RangeTombstone { start: start.clone(), end: end.clone(), seq });
+            }
+            if reaches_on {
+                break;
+            }
+            self.next_tombstone += 1;
+        }
+        clipped
+    }
+
+    /// Ends the run: all tables and their names are durable.
+    ///
+    /// On an error every file that was started is removed.
+    pub(crate) fn finish(mut self) -> Result<Vec<TableMeta>> {
+        let result = self.finish_table(None).and_then(|()| {
+            if self.done.is_empty() { Ok(()) } else { self.store.env.vfs.sync_dir(&self.store.dir) }
+        });
+        match result {
+            Ok(()) => Ok(std::mem::take(&mut self.done)),
+            Err(error) => {
+                self.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes every file that was started.
+    pub(crate) fn abandon(mut self) {
+        let open = self.current.take().map(|open| open.number);
+        for number in self.done.iter().map(|meta| meta.number).chain(open) {
+            // What stays behind is an orphan, which the next open removes.
+            let _ = self.store.env.vfs.remove(&self.path(number));
+        }
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        names::table(&self.store.dir, number)
+    }
+
+    /// Bytes of finished tables and, about, of the open one.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        let done: u64 = self.done.iter().map(|meta| meta.file_bytes).sum();
+        done + self.current.as_ref().map_or(0, |open| open.builder.estimated_bytes())
+    }
+}
+
+/// The later of a key and a lower bound.
+fn later(order: &KeyOrder, key: &Arc<[u8]>, lower: Option<&Arc<[u8]>>) -> Arc<[u8]> {
+    match lower {
+        Some(lower) if order.less(key, lower) => lower.clone(),
+        _ => key.clone(),
+    }
+}
+
+/// What stands for a table whose end was not reached.
+fn unfinished(number: u64) -> TableMeta {
+    TableMeta {
+        number,
+        salt: 0,
+        file_bytes: 0,
+        smallest: Box::default(),
+        largest: Box::default(),
+        largest_exclusive: false,
+        entries: 0,
+        tombstones: 0,
+        range_tombstones: 0,
+        raw_bytes: 0,
+        min_seq: 0,
+        max_seq: 0,
+        seq_override: None,
+    }
+}
+
+/// What the manifest keeps of a finished table.
+pub(crate) fn meta_of(number: u64, summary: TableSummary) -> TableMeta {
+    TableMeta {
+        number,
+        salt: summary.salt,
+        file_bytes: summary.file_bytes,
+        smallest: summary.smallest_key.into(),
+        largest: summary.largest_key.into(),
+        largest_exclusive: summary.largest_exclusive,
+        entries: summary.entries,
+        tombstones: summary.tombstones,
+        range_tombstones: summary.range_tombstones,
+        raw_bytes: summary.raw_key_bytes + summary.raw_value_bytes,
+        min_seq: summary.seq_min,
+        max_seq: summary.seq_max,
+        seq_override: None,
+    }
+}

@@ -1,0 +1,470 @@
+//! The set of all keyspaces' versions: what the manifest says, in memory.
+
+use super::edit::{Change, TableMeta, VersionEdit};
+use super::manifest::{Current, Manifest, replay};
+use super::store::{Table, TableStore};
+use super::tree::Version;
+use crate::event::Event;
+use crate::log::TornTail;
+use crate::names;
+use crate::options::KeyspaceOptions;
+use esker_base::{Error, KeyspaceId, Result, Seq};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A keyspace as the manifest has it.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyspaceRecord {
+    pub(crate) name: String,
+    pub(crate) options: Arc<KeyspaceOptions>,
+    pub(crate) version: Arc<Version>,
+    /// Records up to here are in tables.
+    pub(crate) flushed_seq: Seq,
+}
+
+/// Everything the manifest holds, with the tables it names.
+#[derive(Debug)]
+pub(crate) struct VersionSet {
+    store: Arc<TableStore>,
+    manifest_bytes_max: u64,
+    manifest: Manifest,
+    /// An append failed: the file may end in half an edit, and a new one must be written first.
+    broken: bool,
+    /// Tables named by edits that failed. Their files stay until no manifest can name them.
+    void_tables: Vec<u64>,
+    pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
+    /// Live write-ahead logs and their salts.
+    wals: BTreeMap<u64, u64>,
+    next_run: u64,
+}
+
+/// What the manifest said when it was read.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
+    /// Write-ahead logs that hold records not yet in tables, with their salts.
+    pub(crate) wals: BTreeMap<u64, u64>,
+    /// The newest sequence number, if the database was closed and not written to since.
+    pub(crate) closed_seq: Option<Seq>,
+    next_number: u64,
+    manifest_number: u64,
+    torn: Option<TornTail>,
+}
+
+#[derive(Debug)]
+struct RawKeyspace {
+    name: String,
+    order: String,
+    flushed_seq: Seq,
+    tables: BTreeMap<(u32, u64), (u64, TableMeta)>,
+}
+
+impl Recovered {
+    /// Reads the manifest in force.
+    ///
+    /// # Errors
+    /// `NotFound`: there is no database here. `Corruption`: as the message says.
+    pub(crate) fn read(store: &TableStore) -> Result<Recovered> {
+        let (env, dir) = (&store.env, &store.dir);
+        let current = Current::read(env, dir)?;
+        let mut state = Recovered { manifest_number: current.number, ..Recovered::default() };
+        let torn = replay(env, dir, current, |edit| {
+            edit.changes.into_iter().try_for_each(|change| state.apply(change))
+        })
+        .map_err(|error| match error {
+            // CURRENT names it, so its absence is damage.
+            Error::NotFound { path } => {
+                Error::corruption(path, 0, "the manifest that CURRENT names is missing; run repair")
+            }
+            other => other,
+        })?;
+        state.torn = torn;
+        Ok(state)
+    }
+
+    fn apply(&mut self, change: Change) -> Result<(), &'static str> {
+        let unknown = "an edit names a keyspace that does not exist";
+        match change {
+            Change::NextNumber(number) => self.next_number = self.next_number.max(number),
+            Change::Closed(seq) => self.closed_seq = Some(seq),
+            Change::WalCreated { number, salt } => {
+                self.closed_seq = None;
+                self.wals.insert(number, salt);
+            }
+            Change::WalMin(min) => self.wals.retain(|&number, _| number >= min),
+            Change::KeyspaceCreated { id, name, order } => {
+                let tables = BTreeMap::new();
+                let raw = RawKeyspace { name, order, flushed_seq: 0, tables };
+                if self.keyspaces.insert(id, raw).is_some() {
+                    return Err("an edit creates a keyspace that exists");
+                }
+            }
+            Change::KeyspaceDropped(id) => {
+                self.keyspaces.remove(&id).ok_or(unknown)?;
+            }
+            Change::Flushed { id, seq } => {
+                self.keyspaces.get_mut(&id).ok_or(unknown)?.flushed_seq = seq;
+            }
+            Change::TableAdded { id, level, run, meta } => {
+                let keyspace = self.keyspaces.get_mut(&id).ok_or(unknown)?;
+                if keyspace.tables.insert((level, meta.number), (run, meta)).is_some() {
+                    return Err("an edit adds a table that is there");
+                }
+            }
+            Change::TableRemoved { id, level, number } => {
+                let keyspace = self.keyspaces.get_mut(&id).ok_or(unknown)?;
+                keyspace.tables.remove(&(level, number)).ok_or("a removed table is not there")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest sequence number in any table.
+    pub(crate) fn newest_table_seq(&self) -> Seq {
+        let in_tables = |raw: &RawKeyspace| {
+            raw.tables.values().map(|(_, meta)| meta.max_seq).max().unwrap_or(0).max(raw.flushed_seq)
+        };
+        self.keyspaces.values().map(in_tables).max().unwrap_or(0)
+    }
+
+    /// Builds the versions, with options found by `options_for(name)`, without writing anything.
+    fn keyspaces(
+        &self,
+        store: &Arc<TableStore>,
+        options_for: impl Fn(&str) -> Arc<KeyspaceOptions>,
+    ) -> Result<BTreeMap<KeyspaceId, KeyspaceRecord>> {
+        let mut keyspaces = BTreeMap::new();
+        for (&id, raw) in &self.keyspaces {
+            let options = options_for(&raw.name);
+            if options.order.name() != raw.order {
+                return Err(Error::Incompatible {
+                    path: store.dir.clone(),
+                    what: format!(
+                        "keyspace {:?} was created with key order {:?}, and the options say {:?}",
+                        raw.name,
+                        raw.order,
+                        options.order.name()
+                    ),
+                });
+            }
+            let added = raw
+                .tables
+                .iter()
+                .map(|(&(level, _), (run, meta))| (level, *run, store.table(meta.clone(), &options)))
+                .collect();
+            let manifest = names::manifest(&store.dir, self.manifest_number);
+            let version = Version::default()
+                .apply(&options.order, &[], added)
+                .map_err(|what| Error::corruption(manifest, 0, what))?;
+            let record = KeyspaceRecord {
+                name: raw.name.clone(),
+                options,
+                version: Arc::new(version),
+                flushed_seq: raw.flushed_seq,
+            };
+            keyspaces.insert(id, record);
+        }
+        Ok(keyspaces)
+    }
+
+    /// The versions alone, for a database that is only read.
+    pub(crate) fn into_read_only(
+        self,
+        store: &Arc<TableStore>,
+        options_for: impl Fn(&str) -> Arc<KeyspaceOptions>,
+    ) -> Result<BTreeMap<KeyspaceId, KeyspaceRecord>> {
+        self.report(store);
+        self.keyspaces(store, options_for)
+    }
+
+    fn report(&self, store: &TableStore) {
+        if let Some(torn) = self.torn {
+            let (number, torn_bytes) = (self.manifest_number, torn.dropped_bytes);
+            store.events.emit(&Event::ManifestTorn { number, torn_bytes });
+        }
+    }
+
+    /// Builds the versions and starts a new manifest that holds the same state.
+    pub(crate) fn into_set(
+        self,
+        store: &Arc<TableStore>,
+        options_for: impl Fn(&str) -> Arc<KeyspaceOptions>,
+        manifest_bytes_max: u64,
+    ) -> Result<VersionSet> {
+        self.report(store);
+        let keyspaces = self.keyspaces(store, options_for)?;
+        store.skip_numbers_below(self.next_number);
+        let runs = keyspaces.values().flat_map(|k| k.version.runs()).map(|(_, run)| run.id);
+        let next_run = runs.max().map_or(1, |id| id + 1);
+        let old = names::manifest(&store.dir, self.manifest_number);
+        let set = VersionSet::start(store, manifest_bytes_max, keyspaces, self.wals, next_run)?;
+        set.remove_manifest(old);
+        Ok(set)
+    }
+}
+
+impl VersionSet {
+    /// The set of a database that is being created: no keyspaces yet.
+    pub(crate) fn create(store: &Arc<TableStore>, manifest_bytes_max: u64) -> Result<VersionSet> {
+        VersionSet::start(store, manifest_bytes_max, BTreeMap::new(), BTreeMap::new(), 1)
+    }
+
+    fn start(
+        store: &Arc<TableStore>,
+        manifest_bytes_max: u64,
+        keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
+        wals: BTreeMap<u64, u64>,
+        next_run: u64,
+    ) -> Result<VersionSet> {
+        let number = store.new_number();
+        let state = snapshot(&keyspaces, &wals, store.peek_number());
+        let manifest = Manifest::create(&store.env, &store.dir, number, &state)?;
+        Ok(VersionSet {
+            store: store.clone(),
+            manifest_bytes_max,
+            manifest,
+            broken: false,
+            void_tables: Vec::new(),
+            keyspaces,
+            wals,
+            next_run,
+        })
+    }
+
+    /// An id for a run that is newer than all so far.
+    pub(crate) fn new_run_id(&mut self) -> u64 {
+        self.next_run += 1;
+        self.next_run - 1
+    }
+
+    /// The write-ahead logs that are still needed.
+    pub(crate) fn wal_numbers(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
+        self.wals.keys().copied()
+    }
+
+    pub(crate) fn keyspace(&self, id: KeyspaceId) -> Result<&KeyspaceRecord> {
+        self.keyspaces.get(&id).ok_or_else(|| Error::invalid("the keyspace was dropped"))
+    }
+
+    /// Writes an edit to the manifest, makes it durable, and derives the new versions.
+    ///
+    /// `options` must be given when the edit creates a keyspace.
+    ///
+    /// # Errors
+    /// On any error nothing changed in memory. Whether the edit is in force on disk is unknown until
+    /// the next successful commit, which voids it; tables it names are kept until then.
+    pub(crate) fn commit(
+        &mut self,
+        mut edit: VersionEdit,
+        options: Option<&Arc<KeyspaceOptions>>,
+    ) -> Result<()> {
+        edit.push(Change::NextNumber(self.store.peek_number()));
+        let next = self.derive(&edit, options)?;
+        if self.broken || self.manifest.len_bytes() > self.manifest_bytes_max {
+            self.rewrite()?;
+        }
+        if let Err(error) = self.manifest.append(&edit).and_then(|()| self.manifest.sync()) {
+            self.broken = true;
+            self.void_tables.extend(edit.changes.iter().filter_map(|change| match change {
+                Change::TableAdded { meta, .. } => Some(meta.number),
+                _ => None,
+            }));
+            return Err(error);
+        }
+        self.adopt(next, &edit);
+        Ok(())
+    }
+
+    /// The keyspaces as they will be after the edit.
+    fn derive(
+        &self,
+        edit: &VersionEdit,
+        options: Option<&Arc<KeyspaceOptions>>,
+    ) -> Result<BTreeMap<KeyspaceId, KeyspaceRecord>> {
+        let mut next = self.keyspaces.clone();
+        for change in &edit.changes {
+            match change {
+                Change::KeyspaceCreated { id, name, .. } => {
+                    let options = options.expect("the caller gives a new keyspace's options").clone();
+                    let record = KeyspaceRecord {
+                        name: name.clone(),
+                        options,
+                        version: Arc::default(),
+                        flushed_seq: 0,
+                    };
+                    next.insert(*id, record);
+                }
+                Change::KeyspaceDropped(id) => {
+                    next.remove(id);
+                }
+                Change::Flushed { id, seq } => {
+                    if let Some(record) = next.get_mut(id) {
+                        record.flushed_seq = *seq;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let ids: Vec<KeyspaceId> = next.keys().copied().collect();
+        for id in ids {
+            self.derive_version(edit, id, &mut next)?;
+        }
+        Ok(next)
+    }
+
+    fn derive_version(
+        &self,
+        edit: &VersionEdit,
+        wanted: KeyspaceId,
+        next: &mut BTreeMap<KeyspaceId, KeyspaceRecord>,
+    ) -> Result<()> {
+        let record = next.get_mut(&wanted).expect("listed from the same map");
+        let (mut removed, mut added) = (Vec::new(), Vec::new());
+        for change in &edit.changes {
+            match change {
+                Change::TableAdded { id, level, run, meta } if *id == wanted => {
+                    // A table that only moves keeps its open reader and caches.
+                    let same = record.version.tables().find(|(_, t)| t.meta == *meta);
+                    let table = match same {
+                        Some((_, table)) => table.clone(),
+                        None => self.store.table(meta.clone(), &record.options),
+                    };
+                    added.push((*level, *run, table));
+                }
+                Change::TableRemoved { id, level, number } if *id == wanted => {
+                    removed.push((*level, *number));
+                }
+                _ => {}
+            }
+        }
+        if removed.is_empty() && added.is_empty() {
+            return Ok(());
+        }
+        let version = record
+            .version
+            .apply(&record.options.order, &removed, added)
+            .map_err(|what| Error::corruption(&self.store.dir, 0, what))?;
+        record.version = Arc::new(version);
+        Ok(())
+    }
+
+    /// Makes the derived state current and marks the tables that left.
+    fn adopt(&mut self, next: BTreeMap<KeyspaceId, KeyspaceRecord>, edit: &VersionEdit) {
+        let before = std::mem::replace(&mut self.keyspaces, next);
+        for (id, old) in &before {
+            let new = self.keyspaces.get(id).map(|record| &record.version);
+            if new.is_some_and(|new| Arc::ptr_eq(new, &old.version)) {
+                continue;
+            }
+            let kept: std::collections::BTreeSet<u64> =
+                new.iter().flat_map(|v| v.tables()).map(|(_, t)| t.meta.number).collect();
+            for (_, table) in old.version.tables() {
+                if !kept.contains(&table.meta.number) {
+                    table.mark_obsolete();
+                }
+            }
+        }
+        for change in &edit.changes {
+            match change {
+                Change::WalCreated { number, salt } => {
+                    self.wals.insert(*number, *salt);
+                }
+                Change::WalMin(min) => self.wals.retain(|number, _| number >= min),
+                _ => {}
+            }
+        }
+    }
+
+    /// Starts a new manifest that holds the present state.
+    fn rewrite(&mut self) -> Result<()> {
+        let number = self.store.new_number();
+        let state = snapshot(&self.keyspaces, &self.wals, self.store.peek_number());
+        let manifest = Manifest::create(&self.store.env, &self.store.dir, number, &state)?;
+        let old = std::mem::replace(&mut self.manifest, manifest);
+        self.broken = false;
+        for number in std::mem::take(&mut self.void_tables) {
+            self.remove_file(names::table(&self.store.dir, number));
+        }
+        self.remove_manifest(names::manifest(&self.store.dir, old.number()));
+        Ok(())
+    }
+
+    fn remove_manifest(&self, path: PathBuf) {
+        self.remove_file(path);
+    }
+
+    fn remove_file(&self, path: PathBuf) {
+        match self.store.env.vfs.remove(&path) {
+            Ok(()) | Err(Error::NotFound { .. }) => {}
+            Err(error) => self.store.events.emit(&Event::CleanupFailed { path, error }),
+        }
+    }
+
+    /// Number of the manifest in force.
+    pub(crate) fn manifest_number(&self) -> u64 {
+        self.manifest.number()
+    }
+
+    /// Writes the present state, cut down to `wals`, as a new manifest in another directory.
+    pub(crate) fn write_copy(
+        &self,
+        dir: &std::path::Path,
+        keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
+        closed_seq: Seq,
+    ) -> Result<()> {
+        let number = self.store.new_number();
+        let mut state = snapshot(keyspaces, &BTreeMap::new(), self.store.peek_number());
+        let mut last = VersionEdit::new();
+        last.push(Change::Closed(closed_seq));
+        state.push(last);
+        Manifest::create(&self.store.env, dir, number, &state)?.close(&self.store.env, dir)
+    }
+
+    /// Records that everything up to `seq` is durable, and ends the manifest.
+    pub(crate) fn close(mut self, seq: Seq) -> Result<()> {
+        if self.broken {
+            self.rewrite()?;
+        }
+        let mut edit = VersionEdit::new();
+        edit.push(Change::NextNumber(self.store.peek_number())).push(Change::Closed(seq));
+        self.manifest.append(&edit)?;
+        self.manifest.sync()?;
+        self.manifest.close(&self.store.env, &self.store.dir)
+    }
+}
+
+/// The whole state as edits: one for the database and one for each keyspace.
+fn snapshot(
+    keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
+    wals: &BTreeMap<u64, u64>,
+    next_number: u64,
+) -> Vec<VersionEdit> {
+    let mut head = VersionEdit::new();
+    head.push(Change::NextNumber(next_number));
+    for (&number, &salt) in wals {
+        head.push(Change::WalCreated { number, salt });
+    }
+    let mut edits = vec![head];
+    for (&id, record) in keyspaces {
+        let mut edit = VersionEdit::new();
+        let order = record.options.order.name().to_owned();
+        edit.push(Change::KeyspaceCreated { id, name: record.name.clone(), order });
+        edit.push(Change::Flushed { id, seq: record.flushed_seq });
+        for (level, run) in record.version.runs() {
+            for table in &run.tables {
+                let (level, meta) = (level as u32, table.meta.clone());
+                edit.push(Change::TableAdded { id, level, run: run.id, meta });
+            }
+        }
+        edits.push(edit);
+    }
+    edits
+}
+
+impl KeyspaceRecord {
+    /// All live tables of the keyspace.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.version.tables().map(|(_, table)| table)
+    }
+}

@@ -1,0 +1,56 @@
+//! What one compaction does, as data. Policies make it, schedulers choose among it, jobs run it.
+
+use super::store::Table;
+use std::sync::Arc;
+
+/// How urgent a level is: its size over its limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LevelScore {
+    pub(crate) level: usize,
+    pub(crate) score: f64,
+}
+
+/// Deepest level of a tree.
+pub(crate) const DEEPEST_LEVEL: usize = 6;
+
+/// Why a compaction was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The level is over its limit.
+    Size,
+    /// The tables hold many tombstones.
+    Tombstones,
+    /// The user asked.
+    Manual,
+}
+
+/// Tables of one run that a compaction takes, in key order.
+#[derive(Clone, Debug)]
+pub(crate) struct InputRun {
+    pub(crate) level: usize,
+    pub(crate) tables: Vec<Arc<Table>>,
+}
+
+/// What one compaction takes and where it puts the result.
+#[derive(Clone, Debug)]
+pub(crate) struct CompactionSpec {
+    pub(crate) reason: Reason,
+    pub(crate) level: usize,
+    pub(crate) output_level: usize,
+    /// The run the output joins; `None` makes a new run.
+    pub(crate) output_run: Option<u64>,
+    /// Newest data first.
+    pub(crate) inputs: Vec<InputRun>,
+    /// True if the tables can move as they are, without being rewritten.
+    pub(crate) is_move: bool,
+}
+
+impl CompactionSpec {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+        self.inputs.iter().flat_map(|run| run.tables.iter().map(move |t| (run.level, t)))
+    }
+
+    pub(crate) fn input_bytes(&self) -> u64 {
+        self.tables().map(|(_, t)| t.meta.file_bytes).sum()
+    }
+}

@@ -1,0 +1,258 @@
+//! Tables as the tree holds them, and what they share: directory, caches, open files.
+//!
+//! A table is opened when it is first read and may be closed again when too many are open. Its file
+//! is removed after the last version that holds it is gone, never by a reader's thread: the dropped
+//! table leaves its name with the store, and a background thread calls [`TableStore::sweep`].
+
+use super::edit::TableMeta;
+use crate::cache::BlockCache;
+use crate::event::{Event, EventSink};
+use crate::names;
+use crate::options::KeyspaceOptions;
+use crate::stats::TableCounters;
+use crate::table::TableReader;
+use arc_swap::ArcSwapOption;
+use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::vfs::Access;
+use esker_base::{Env, Error, KeyOrder, Result};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+/// What all tables of a database share.
+pub(crate) struct TableStore {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) counters: Arc<TableCounters>,
+    pub(crate) events: EventSink,
+    /// Index and filter bytes that one table may keep outside the block cache.
+    pin_bytes_max: usize,
+    open_files_max: usize,
+    /// Open tables, in the order of a clock's hand.
+    open: Mutex<VecDeque<Weak<Table>>>,
+    /// Heap bytes of open tables.
+    pinned_bytes: AtomicU64,
+    next_number: AtomicU64,
+    /// Numbers of table files that nobody holds any more.
+    garbage: Mutex<Vec<u64>>,
+}
+
+/// A live table. Dropping the last reference to an obsolete one gives its file up.
+pub(crate) struct Table {
+    pub(crate) meta: TableMeta,
+    options: Arc<KeyspaceOptions>,
+    store: Arc<TableStore>,
+    reader: ArcSwapOption<TableReader>,
+    recently_used: AtomicBool,
+    obsolete: AtomicBool,
+    /// Set while a compaction has it as an input.
+    pub(crate) compacting: AtomicBool,
+}
+
+impl TableStore {
+    pub(crate) fn new(
+        env: Env,
+        dir: PathBuf,
+        cache: Arc<BlockCache>,
+        counters: Arc<TableCounters>,
+        events: EventSink,
+        open_files_max: usize,
+        pin_bytes_max: usize,
+    ) -> TableStore {
+        TableStore {
+            env,
+            dir,
+            cache,
+            counters,
+            events,
+            pin_bytes_max,
+            open_files_max,
+            open: Mutex::new(VecDeque::new()),
+            pinned_bytes: AtomicU64::new(0),
+            next_number: AtomicU64::new(1),
+            garbage: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A file number that was never used.
+    pub(crate) fn new_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number that comes next.
+    pub(crate) fn peek_number(&self) -> u64 {
+        self.next_number.load(Ordering::Relaxed)
+    }
+
+    /// Never gives out numbers below `number`.
+    pub(crate) fn skip_numbers_below(&self, number: u64) {
+        self.next_number.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// Heap bytes of open tables' index and filters.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Files that are open.
+    pub(crate) fn open_files(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    /// Wraps a table that exists on disk.
+    pub(crate) fn table(
+        self: &Arc<TableStore>,
+        meta: TableMeta,
+        options: &Arc<KeyspaceOptions>,
+    ) -> Arc<Table> {
+        Arc::new(Table {
+            meta,
+            options: options.clone(),
+            store: self.clone(),
+            reader: ArcSwapOption::empty(),
+            recently_used: AtomicBool::new(false),
+            obsolete: AtomicBool::new(false),
+            compacting: AtomicBool::new(false),
+        })
+    }
+
+    /// Removes the files of obsolete tables that nobody holds. Returns how many.
+    ///
+    /// A file that cannot be removed now is an orphan that the next open removes.
+    pub(crate) fn sweep(&self) -> usize {
+        let numbers = std::mem::take(&mut *self.garbage.lock());
+        for &number in &numbers {
+            let path = names::table(&self.dir, number);
+            match self.env.vfs.remove(&path) {
+                Ok(()) => self.events.emit(&Event::TableRemoved { number }),
+                Err(error) => self.events.emit(&Event::CleanupFailed { path, error }),
+            }
+        }
+        numbers.len()
+    }
+
+    /// Notes an opened table and closes others that were not used lately, if there are too many.
+    fn opened(&self, table: &Arc<Table>) {
+        let mut open = self.open.lock();
+        open.push_back(Arc::downgrade(table));
+        // Twice round the clock at most: the first round may only clear marks.
+        let mut steps = 2 * open.len();
+        while open.len() > self.open_files_max && steps > 0 {
+            steps -= 1;
+            let Some(candidate) = open.pop_front() else { break };
+            let Some(candidate) = candidate.upgrade() else { continue };
+            if candidate.recently_used.swap(false, Ordering::Relaxed) {
+                open.push_back(Arc::downgrade(&candidate));
+            } else {
+                candidate.close();
+            }
+        }
+    }
+}
+
+impl Table {
+    /// The opened table.
+    ///
+    /// # Errors
+    /// `NotFound` or `Corruption` naming the file.
+    #[inline]
+    pub(crate) fn reader(self: &Arc<Table>) -> Result<arc_swap::Guard<Option<Arc<TableReader>>>> {
+        let guard = self.reader.load();
+        if guard.is_some() {
+            if !self.recently_used.load(Ordering::Relaxed) {
+                self.recently_used.store(true, Ordering::Relaxed);
+            }
+            return Ok(guard);
+        }
+        drop(guard);
+        self.open()
+    }
+
+    /// The opened table, by reference count, for cursors.
+    pub(crate) fn shared_reader(self: &Arc<Table>) -> Result<Arc<TableReader>> {
+        let guard = self.reader()?;
+        Ok(Arc::clone(guard.as_ref().expect("reader() returns an opened table")))
+    }
+
+    #[cold]
+    fn open(self: &Arc<Table>) -> Result<arc_swap::Guard<Option<Arc<TableReader>>>> {
+        let store = &self.store;
+        let path = names::table(&store.dir, self.meta.number);
+        let file = store.env.vfs.open(&path, Access::Random)?;
+        let reader = Arc::new(TableReader::open(
+            file,
+            path.clone(),
+            self.meta.file_bytes,
+            self.meta.salt,
+            &self.options,
+            store.cache.clone(),
+            store.counters.clone(),
+            store.pin_bytes_max,
+        )?);
+        let (entries, ranges) = (reader.properties().entries, reader.properties().range_tombstones);
+        if entries != self.meta.entries || ranges != self.meta.range_tombstones {
+            return Err(Error::corruption(path, 0, "the table and the manifest disagree on its contents"));
+        }
+        // Two threads may open at once; the second keeps the first one's reader.
+        let before = self.reader.compare_and_swap(&None::<Arc<TableReader>>, Some(reader.clone()));
+        if before.is_none() {
+            store.pinned_bytes.fetch_add(reader.memory_bytes() as u64, Ordering::Relaxed);
+            store.opened(self);
+        }
+        let guard = self.reader.load();
+        if guard.is_some() {
+            return Ok(guard);
+        }
+        // Closed again by somebody in between: hand out our own.
+        Ok(arc_swap::Guard::from_inner(Some(reader)))
+    }
+
+    fn close(&self) {
+        if let Some(reader) = self.reader.swap(None) {
+            self.store.pinned_bytes.fetch_sub(reader.memory_bytes() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The order of its keys.
+    pub(crate) fn order(&self) -> &KeyOrder {
+        &self.options.order
+    }
+
+    /// True if every key of the table is before `key`.
+    #[inline]
+    pub(crate) fn ends_before(&self, order: &KeyOrder, key: &[u8]) -> bool {
+        match order.compare(&self.meta.largest, key) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => self.meta.largest_exclusive,
+            std::cmp::Ordering::Greater => false,
+        }
+    }
+
+    /// No version to come holds this table: its file goes when the last holder does.
+    pub(crate) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.close();
+        if self.obsolete.load(Ordering::Acquire) {
+            self.store.garbage.lock().push(self.meta.number);
+        }
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Table({})", self.meta.number)
+    }
+}
+
+impl std::fmt::Debug for TableStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TableStore({})", self.dir.display())
+    }
+}

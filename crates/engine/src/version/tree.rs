@@ -1,0 +1,179 @@
+//! A version: the shape of one keyspace's tree at one moment.
+//!
+//! A version is a list of levels, a level a list of sorted runs, a run a list of tables that do not
+//! overlap. Level 0 holds a run for each flushed memtable. With leveled compaction every deeper
+//! level has one run at most; with tiered compaction any level has several.
+//!
+//! Invariants: (1) runs of a level stand newest first; (2) tables of a run are sorted and disjoint,
+//! and all records of a user key in a run are in one table; (3) of two records of a key, the newer
+//! one stands in the same table, an earlier run of the level, or a higher level.
+
+use super::store::Table;
+use esker_base::KeyOrder;
+use std::sync::Arc;
+
+/// Tables that do not overlap, in key order.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    /// Never reused; larger is newer.
+    pub(crate) id: u64,
+    pub(crate) tables: Vec<Arc<Table>>,
+}
+
+/// The shape of a tree. Immutable.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Version {
+    /// Level 0 first; within a level the newest run first.
+    pub(crate) levels: Vec<Vec<Arc<Run>>>,
+}
+
+impl Run {
+    /// Bytes of all table files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tables.iter().map(|t| t.meta.file_bytes).sum()
+    }
+
+    /// The only table that may hold `key`.
+    #[inline]
+    pub(crate) fn table_for(&self, order: &KeyOrder, key: &[u8]) -> Option<&Arc<Table>> {
+        let table = self.tables.get(self.position(order, key))?;
+        order.compare(&table.meta.smallest, key).is_le().then_some(table)
+    }
+
+    /// Index of the first table that does not end before `key`.
+    #[inline]
+    pub(crate) fn position(&self, order: &KeyOrder, key: &[u8]) -> usize {
+        self.tables.partition_point(|t| t.ends_before(order, key))
+    }
+
+    /// The tables that may hold keys of the range. `None` bounds are open; `end` is exclusive unless
+    /// `end_inclusive`.
+    pub(crate) fn overlapping(&self, order: &KeyOrder, range: &KeyRange<'_>) -> &[Arc<Table>] {
+        let from = range.start.map_or(0, |start| self.position(order, start));
+        let rest = &self.tables[from..];
+        let count = rest.partition_point(|t| !range.ends_before_table(order, t));
+        &rest[..count]
+    }
+}
+
+/// A range of user keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeyRange<'a> {
+    /// First key; `None` is before everything.
+    pub(crate) start: Option<&'a [u8]>,
+    /// End; `None` is after everything.
+    pub(crate) end: Option<&'a [u8]>,
+    /// True if `end` itself belongs to the range.
+    pub(crate) end_inclusive: bool,
+}
+
+impl<'a> KeyRange<'a> {
+    /// Both ends belong to the range.
+    pub(crate) fn closed(start: &'a [u8], end: &'a [u8]) -> KeyRange<'a> {
+        KeyRange { start: Some(start), end: Some(end), end_inclusive: true }
+    }
+
+    fn ends_before_table(&self, order: &KeyOrder, table: &Table) -> bool {
+        let Some(end) = self.end else { return false };
+        match order.compare(end, &table.meta.smallest) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => !self.end_inclusive,
+            std::cmp::Ordering::Greater => false,
+        }
+    }
+}
+
+impl Version {
+    /// Number of levels down to the deepest that holds a table.
+    pub(crate) fn depth(&self) -> usize {
+        self.levels.iter().rposition(|runs| !runs.is_empty()).map_or(0, |deepest| deepest + 1)
+    }
+
+    /// The runs of a level; none if the tree is not that deep.
+    pub(crate) fn level(&self, level: usize) -> &[Arc<Run>] {
+        self.levels.get(level).map_or(&[], Vec::as_slice)
+    }
+
+    /// All runs, newest data first, with their levels.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, &Arc<Run>)> {
+        self.levels.iter().enumerate().flat_map(|(level, runs)| runs.iter().map(move |r| (level, r)))
+    }
+
+    /// All tables with their levels.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+        self.runs().flat_map(|(level, run)| run.tables.iter().map(move |t| (level, t)))
+    }
+
+    /// Bytes of a level's tables.
+    pub(crate) fn level_bytes(&self, level: usize) -> u64 {
+        self.level(level).iter().map(|run| run.bytes()).sum()
+    }
+
+    /// This version with tables taken out and put in.
+    ///
+    /// Fails with the reason if the result would break invariant (2), or if a table to be taken out
+    /// is not there: then the edit (or the manifest it came from) is wrong.
+    pub(crate) fn apply(
+        &self,
+        order: &KeyOrder,
+        removed: &[(u32, u64)],
+        added: Vec<(u32, u64, Arc<Table>)>,
+    ) -> Result<Version, &'static str> {
+        let mut levels = self.levels.clone();
+        for &(level, number) in removed {
+            take_out(&mut levels, level as usize, number)?;
+        }
+        for (level, run, table) in added {
+            put_in(&mut levels, level as usize, run, table);
+        }
+        for runs in &mut levels {
+            runs.retain(|run| !run.tables.is_empty());
+            runs.sort_by(|a, b| b.id.cmp(&a.id));
+            for run in runs.iter_mut() {
+                check_run(order, run)?;
+            }
+        }
+        while levels.last().is_some_and(Vec::is_empty) {
+            levels.pop();
+        }
+        Ok(Version { levels })
+    }
+}
+
+fn take_out(levels: &mut [Vec<Arc<Run>>], level: usize, number: u64) -> Result<(), &'static str> {
+    let runs = levels.get_mut(level).ok_or("a removed table is not there")?;
+    for run in runs.iter_mut() {
+        if let Some(at) = run.tables.iter().position(|t| t.meta.number == number) {
+            Arc::make_mut(run).tables.remove(at);
+            return Ok(());
+        }
+    }
+    Err("a removed table is not there")
+}
+
+fn put_in(levels: &mut Vec<Vec<Arc<Run>>>, level: usize, run_id: u64, table: Arc<Table>) {
+    if levels.len() <= level {
+        levels.resize(level + 1, Vec::new());
+    }
+    let runs = &mut levels[level];
+    match runs.iter_mut().find(|run| run.id == run_id) {
+        Some(run) => Arc::make_mut(run).tables.push(table),
+        None => runs.push(Arc::new(Run { id: run_id, tables: vec![table] })),
+    }
+}
+
+/// Sorts the tables of a run and checks that they are disjoint.
+fn check_run(order: &KeyOrder, run: &mut Arc<Run>) -> Result<(), &'static str> {
+    let disjoint = |run: &Run| {
+        run.tables.windows(2).all(|pair| pair[0].ends_before(order, &pair[1].meta.smallest))
+    };
+    if !disjoint(run) {
+        Arc::make_mut(run)
+            .tables
+            .sort_by(|a, b| order.compare(&a.meta.smallest, &b.meta.smallest));
+        if !disjoint(run) {
+            return Err("tables of one run overlap");
+        }
+    }
+    Ok(())
+}
