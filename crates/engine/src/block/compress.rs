@@ -1,0 +1,246 @@
+//! How a payload becomes bytes of a file and back: compression, checksum, place.
+//!
+//! Format: docs/format/block.md, "Envelope".
+//! Invariants: (1) a length from disk is bounded by the bytes that carry it before anything is
+//! allocated: no payload is larger than 64 KiB or 256 times its stored bytes; the writer stores
+//! whatever would break that rule in another way.
+
+use super::{Damage, Payload};
+use crate::options::Compression;
+use esker_base::checksum;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Bytes behind each stored payload: the codec and the checksum.
+pub const TRAILER_BYTES: usize = 5;
+
+const CODEC_NONE: u8 = 0;
+const CODEC_LZ4: u8 = 1;
+const CODEC_ZSTD: u8 = 2;
+
+/// The length of the uncompressed payload stands before compressed bytes.
+const LENGTH_BYTES: usize = 4;
+const PAYLOAD_BYTES_MAX: usize = i32::MAX as usize;
+const EXPANSION_MAX: usize = 256;
+const PAYLOAD_BYTES_ALWAYS: usize = 64 << 10;
+
+/// The most bytes that `stored` bytes may stand for.
+fn payload_bytes_max(stored: usize) -> usize {
+    stored.saturating_mul(EXPANSION_MAX).clamp(PAYLOAD_BYTES_ALWAYS, PAYLOAD_BYTES_MAX)
+}
+
+/// Turns payloads into stored blocks; keeps its working memory from block to block.
+#[derive(Default)]
+pub struct Sealer {
+    scratch: Vec<u8>,
+    zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
+}
+
+impl Sealer {
+    /// A sealer that has seen nothing yet.
+    pub fn new() -> Sealer {
+        Sealer::default()
+    }
+
+    /// Makes the payload `out[start..]` a stored block with its trailer, compressing it if that
+    /// saves at least an eighth. `offset_bytes` is where in the file it is going to begin.
+    ///
+    /// Returns the stored bytes without the trailer.
+    pub fn seal(
+        &mut self,
+        out: &mut Vec<u8>,
+        start: usize,
+        compression: Compression,
+        salt: u64,
+        offset_bytes: u64,
+    ) -> u32 {
+        let codec = self.compress(&out[start..], compression);
+        if codec != CODEC_NONE {
+            out.truncate(start);
+            out.extend_from_slice(&self.scratch);
+        }
+        let stored = out.len() - start;
+        assert!(stored <= PAYLOAD_BYTES_MAX, "a block is shorter than 2 GiB");
+        out.push(codec);
+        let crc = checksum::crc32c(&out[start..]);
+        out.extend_from_slice(&checksum::bind(crc, salt, offset_bytes).to_le_bytes());
+        stored as u32
+    }
+
+    /// Leaves the stored form in `scratch`, unless it returns `CODEC_NONE`.
+    fn compress(&mut self, payload: &[u8], compression: Compression) -> u8 {
+        let mut codec = CODEC_NONE;
+        if let Compression::Zstd { level } = compression {
+            let worked = self.zstd(payload, level);
+            // What shrinks beyond the bound is left to LZ4, which cannot shrink that far.
+            if worked && payload.len() <= payload_bytes_max(self.scratch.len()) {
+                codec = CODEC_ZSTD;
+            }
+        }
+        if compression != Compression::None && codec == CODEC_NONE {
+            let most = lz4_flex::block::get_maximum_output_size(payload.len());
+            self.scratch.clear();
+            self.scratch.resize(LENGTH_BYTES + most, 0);
+            match lz4_flex::block::compress_into(payload, &mut self.scratch[LENGTH_BYTES..]) {
+                Ok(n) => {
+                    self.scratch.truncate(LENGTH_BYTES + n);
+                    codec = CODEC_LZ4;
+                }
+                Err(_) => return CODEC_NONE,
+            }
+        }
+        let stored = self.scratch.len();
+        let saves = payload.len().saturating_sub(stored) >= payload.len() / 8;
+        if codec == CODEC_NONE || !saves || payload.len() > payload_bytes_max(stored) {
+            return CODEC_NONE;
+        }
+        self.scratch[..LENGTH_BYTES].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        codec
+    }
+
+    fn zstd(&mut self, payload: &[u8], level: i32) -> bool {
+        if self.zstd.as_ref().is_none_or(|(l, _)| *l != level) {
+            self.zstd = zstd::bulk::Compressor::new(level).ok().map(|c| (level, c));
+        }
+        let Some((_, compressor)) = &mut self.zstd else { return false };
+        self.scratch.clear();
+        self.scratch.resize(LENGTH_BYTES + zstd::zstd_safe::compress_bound(payload.len()), 0);
+        match compressor.compress_to_buffer(payload, &mut self.scratch[LENGTH_BYTES..]) {
+            Ok(n) => {
+                self.scratch.truncate(LENGTH_BYTES + n);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sealer").finish_non_exhaustive()
+    }
+}
+
+/// Checks a stored block and its trailer, `data[start..start + stored + TRAILER_BYTES]`, and
+/// gives its payload: a window of `data` if it is not compressed, or else new bytes.
+///
+/// # Errors
+/// A reason if the bytes are not what was written for this place of this file.
+pub fn open_payload(
+    data: &Arc<[u8]>,
+    start: usize,
+    stored: usize,
+    salt: u64,
+    offset_bytes: u64,
+) -> Result<Payload, Damage> {
+    let Some(whole) = data.get(start..).and_then(|d| d.get(..stored + TRAILER_BYTES)) else {
+        return Err(Damage("block is cut short"));
+    };
+    let (summed, sum) = whole.split_at(stored + 1);
+    let crc = checksum::bind(checksum::crc32c(summed), salt, offset_bytes);
+    if crc.to_le_bytes() != sum {
+        return Err(Damage("block checksum does not match"));
+    }
+    let codec = summed[stored];
+    if codec == CODEC_NONE {
+        return Ok(Payload { data: data.clone(), start, end: start + stored });
+    }
+    let data = expand(codec, &summed[..stored])?;
+    let end = data.len();
+    Ok(Payload { data, start: 0, end })
+}
+
+fn expand(codec: u8, stored: &[u8]) -> Result<Arc<[u8]>, Damage> {
+    let Some((length, compressed)) = stored.split_first_chunk::<LENGTH_BYTES>() else {
+        return Err(Damage("compressed block is cut short"));
+    };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > payload_bytes_max(stored.len()) {
+        return Err(Damage("compressed block declares an implausible length"));
+    }
+    let mut payload = zeroed(length);
+    let out = Arc::make_mut(&mut payload);
+    let written = match codec {
+        CODEC_LZ4 => lz4_flex::block::decompress_into(compressed, out).ok(),
+        CODEC_ZSTD => unzstd(compressed, out),
+        _ => return Err(Damage("block is compressed in an unknown way")),
+    };
+    if written != Some(length) {
+        return Err(Damage("compressed block does not decompress"));
+    }
+    Ok(payload)
+}
+
+fn unzstd(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
+    thread_local! {
+        // A context is far larger than a block; one a thread is kept.
+        static CONTEXT: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+            const { RefCell::new(None) };
+    }
+    CONTEXT.with(|context| {
+        let mut context = context.try_borrow_mut().ok()?;
+        if context.is_none() {
+            *context = zstd::bulk::Decompressor::new().ok();
+        }
+        context.as_mut()?.decompress_to_buffer(compressed, out).ok()
+    })
+}
+
+/// Zeros to be filled, not yet shared.
+pub(crate) fn zeroed(bytes: usize) -> Arc<[u8]> {
+    std::iter::repeat_n(0u8, bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(payload: &[u8], compression: Compression) -> usize {
+        let mut out = b"before".to_vec();
+        out.extend_from_slice(payload);
+        let stored = Sealer::new().seal(&mut out, 6, compression, 11, 4_096) as usize;
+        assert_eq!(out.len(), 6 + stored + TRAILER_BYTES);
+        let data: Arc<[u8]> = out.into();
+        let got = open_payload(&data, 6, stored, 11, 4_096).expect("opens");
+        assert!(got.bytes() == payload, "another payload came back");
+        assert!(open_payload(&data, 6, stored, 12, 4_096).is_err(), "another file");
+        assert!(open_payload(&data, 6, stored, 11, 4_097).is_err(), "another place");
+        assert!(open_payload(&data, 6, stored + 1, 11, 4_096).is_err(), "beyond the end");
+        stored
+    }
+
+    #[test]
+    fn payloads_round_trip() {
+        let mut state = 1u64;
+        let noise: Vec<u8> = (0..5_000)
+            .map(|_| {
+                state = checksum::mix64(state.wrapping_add(1));
+                state as u8
+            })
+            .collect();
+        let text = b"some words come again and some words do not; ".repeat(100);
+        let zeros = vec![0; 3 << 20];
+        for compression in [Compression::None, Compression::Lz4, Compression::Zstd { level: 3 }] {
+            assert_eq!(round_trip(&noise, compression), noise.len(), "noise stays raw");
+            let text_stored = round_trip(&text, compression);
+            let zeros_stored = round_trip(&zeros, compression);
+            if compression != Compression::None {
+                assert!(text_stored < text.len() / 2);
+                assert!(zeros_stored < zeros.len() / 100);
+                assert!(zeros.len() <= zeros_stored * EXPANSION_MAX);
+            }
+        }
+    }
+
+    #[test]
+    fn a_declared_length_is_bounded_before_memory_is_taken() {
+        for codec in [CODEC_LZ4, CODEC_ZSTD] {
+            let mut stored = u32::MAX.to_le_bytes().to_vec();
+            stored.extend_from_slice(b"abc");
+            let why = expand(codec, &stored).expect_err("too long");
+            assert_eq!(why, Damage("compressed block declares an implausible length"));
+        }
+        assert!(expand(9, &[0, 0, 0, 0, 0]).is_err());
+        assert!(expand(CODEC_LZ4, &[]).is_err());
+    }
+}

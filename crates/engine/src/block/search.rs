@@ -1,0 +1,271 @@
+//! Search inside a block: binary over the restarts, then a walk over the records of one interval.
+//!
+//! In bytewise order the walk rebuilds no key. It carries `m`, how many bytes the target shares
+//! with the record just passed (which is smaller than the target), and looks at `s`, how many
+//! bytes the next record takes over from that one:
+//!
+//! ```text
+//! s > m   the next record differs from the target at the same byte as the one before: smaller
+//! s < m   it differs from the one before inside what that shared with the target: larger, stop
+//! s = m   compare its suffix with the rest of the target, and learn the new m
+//! ```
+
+use super::{Damage, Layout, Record, restart};
+use esker_base::key::shared_prefix_len;
+use esker_base::{KeyOrder, Trailer};
+use std::cmp::Ordering;
+
+/// The first record at or after a target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hit {
+    /// Where the record stands.
+    pub(super) at: usize,
+    pub(super) record: Record,
+    /// Where its value stands; it is known to lie inside the block.
+    pub(super) value_at: usize,
+    /// True if its key is the target's.
+    pub(super) same_key: bool,
+    /// How the whole key is had from the parts.
+    pub(super) key: HitKey,
+}
+
+/// Where the key of a [`Hit`] comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HitKey {
+    /// It stands whole in the block.
+    Whole,
+    /// The first bytes are the target's.
+    FromTarget,
+    /// It has to be rebuilt from the restart of its interval.
+    Rebuild {
+        /// Number of the restart.
+        restart: usize,
+    },
+}
+
+const BAD_RESTART: Damage = Damage("block restart does not hold a whole key");
+const BAD_VALUE: Damage = Damage("block value does not lie in the block");
+const BAD_SHARED: Damage = Damage("block record shares more than the key before has");
+
+/// The record at restart `i`, where its key stands whole, and where its value stands.
+#[inline]
+pub(super) fn restart_record(
+    bytes: &[u8],
+    layout: &Layout,
+    i: usize,
+) -> Result<(usize, Record, usize), Damage> {
+    let (at, value_at) = restart(bytes, layout, i);
+    let record = Record::decode(bytes, layout.values_at, at)?;
+    if record.shared != 0 {
+        return Err(BAD_RESTART);
+    }
+    Ok((at, record, value_at))
+}
+
+/// Finds the first record at or after `(key, trailer)`.
+#[inline]
+pub(super) fn lower_bound(
+    bytes: &[u8],
+    layout: &Layout,
+    order: &KeyOrder,
+    key: &[u8],
+    trailer: Trailer,
+) -> Result<Option<Hit>, Damage> {
+    let found = match order {
+        KeyOrder::Bytewise => {
+            let (low, passed) =
+                restarts_before(bytes, layout, trailer, |candidate| compare_bytes(candidate, key))?;
+            match passed {
+                None => restart_hit(bytes, layout, 0, |candidate| candidate == key)?,
+                Some(passed) => walk_bytewise(bytes, layout, low, passed, key, trailer)?,
+            }
+        }
+        KeyOrder::Custom(comparator) => {
+            let compare = |candidate: &[u8]| comparator.compare(candidate, key);
+            let (low, passed) = restarts_before(bytes, layout, trailer, compare)?;
+            match passed {
+                None => restart_hit(bytes, layout, 0, |c| compare(c).is_eq())?,
+                Some(passed) => walk_custom(bytes, layout, low, passed, trailer, compare)?,
+            }
+        }
+    };
+    match found {
+        Some(hit) if hit.value_at + hit.record.value_bytes > bytes.len() => Err(BAD_VALUE),
+        found => Ok(found),
+    }
+}
+
+#[inline(always)]
+fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
+    // Most keys are decided by their first eight bytes or have at least as many.
+    if let (Some(x), Some(y)) = (a.first_chunk::<8>(), b.first_chunk::<8>()) {
+        let (x, y) = (u64::from_be_bytes(*x), u64::from_be_bytes(*y));
+        if x != y {
+            return x.cmp(&y);
+        }
+    }
+    a.cmp(b)
+}
+
+type Passed = (usize, Record, usize);
+
+/// How many restarts sort before the target, and the last of those.
+#[inline(always)]
+fn restarts_before(
+    bytes: &[u8],
+    layout: &Layout,
+    trailer: Trailer,
+    compare: impl Fn(&[u8]) -> Ordering,
+) -> Result<(usize, Option<Passed>), Damage> {
+    let (mut low, mut high) = (0, layout.restarts);
+    let mut passed = None;
+    while low < high {
+        let middle = (low + high) / 2;
+        let found = restart_record(bytes, layout, middle)?;
+        let record = &found.1;
+        let before = match compare(&bytes[record.suffix_at..record.suffix_end]) {
+            Ordering::Less => true,
+            Ordering::Equal => record.trailer > trailer,
+            Ordering::Greater => false,
+        };
+        if before {
+            low = middle + 1;
+            passed = Some(found);
+        } else {
+            high = middle;
+        }
+    }
+    Ok((low, passed))
+}
+
+/// The record at restart `i` as the answer, if there is such a restart.
+#[inline]
+fn restart_hit(
+    bytes: &[u8],
+    layout: &Layout,
+    i: usize,
+    same: impl Fn(&[u8]) -> bool,
+) -> Result<Option<Hit>, Damage> {
+    if i >= layout.restarts {
+        return Ok(None);
+    }
+    let (at, record, value_at) = restart_record(bytes, layout, i)?;
+    let same_key = same(&bytes[record.suffix_at..record.suffix_end]);
+    Ok(Some(Hit { at, record, value_at, same_key, key: HitKey::Whole }))
+}
+
+/// Where interval `low - 1` ends.
+#[inline]
+fn interval_end(bytes: &[u8], layout: &Layout, low: usize) -> usize {
+    if low < layout.restarts { restart(bytes, layout, low).0 } else { layout.values_at }
+}
+
+#[inline(always)]
+fn walk_bytewise(
+    bytes: &[u8],
+    layout: &Layout,
+    low: usize,
+    passed: Passed,
+    key: &[u8],
+    trailer: Trailer,
+) -> Result<Option<Hit>, Damage> {
+    let (_, first, mut value_at) = passed;
+    let end = interval_end(bytes, layout, low);
+    let mut at = first.suffix_end;
+    let mut value_bytes = first.value_bytes;
+    let mut matched = shared_prefix_len(&bytes[first.suffix_at..first.suffix_end], key);
+    while at < end {
+        let record = Record::decode(bytes, layout.values_at, at)?;
+        value_at += value_bytes;
+        let hit = |same_key| {
+            let whole = record.shared == 0;
+            let key = if whole { HitKey::Whole } else { HitKey::FromTarget };
+            Ok(Some(Hit { at, record, value_at, same_key, key }))
+        };
+        if record.shared < matched {
+            return hit(false);
+        }
+        if record.shared == matched {
+            let suffix = &bytes[record.suffix_at..record.suffix_end];
+            let rest = &key[matched..];
+            let same = shared_prefix_len(suffix, rest);
+            match (suffix.get(same), rest.get(same)) {
+                (None, None) if record.trailer <= trailer => return hit(true),
+                (Some(_), None) => return hit(false),
+                (Some(a), Some(b)) if a > b => return hit(false),
+                _ => matched += same,
+            }
+        }
+        at = record.suffix_end;
+        value_bytes = record.value_bytes;
+    }
+    restart_hit(bytes, layout, low, |candidate| candidate == key)
+}
+
+#[inline(never)]
+fn walk_custom(
+    bytes: &[u8],
+    layout: &Layout,
+    low: usize,
+    passed: Passed,
+    trailer: Trailer,
+    compare: impl Fn(&[u8]) -> Ordering,
+) -> Result<Option<Hit>, Damage> {
+    let (_, first, mut value_at) = passed;
+    let end = interval_end(bytes, layout, low);
+    let mut current = bytes[first.suffix_at..first.suffix_end].to_vec();
+    let mut at = first.suffix_end;
+    let mut value_bytes = first.value_bytes;
+    while at < end {
+        let record = Record::decode(bytes, layout.values_at, at)?;
+        value_at += value_bytes;
+        if record.shared > current.len() {
+            return Err(BAD_SHARED);
+        }
+        current.truncate(record.shared);
+        current.extend_from_slice(&bytes[record.suffix_at..record.suffix_end]);
+        let order = compare(&current);
+        if order.is_gt() || (order.is_eq() && record.trailer <= trailer) {
+            let key = HitKey::Rebuild { restart: low - 1 };
+            return Ok(Some(Hit { at, record, value_at, same_key: order.is_eq(), key }));
+        }
+        at = record.suffix_end;
+        value_bytes = record.value_bytes;
+    }
+    restart_hit(bytes, layout, low, |candidate| compare(candidate).is_eq())
+}
+
+/// Copies the key of the record at `at` in the interval of `restart` into `key`.
+pub(super) fn rebuild_key(
+    bytes: &[u8],
+    layout: &Layout,
+    restart: usize,
+    target: usize,
+    key: &mut Vec<u8>,
+) -> Result<(), Damage> {
+    let (mut at, mut record, _) = restart_record(bytes, layout, restart)?;
+    key.clear();
+    loop {
+        append_suffix(bytes, &record, key)?;
+        if at >= target {
+            return Ok(());
+        }
+        at = record.suffix_end;
+        record = Record::decode(bytes, layout.values_at, at)?;
+    }
+}
+
+/// Turns the key before into the key of `record`.
+#[inline]
+pub(super) fn append_suffix(
+    bytes: &[u8],
+    record: &Record,
+    key: &mut Vec<u8>,
+) -> Result<(), Damage> {
+    if record.shared > key.len() {
+        return Err(BAD_SHARED);
+    }
+    key.truncate(record.shared);
+    key.extend_from_slice(&bytes[record.suffix_at..record.suffix_end]);
+    Ok(())
+}

@@ -1,0 +1,379 @@
+//! Writes a table, front to back.
+//!
+//! Flow: `add`* -> data block -> output buffer -> file; index and filter wait for their partition.
+//! Format: docs/format/table.md.
+//! Invariants: (1) records arrive in strictly increasing internal-key order, which is asserted;
+//! (2) a data block and the index entry that leads to it stand in the same partition.
+//! Crash: until `finish` has returned, the file is worth nothing and nobody names it.
+
+use super::filter::FilterBuilder;
+use super::format::{Footer, Handle, Properties, encode_range_tombstones};
+use super::index::{DataIndex, PartitionHandles, SeparatorWriter, TopIndex};
+use crate::block::{BlockBuilder, Sealer, TRAILER_BYTES};
+use crate::options::{Compression, Filter, KeyspaceOptions};
+use crate::range_tombstone::RangeTombstone;
+use esker_base::coding::put_varint;
+use esker_base::vfs::WritableFile;
+use esker_base::{KeyOrder, Kind, Result, Seq, Trailer};
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+
+/// Bytes gathered before they are handed to the file.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// What the manifest has to know about a finished table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableSummary {
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// The salt its checksums are bound to.
+    pub salt: u64,
+    /// Point records, tombstones included.
+    pub entries: u64,
+    /// Point records that delete.
+    pub tombstones: u64,
+    /// Range tombstones.
+    pub range_tombstones: u64,
+    /// Smallest user key, starts of range tombstones included.
+    pub smallest_key: Vec<u8>,
+    /// Largest user key, ends of range tombstones included.
+    pub largest_key: Vec<u8>,
+    /// True if `largest_key` is the end of a range tombstone: no record of the table is at it.
+    pub largest_exclusive: bool,
+    /// Least sequence number of any record.
+    pub seq_min: Seq,
+    /// Greatest sequence number of any record.
+    pub seq_max: Seq,
+    /// Bytes of all user keys of point records.
+    pub raw_key_bytes: u64,
+    /// Bytes of all their values.
+    pub raw_value_bytes: u64,
+}
+
+/// Builds one table file.
+#[derive(Debug)]
+pub struct TableBuilder {
+    file: Box<dyn WritableFile>,
+    path: PathBuf,
+    salt: u64,
+    order: KeyOrder,
+    block_bytes: usize,
+    index_partition_bytes: usize,
+    compression: Compression,
+    sealer: Sealer,
+    block: BlockBuilder,
+    last_trailer: Trailer,
+    filter: FilterBuilder,
+    has_filter: bool,
+    /// Data blocks of the partition at hand: separators and stored lengths.
+    index: SeparatorWriter,
+    partition_at: u64,
+    top: SeparatorWriter,
+    tombstones: Vec<RangeTombstone>,
+    properties: Properties,
+    /// Bytes handed to the file.
+    written_bytes: u64,
+    out: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl TableBuilder {
+    /// Starts a table for `level` in an empty file. `salt` is a random number that no other
+    /// file has.
+    pub fn new(
+        file: Box<dyn WritableFile>,
+        path: &Path,
+        options: &KeyspaceOptions,
+        level: usize,
+        salt: u64,
+    ) -> TableBuilder {
+        // Keys that compare equal may differ in bytes: then no filter over bytes can be asked.
+        let hashable = options.order.is_hashable();
+        let filter = if hashable { options.filter.clone() } else { Filter::None };
+        let compression = options.compression_at(level);
+        let properties = Properties {
+            order: options.order.name().to_owned(),
+            filter: FilterBuilder::name(&filter).to_owned(),
+            compression: compression_name(compression),
+            seq_min: Seq::MAX,
+            ..Properties::default()
+        };
+        TableBuilder {
+            file,
+            path: path.to_path_buf(),
+            salt,
+            order: options.order.clone(),
+            block_bytes: options.block_bytes as usize,
+            index_partition_bytes: options.index_partition_bytes as usize,
+            compression,
+            sealer: Sealer::new(),
+            block: BlockBuilder::new(options.restart_interval),
+            last_trailer: Trailer(0),
+            has_filter: !matches!(filter, Filter::None),
+            filter: FilterBuilder::new(filter),
+            index: SeparatorWriter::default(),
+            partition_at: 0,
+            top: SeparatorWriter::default(),
+            tombstones: Vec::new(),
+            properties,
+            written_bytes: 0,
+            out: Vec::with_capacity(WRITE_BYTES + (64 << 10)),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The file being written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a point record. Panics if it does not sort after the one before.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`: the table is lost; abandon it.
+    /// # Cost
+    /// One copy of key and value into the block, one into the output buffer; a write each 256 KiB.
+    #[inline]
+    pub fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        let first = self.properties.entries == 0;
+        let mut new_key = true;
+        if first {
+            self.properties.smallest_key = key.to_vec();
+        } else {
+            let order = self.order.compare(self.block.last_key(), key);
+            let ascending = match order {
+                Ordering::Less => true,
+                Ordering::Equal => self.last_trailer > trailer,
+                Ordering::Greater => false,
+            };
+            assert!(ascending, "records are added to a table in strictly increasing order");
+            new_key = order == Ordering::Less;
+            let most = BlockBuilder::record_bytes_max(key.len(), value.len());
+            if !self.block.is_empty()
+                && self.block.payload_bytes() + most + TRAILER_BYTES > self.block_bytes
+            {
+                let partition_done = self.finish_block(Some((key, !new_key)))?;
+                // A key that continues in a new partition has to be in that one's filter too.
+                new_key |= partition_done;
+            }
+        }
+        if self.has_filter && new_key {
+            self.filter.add(key);
+        }
+        self.block.add(key, trailer, value);
+        self.last_trailer = trailer;
+        self.count(trailer.seq());
+        self.properties.entries += 1;
+        self.properties.tombstones += u64::from(trailer.0 as u8 == Kind::Delete as u8);
+        self.properties.raw_key_bytes += key.len() as u64;
+        self.properties.raw_value_bytes += value.len() as u64;
+        Ok(())
+    }
+
+    /// Adds a range tombstone, at any time before `finish` and in any order.
+    ///
+    /// One that covers nothing is left out.
+    pub fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) {
+        if self.order.less(&tombstone.start, &tombstone.end) {
+            self.count(tombstone.seq);
+            self.tombstones.push(tombstone.clone());
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, seq: Seq) {
+        self.properties.seq_min = self.properties.seq_min.min(seq);
+        self.properties.seq_max = self.properties.seq_max.max(seq);
+    }
+
+    /// Point records added so far.
+    pub fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// True if neither a record nor a range tombstone was added.
+    pub fn is_empty(&self) -> bool {
+        self.properties.entries == 0 && self.tombstones.is_empty()
+    }
+
+    /// How long the file would be if it ended here, about.
+    pub fn estimated_bytes(&self) -> u64 {
+        let waiting = self.block.payload_bytes()
+            + self.index.bytes.len()
+            + self.top.bytes.len()
+            + self.filter.estimated_bytes();
+        let tombstones: usize =
+            self.tombstones.iter().map(|t| t.start.len() + t.end.len() + 12).sum();
+        self.position() + (waiting + tombstones) as u64
+    }
+
+    /// Ends the table, syncs it and closes the file.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`: the file is worth nothing; remove it.
+    pub fn finish(mut self) -> Result<TableSummary> {
+        if self.properties.entries > 0 {
+            self.properties.largest_key = self.block.last_key().to_vec();
+            self.finish_block(None)?;
+            self.finish_partition()?;
+        }
+        let range_tombstones = self.finish_range_tombstones();
+        if self.properties.seq_min > self.properties.seq_max {
+            self.properties.seq_min = 0;
+        }
+        let mut payload = std::mem::take(&mut self.scratch);
+        self.properties.encode(&mut payload);
+        let properties = self.put_block(&payload, Compression::None);
+        payload.clear();
+        TopIndex::encode(&mut payload, &self.top);
+        let top_index = self.put_block(&payload, Compression::None);
+        let at = self.position();
+        let footer = Footer { properties, top_index, range_tombstones, salt: self.salt };
+        footer.encode(&mut self.out, at);
+        self.write_out()?;
+        self.file.sync()?;
+        let file_bytes = self.file.len_bytes();
+        assert!(file_bytes == self.written_bytes, "a table's file is as long as was written");
+        self.file.finish()?;
+        let p = self.properties;
+        Ok(TableSummary {
+            file_bytes,
+            salt: self.salt,
+            entries: p.entries,
+            tombstones: p.tombstones,
+            range_tombstones: p.range_tombstones,
+            smallest_key: p.smallest_key,
+            largest_key: p.largest_key,
+            largest_exclusive: p.largest_exclusive,
+            seq_min: p.seq_min,
+            seq_max: p.seq_max,
+            raw_key_bytes: p.raw_key_bytes,
+            raw_value_bytes: p.raw_value_bytes,
+        })
+    }
+
+    /// Gives the table up. The caller removes the file.
+    pub fn abandon(self) {
+        // What the system says about a file nobody wants is of no use.
+        let _ = self.file.finish();
+    }
+
+    /// Where the next byte goes.
+    #[inline]
+    fn position(&self) -> u64 {
+        self.written_bytes + self.out.len() as u64
+    }
+
+    /// Writes the data block at hand. `next` is the key to come, and whether it is the last key again.
+    ///
+    /// Returns true if that ended a partition.
+    fn finish_block(&mut self, next: Option<(&[u8], bool)>) -> Result<bool> {
+        let at = self.position();
+        if self.index.entries == 0 {
+            self.partition_at = at;
+        }
+        let start = self.out.len();
+        self.block.finish(&mut self.out);
+        let stored = self.sealer.seal(&mut self.out, start, self.compression, self.salt, at);
+        self.properties.data_blocks += 1;
+        self.properties.data_bytes += u64::from(stored) + TRAILER_BYTES as u64;
+        let last = self.block.last_key();
+        match next {
+            Some((_, true)) => self.index.put(last, self.last_trailer),
+            Some((next, false)) => {
+                let separator = self.order.separator(last, next);
+                // A comparator's shortcut is believed only where it keeps its promise.
+                let holds = !self.order.less(&separator, last) && self.order.less(&separator, next);
+                self.index.put(if holds { &separator } else { last }, Trailer(0));
+            }
+            None => {
+                let successor = self.order.successor(last);
+                let holds = !self.order.less(&successor, last);
+                self.index.put(if holds { &successor } else { last }, Trailer(0));
+            }
+        }
+        put_varint(&mut self.index.bytes, u64::from(stored));
+        let partition_done = next.is_some() && self.index.bytes.len() >= self.index_partition_bytes;
+        if partition_done {
+            self.finish_partition()?;
+        }
+        if self.out.len() >= WRITE_BYTES {
+            self.write_out()?;
+        }
+        Ok(partition_done)
+    }
+
+    /// Writes index and filter of the partition at hand.
+    fn finish_partition(&mut self) -> Result<()> {
+        let mut payload = std::mem::take(&mut self.scratch);
+        payload.clear();
+        DataIndex::encode(&mut payload, self.partition_at, &self.index);
+        self.properties.index_bytes += payload.len() as u64;
+        let index = self.put_block(&payload, Compression::None);
+        payload.clear();
+        let mut filter = None;
+        if self.filter.finish(&mut payload) {
+            self.properties.filter_bytes += payload.len() as u64;
+            filter = Some(self.put_block(&payload, Compression::None));
+        }
+        payload.clear();
+        self.scratch = payload;
+        let (key, trailer) = self.index.last_bound();
+        TopIndex::put(&mut self.top, (key, trailer), &PartitionHandles { index, filter });
+        self.properties.partitions += 1;
+        self.index.clear();
+        if self.out.len() >= WRITE_BYTES {
+            self.write_out()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the range tombstones, if any, and widens the bounds by them.
+    fn finish_range_tombstones(&mut self) -> Option<Handle> {
+        let mut tombstones = std::mem::take(&mut self.tombstones);
+        if tombstones.is_empty() {
+            return None;
+        }
+        let order = &self.order;
+        tombstones.sort_by(|a, b| order.compare(&a.start, &b.start).then(b.seq.cmp(&a.seq)));
+        let p = &mut self.properties;
+        p.range_tombstones = tombstones.len() as u64;
+        for tombstone in &tombstones {
+            let nothing_yet = p.entries == 0 && !p.largest_exclusive;
+            if nothing_yet || order.less(&tombstone.start, &p.smallest_key) {
+                p.smallest_key = tombstone.start.to_vec();
+            }
+            if nothing_yet || order.less(&p.largest_key, &tombstone.end) {
+                p.largest_key = tombstone.end.to_vec();
+                p.largest_exclusive = true;
+            }
+        }
+        let mut payload = Vec::new();
+        encode_range_tombstones(&mut payload, &tombstones);
+        Some(self.put_block(&payload, self.compression))
+    }
+
+    fn put_block(&mut self, payload: &[u8], compression: Compression) -> Handle {
+        let offset_bytes = self.position();
+        let start = self.out.len();
+        self.out.extend_from_slice(payload);
+        let stored_bytes =
+            self.sealer.seal(&mut self.out, start, compression, self.salt, offset_bytes);
+        Handle { offset_bytes, stored_bytes }
+    }
+
+    fn write_out(&mut self) -> Result<()> {
+        self.file.append(&self.out)?;
+        self.written_bytes += self.out.len() as u64;
+        self.out.clear();
+        Ok(())
+    }
+}
+
+fn compression_name(compression: Compression) -> String {
+    match compression {
+        Compression::None => "none".to_owned(),
+        Compression::Lz4 => "lz4".to_owned(),
+        Compression::Zstd { level } => format!("zstd-{level}"),
+    }
+}

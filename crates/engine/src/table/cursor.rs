@@ -1,0 +1,443 @@
+//! Walks the point records of a table in both directions.
+//!
+//! Flow: partition -> its index -> data block (cache, read-ahead buffer, or file) -> block cursor.
+//! Invariants: (1) while `valid`, the block cursor stands on a record of block `block` of partition
+//! `partition`, and `index` is that partition's; (2) after an error the cursor stands on nothing.
+//! Threads: one.
+//!
+//! Walking in one direction makes the reads longer: after two neighbouring blocks a read fetches 16
+//! KiB, then twice as much each time, up to the limit. A compaction reads its limit at once and
+//! leaves the cache alone.
+
+use super::format::{FOOTER_BYTES, Handle};
+use super::index::DataIndex;
+use super::reader::TableReader;
+use crate::block::{Block, BlockCursor, Damage, open_payload, zeroed};
+use crate::cursor::Cursor;
+use crate::stats::TableCounter;
+use crate::value::Value;
+use esker_base::key::SEQ_MAX;
+use esker_base::{Error, Result, Seq, Trailer};
+use std::sync::Arc;
+
+const READAHEAD_BYTES_FIRST: usize = 16 << 10;
+const READAHEAD_BYTES_MAX: usize = 256 << 10;
+const COMPACTION_READ_BYTES: usize = 512 << 10;
+
+/// Neighbouring blocks that are read one by one before reads grow.
+const RUN_BEFORE_READAHEAD: u32 = 2;
+
+/// How a cursor reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CursorOptions {
+    /// Look for blocks in the cache. Default: true.
+    pub use_cache: bool,
+    /// Put blocks that were read into the cache. Default: true.
+    pub fill_cache: bool,
+    /// Bytes of every read, from the first on. Default: 0, which grows as blocks follow each other.
+    pub readahead_bytes_min: usize,
+    /// The longest read. Default: 256 KiB. 0 reads block by block.
+    pub readahead_bytes_max: usize,
+    /// Every record reads as this sequence number: an ingested table, which must hold one record
+    /// a key. Default: none.
+    pub seq_override: Option<Seq>,
+}
+
+impl Default for CursorOptions {
+    fn default() -> CursorOptions {
+        CursorOptions {
+            use_cache: true,
+            fill_cache: true,
+            readahead_bytes_min: 0,
+            readahead_bytes_max: READAHEAD_BYTES_MAX,
+            seq_override: None,
+        }
+    }
+}
+
+impl CursorOptions {
+    /// Large reads past the cache, each byte read once.
+    pub fn compaction() -> CursorOptions {
+        CursorOptions {
+            use_cache: false,
+            fill_cache: false,
+            readahead_bytes_min: COMPACTION_READ_BYTES,
+            readahead_bytes_max: COMPACTION_READ_BYTES,
+            ..CursorOptions::default()
+        }
+    }
+}
+
+/// How the cursor came to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Jump,
+    Forward,
+    Backward,
+}
+
+/// A cursor over one table. Holds the table open.
+#[derive(Debug)]
+pub struct TableCursor {
+    table: Arc<TableReader>,
+    options: CursorOptions,
+    cursor: BlockCursor,
+    partition: usize,
+    block: usize,
+    index: Option<Arc<DataIndex>>,
+    /// Where the block stands that `cursor` has.
+    handle: Option<Handle>,
+    readahead: ReadAhead,
+}
+
+/// A piece of the file read ahead of need.
+#[derive(Debug, Default)]
+struct ReadAhead {
+    data: Option<Arc<[u8]>>,
+    at: u64,
+    /// Blocks walked in one direction so far.
+    run: u32,
+    bytes: usize,
+}
+
+impl TableCursor {
+    pub(super) fn new(table: Arc<TableReader>, options: CursorOptions) -> TableCursor {
+        TableCursor {
+            table,
+            options,
+            cursor: BlockCursor::new(),
+            partition: 0,
+            block: 0,
+            index: None,
+            handle: None,
+            readahead: ReadAhead::default(),
+        }
+    }
+
+    /// The value without copying it, if the cursor is valid.
+    ///
+    /// Copied where sharing would keep far more memory alive than the block.
+    pub fn shared_value(&self) -> Option<Value> {
+        self.cursor.shared_value()
+    }
+
+    /// The table walked.
+    pub fn table(&self) -> &Arc<TableReader> {
+        &self.table
+    }
+
+    #[cold]
+    fn damaged(&self, damage: Damage) -> Error {
+        self.table.damaged(self.handle.unwrap_or_default(), damage)
+    }
+
+    /// Lets go of the block, so that the cursor is not valid.
+    fn unset(&mut self) {
+        self.cursor.clear();
+        self.handle = None;
+    }
+
+    fn set_partition(&mut self, partition: usize) -> Result<()> {
+        if self.index.is_none() || self.partition != partition {
+            self.unset();
+            self.index = None;
+            self.index = Some(self.table.index(partition)?);
+            self.partition = partition;
+        }
+        Ok(())
+    }
+
+    /// Points the block cursor at block `block` of the partition at hand, on no record.
+    fn set_block(&mut self, block: usize, step: Step) -> Result<()> {
+        let Some(index) = &self.index else { return Ok(()) };
+        let handle = index.handle(block);
+        self.block = block;
+        if self.handle == Some(handle) {
+            return Ok(());
+        }
+        // Let go first, so that the read-ahead buffer can be used again.
+        self.unset();
+        let block = self.fetch(handle, step)?;
+        self.cursor.set_block(block);
+        self.handle = Some(handle);
+        Ok(())
+    }
+
+    fn fetch(&mut self, handle: Handle, step: Step) -> Result<Block> {
+        let run = if step == Step::Jump { 0 } else { self.readahead.run.saturating_add(1) };
+        self.readahead.run = run;
+        if self.options.use_cache {
+            let found = self.table.cached_data(handle);
+            let stripe = self.table.counters.local();
+            if let Some(block) = found {
+                stripe.add(TableCounter::BlockCacheHits, 1);
+                return Ok(block);
+            }
+            stripe.add(TableCounter::BlockCacheMisses, 1);
+        }
+        let fill = self.options.fill_cache;
+        if !self.readahead.holds(handle) && !self.read_ahead(handle, step)? {
+            return self.table.load_data(handle, fill);
+        }
+        let table = &self.table;
+        let Some(data) = &self.readahead.data else {
+            return table.load_data(handle, fill);
+        };
+        let start = (handle.offset_bytes - self.readahead.at) as usize;
+        let stored = handle.stored_bytes as usize;
+        let payload = open_payload(data, start, stored, table.salt, handle.offset_bytes)
+            .map_err(|d| table.damaged(handle, d))?;
+        let block = Block::new(payload).map_err(|d| table.damaged(handle, d))?;
+        if !fill {
+            return Ok(block);
+        }
+        let block = block.detached();
+        table.cache_data(handle, &block);
+        Ok(block)
+    }
+
+    /// Reads a piece of the file that holds `handle` and what is likely to come after it.
+    ///
+    /// False if the block is better read alone.
+    fn read_ahead(&mut self, handle: Handle, step: Step) -> Result<bool> {
+        let CursorOptions { readahead_bytes_min: min, readahead_bytes_max: max, .. } = self.options;
+        let bytes = match (self.readahead.run, self.readahead.bytes) {
+            (0..RUN_BEFORE_READAHEAD, _) => min,
+            (_, 0) => READAHEAD_BYTES_FIRST.max(min),
+            (_, last) => (2 * last).max(min),
+        };
+        let bytes = bytes.min(max);
+        self.readahead.bytes = bytes;
+        let whole = handle.whole_bytes();
+        if bytes <= whole {
+            return Ok(false);
+        }
+        let end_max = self.table.file_bytes - FOOTER_BYTES as u64;
+        let (start, end) = if step == Step::Backward {
+            (handle.end_bytes().saturating_sub(bytes as u64), handle.end_bytes())
+        } else {
+            let end = handle.offset_bytes + bytes as u64;
+            (handle.offset_bytes, end.min(end_max).max(handle.end_bytes()))
+        };
+        if end > self.table.file_bytes {
+            return Ok(false);
+        }
+        let len = (end - start) as usize;
+        let mut data = match self.readahead.data.take() {
+            Some(data) if data.len() == len && Arc::strong_count(&data) == 1 => data,
+            _ => zeroed(len),
+        };
+        let read = self.table.file.read_at(start, Arc::make_mut(&mut data))?;
+        let stripe = self.table.counters.local();
+        stripe.add(TableCounter::Reads, 1);
+        stripe.add(TableCounter::ReadBytes, read as u64);
+        if read != len {
+            let what = Damage("file is shorter than when it was opened");
+            return Err(self.table.damaged(handle, what));
+        }
+        self.readahead.data = Some(data);
+        self.readahead.at = start;
+        Ok(true)
+    }
+
+    /// Goes to the first record of the following block.
+    #[inline(never)]
+    fn next_block(&mut self) -> Result<()> {
+        let Some(index) = &self.index else { return Ok(()) };
+        let mut block = self.block + 1;
+        if block >= index.len() {
+            if self.partition + 1 >= self.table.top.partitions.len() {
+                self.unset();
+                return Ok(());
+            }
+            self.set_partition(self.partition + 1)?;
+            block = 0;
+        }
+        self.set_block(block, Step::Forward)?;
+        self.cursor.seek_to_first().map_err(|d| self.damaged(d))
+    }
+
+    /// Goes to the last record of the preceding block.
+    #[inline(never)]
+    fn prev_block(&mut self) -> Result<()> {
+        if self.index.is_none() {
+            return Ok(());
+        }
+        let block = match self.block.checked_sub(1) {
+            Some(block) => block,
+            None => {
+                let Some(partition) = self.partition.checked_sub(1) else {
+                    self.unset();
+                    return Ok(());
+                };
+                self.set_partition(partition)?;
+                self.index.as_ref().map_or(0, |index| index.len() - 1)
+            }
+        };
+        self.set_block(block, Step::Backward)?;
+        self.cursor.seek_to_last().map_err(|d| self.damaged(d))
+    }
+
+    /// Points at the block that may hold the target; false if it is after all records.
+    fn find_block(&mut self, key: &[u8], trailer: Trailer) -> Result<bool> {
+        let table = &self.table;
+        let partition = table.top.separators.lower_bound(&table.order, key, trailer);
+        if partition >= table.top.partitions.len() {
+            self.unset();
+            return Ok(false);
+        }
+        self.set_partition(partition)?;
+        let table = &self.table;
+        let Some(index) = &self.index else { return Ok(false) };
+        let block = index.separators.lower_bound(&table.order, key, trailer);
+        if block >= index.len() {
+            return Err(table.index_mismatch(partition));
+        }
+        self.set_block(block, Step::Jump)?;
+        Ok(true)
+    }
+
+    fn seek_stored(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        if !self.find_block(key, trailer)? {
+            return Ok(());
+        }
+        let sought = self.cursor.seek(&self.table.order, key, trailer);
+        sought.map_err(|d| self.damaged(d))?;
+        if self.cursor.valid() { Ok(()) } else { self.next_block() }
+    }
+
+    fn seek_before_stored(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        if !self.find_block(key, trailer)? {
+            return self.to_last();
+        }
+        let sought = self.cursor.seek_before(&self.table.order, key, trailer);
+        sought.map_err(|d| self.damaged(d))?;
+        if self.cursor.valid() { Ok(()) } else { self.prev_block() }
+    }
+
+    /// Seeks where every record has the sequence number `all`.
+    fn seek_overridden(&mut self, key: &[u8], trailer: Trailer, all: Seq) -> Result<()> {
+        self.seek_stored(key, Trailer::seek(SEQ_MAX))?;
+        while self.cursor.valid()
+            && self.table.order.same(self.cursor.key(), key)
+            && self.cursor.trailer().with_seq(all) > trailer
+        {
+            self.step_forward()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn step_forward(&mut self) -> Result<()> {
+        if let Err(damage) = self.cursor.next() {
+            return Err(self.fail(damage));
+        }
+        if self.cursor.valid() { Ok(()) } else { self.on_error(Self::next_block) }
+    }
+
+    fn to_last(&mut self) -> Result<()> {
+        let Some(last) = self.table.top.partitions.len().checked_sub(1) else {
+            self.unset();
+            return Ok(());
+        };
+        self.set_partition(last)?;
+        let block = self.index.as_ref().map_or(0, |index| index.len() - 1);
+        self.set_block(block, Step::Jump)?;
+        self.cursor.seek_to_last().map_err(|d| self.damaged(d))
+    }
+
+    #[cold]
+    fn fail(&mut self, damage: Damage) -> Error {
+        let error = self.damaged(damage);
+        self.unset();
+        error
+    }
+
+    /// Runs a move and lets go of everything if it fails.
+    fn on_error(&mut self, go: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let gone = go(self);
+        if gone.is_err() {
+            self.unset();
+        }
+        gone
+    }
+}
+
+impl ReadAhead {
+    fn holds(&self, handle: Handle) -> bool {
+        self.data.as_ref().is_some_and(|data| {
+            handle.offset_bytes >= self.at && handle.end_bytes() <= self.at + data.len() as u64
+        })
+    }
+}
+
+impl Cursor for TableCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.cursor.valid()
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.on_error(|this| {
+            if this.table.top.partitions.is_empty() {
+                this.unset();
+                return Ok(());
+            }
+            this.set_partition(0)?;
+            this.set_block(0, Step::Jump)?;
+            this.cursor.seek_to_first().map_err(|d| this.damaged(d))
+        })
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.on_error(Self::to_last)
+    }
+
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.on_error(|this| match this.options.seq_override {
+            None => this.seek_stored(key, trailer),
+            Some(all) => this.seek_overridden(key, trailer, all),
+        })
+    }
+
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.on_error(|this| match this.options.seq_override {
+            None => this.seek_before_stored(key, trailer),
+            Some(all) => {
+                this.seek_overridden(key, trailer, all)?;
+                if this.cursor.valid() { this.prev() } else { this.to_last() }
+            }
+        })
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.step_forward()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        if let Err(damage) = self.cursor.prev() {
+            return Err(self.fail(damage));
+        }
+        if self.cursor.valid() { Ok(()) } else { self.on_error(Self::prev_block) }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.cursor.key()
+    }
+
+    #[inline]
+    fn trailer(&self) -> Trailer {
+        let trailer = self.cursor.trailer();
+        match self.options.seq_override {
+            None => trailer,
+            Some(all) => trailer.with_seq(all),
+        }
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.cursor.value()
+    }
+}

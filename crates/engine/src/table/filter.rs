@@ -1,0 +1,334 @@
+//! Filters: whether a partition may hold a key, without reading its blocks.
+//!
+//! Format: docs/format/table.md, "Filter block".
+//! The built-in filter is a Bloom filter whose probes for one key all fall into one cache line
+//! of eight 64-bit lanes, one bit a lane, so that a lookup costs one cache miss.
+//! Source: the blocked Bloom filters of Putze, Sanders and Singler (2007).
+//! Invariants: (1) a key that was added is always reported; (2) bytes that are not a filter are
+//! refused when decoded, not when asked.
+
+use crate::block::Damage;
+use crate::options::{Filter, FilterPolicy};
+use esker_base::coding::{put_slice, put_u32, take_slice, take_u8, take_u32};
+use std::sync::Arc;
+
+const KIND_BLOOM: u8 = 1;
+const KIND_CUSTOM: u8 = 2;
+
+const LANES: usize = 8;
+const LINE_BYTES: usize = LANES * 8;
+const LINE_BITS: u64 = LINE_BYTES as u64 * 8;
+
+/// One cache line of filter bits.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Line([u64; LANES]);
+
+/// A decoded filter.
+#[derive(Debug)]
+pub struct FilterBlock(Form);
+
+#[derive(Debug)]
+enum Form {
+    Bloom {
+        probes: u32,
+        lines: Box<[Line]>,
+    },
+    Custom {
+        policy: Arc<dyn FilterPolicy>,
+        data: Box<[u8]>,
+    },
+    /// Made by a policy that is not at hand; lets everything through.
+    Unknown,
+}
+
+/// Which line a key falls into, and the bits it sets there.
+#[derive(Clone, Copy)]
+struct Place {
+    line: usize,
+    bits: u64,
+}
+
+#[inline]
+fn place(hash: u64, lines: usize) -> Place {
+    let line = (u128::from(hash) * lines as u128) >> 64;
+    // The line used up the high bits; mix all of them down again for the probes.
+    let bits = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 13;
+    Place { line: line as usize, bits }
+}
+
+/// Probe `i` of a key: lane and bit. 48 bits choose bits, three the first lane.
+#[inline]
+fn probe(bits: u64, i: u32) -> (usize, u64) {
+    let lane = ((bits >> 48) as u32 + i) as usize % LANES;
+    (lane, 1u64 << ((bits >> (6 * i)) & 63))
+}
+
+/// Number of probes that suits a size: bits × ln 2, at most one a lane.
+fn probes_for(bits_per_key: u32) -> u32 {
+    (bits_per_key * 7).div_ceil(10).clamp(1, LANES as u32)
+}
+
+impl FilterBlock {
+    /// Takes a payload apart. `policy` is asked only about filters that carry its name.
+    ///
+    /// # Errors
+    /// A reason if the bytes are not a filter.
+    pub fn decode(
+        payload: &[u8],
+        policy: Option<&Arc<dyn FilterPolicy>>,
+    ) -> Result<FilterBlock, Damage> {
+        const CUT_SHORT: Damage = Damage("filter is cut short");
+        let mut input = payload;
+        match take_u8(&mut input).ok_or(CUT_SHORT)? {
+            KIND_BLOOM => {
+                let probes = u32::from(take_u8(&mut input).ok_or(CUT_SHORT)?);
+                let lines = take_u32(&mut input).ok_or(CUT_SHORT)? as usize;
+                if probes == 0 || probes > LANES as u32 || lines == 0 {
+                    return Err(Damage("filter has impossible parameters"));
+                }
+                let (chunks, rest) = input.as_chunks::<LINE_BYTES>();
+                if chunks.len() != lines || !rest.is_empty() {
+                    return Err(Damage("filter has another length than it declares"));
+                }
+                let lines = chunks.iter().map(decode_line).collect();
+                Ok(FilterBlock(Form::Bloom { probes, lines }))
+            }
+            KIND_CUSTOM => {
+                let name = take_slice(&mut input).ok_or(CUT_SHORT)?;
+                let known = policy.filter(|p| p.name().as_bytes() == name);
+                Ok(FilterBlock(match known {
+                    Some(policy) => Form::Custom { policy: policy.clone(), data: input.into() },
+                    None => Form::Unknown,
+                }))
+            }
+            _ => Err(Damage("filter is of an unknown kind")),
+        }
+    }
+
+    /// False only if `key`, whose hash is `hash`, was certainly not added.
+    #[inline]
+    pub fn may_contain(&self, hash: u64, key: &[u8]) -> bool {
+        match &self.0 {
+            Form::Bloom { probes, lines } => {
+                let Place { line, bits } = place(hash, lines.len());
+                let Line(lanes) = &lines[line];
+                if *probes == LANES as u32 {
+                    all_probes(lanes, bits)
+                } else {
+                    (0..*probes).all(|i| {
+                        let (lane, bit) = probe(bits, i);
+                        lanes[lane] & bit != 0
+                    })
+                }
+            }
+            Form::Custom { policy, data } => policy.may_contain(data, key),
+            Form::Unknown => true,
+        }
+    }
+
+    /// Heap bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let inside = match &self.0 {
+            Form::Bloom { lines, .. } => lines.len() * LINE_BYTES + LINE_BYTES,
+            Form::Custom { data, .. } => data.len(),
+            Form::Unknown => 0,
+        };
+        size_of::<FilterBlock>() + 16 + inside
+    }
+}
+
+/// Eight probes without a branch: missing bits are gathered.
+#[inline]
+fn all_probes(lanes: &[u64; LANES], bits: u64) -> bool {
+    let mut missing = 0;
+    for i in 0..LANES as u32 {
+        let (lane, bit) = probe(bits, i);
+        missing |= !lanes[lane] & bit;
+    }
+    missing == 0
+}
+
+fn decode_line(chunk: &[u8; LINE_BYTES]) -> Line {
+    let mut line = Line::default();
+    for (lane, eight) in line.0.iter_mut().zip(chunk.as_chunks::<8>().0) {
+        *lane = u64::from_le_bytes(*eight);
+    }
+    line
+}
+
+/// Gathers the keys of one partition.
+#[derive(Debug)]
+pub(super) struct FilterBuilder {
+    filter: Filter,
+    hashes: Vec<u64>,
+    /// Whole keys and where each ends, for a custom policy only.
+    keys: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl FilterBuilder {
+    pub(super) fn new(filter: Filter) -> FilterBuilder {
+        FilterBuilder { filter, hashes: Vec::new(), keys: Vec::new(), ends: Vec::new() }
+    }
+
+    /// The name stored in the properties.
+    pub(super) fn name(filter: &Filter) -> &str {
+        match filter {
+            Filter::None => "none",
+            Filter::Bloom { .. } => "bloom",
+            Filter::Custom(policy) => policy.name(),
+        }
+    }
+
+    /// Adds a key that differs from the one added before.
+    #[inline]
+    pub(super) fn add(&mut self, key: &[u8]) {
+        match &self.filter {
+            Filter::None => {}
+            Filter::Bloom { .. } => self.hashes.push(esker_base::checksum::hash64(key)),
+            Filter::Custom(_) => {
+                self.keys.extend_from_slice(key);
+                self.ends.push(self.keys.len());
+            }
+        }
+    }
+
+    /// Bytes the filter will take.
+    pub(super) fn estimated_bytes(&self) -> usize {
+        match &self.filter {
+            Filter::None => 0,
+            Filter::Bloom { bits_per_key } => self.hashes.len() * *bits_per_key as usize / 8,
+            // What a usual policy spends.
+            Filter::Custom(_) => self.ends.len() * 5 / 4,
+        }
+    }
+
+    /// Appends the filter's payload to `out` and starts the next; false if there is none.
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>) -> bool {
+        match &self.filter {
+            Filter::None => false,
+            Filter::Bloom { bits_per_key } => {
+                encode_bloom(out, &self.hashes, *bits_per_key);
+                self.hashes.clear();
+                true
+            }
+            Filter::Custom(policy) => {
+                let mut start = 0;
+                let keys: Vec<&[u8]> = self
+                    .ends
+                    .iter()
+                    .map(|&end| &self.keys[std::mem::replace(&mut start, end)..end])
+                    .collect();
+                out.push(KIND_CUSTOM);
+                put_slice(out, policy.name().as_bytes());
+                out.extend_from_slice(&policy.build(&keys));
+                self.keys.clear();
+                self.ends.clear();
+                true
+            }
+        }
+    }
+}
+
+fn encode_bloom(out: &mut Vec<u8>, hashes: &[u64], bits_per_key: u32) {
+    let bits = (hashes.len() as u64 * u64::from(bits_per_key)).max(1);
+    let mut lines = vec![Line::default(); bits.div_ceil(LINE_BITS) as usize];
+    let probes = probes_for(bits_per_key);
+    let count = lines.len();
+    for &hash in hashes {
+        let Place { line, bits } = place(hash, count);
+        let Line(lanes) = &mut lines[line];
+        for i in 0..probes {
+            let (lane, bit) = probe(bits, i);
+            lanes[lane] |= bit;
+        }
+    }
+    out.push(KIND_BLOOM);
+    out.push(probes as u8);
+    put_u32(out, count as u32);
+    out.reserve(count * LINE_BYTES);
+    for Line(lanes) in &lines {
+        for lane in lanes {
+            out.extend_from_slice(&lane.to_le_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_base::checksum::{hash64, mix64};
+
+    fn build(filter: Filter, keys: &[Vec<u8>]) -> Vec<u8> {
+        let mut builder = FilterBuilder::new(filter);
+        keys.iter().for_each(|k| builder.add(k));
+        let mut out = Vec::new();
+        builder.finish(&mut out);
+        out
+    }
+
+    fn keys(from: u64, count: u64) -> Vec<Vec<u8>> {
+        (from..from + count).map(|i| format!("{:016}", mix64(i) % (1 << 50)).into_bytes()).collect()
+    }
+
+    fn false_positives(bits_per_key: u32) -> f64 {
+        let present = keys(0, 30_000);
+        let payload = build(Filter::Bloom { bits_per_key }, &present);
+        let filter = FilterBlock::decode(&payload, None).expect("decodes");
+        assert!(present.iter().all(|k| filter.may_contain(hash64(k), k)));
+        let absent = keys(1 << 40, 200_000);
+        let passed = absent.iter().filter(|k| filter.may_contain(hash64(k), k)).count();
+        passed as f64 / absent.len() as f64
+    }
+
+    #[test]
+    fn ten_bits_a_key_let_about_one_in_a_hundred_through() {
+        let rate = false_positives(10);
+        println!("false positives at 10 bits a key: {:.3} %", rate * 100.0);
+        assert!(rate < 0.013, "{rate}");
+    }
+
+    #[test]
+    fn more_bits_let_less_through() {
+        let rates: Vec<f64> = [1, 4, 7, 10, 14, 20].into_iter().map(false_positives).collect();
+        println!("false positives: {rates:?}");
+        assert!(rates.windows(2).all(|w| w[0] > w[1]), "{rates:?}");
+        assert!(rates[5] < 0.001);
+    }
+
+    #[test]
+    fn every_truncation_is_refused() {
+        let payload = build(Filter::Bloom { bits_per_key: 10 }, &keys(0, 200));
+        for cut in 0..payload.len() {
+            assert!(FilterBlock::decode(&payload[..cut], None).is_err(), "cut at {cut}");
+        }
+    }
+
+    struct FirstByte;
+
+    impl FilterPolicy for FirstByte {
+        fn name(&self) -> &str {
+            "test.first-byte"
+        }
+
+        fn build(&self, keys: &[&[u8]]) -> Vec<u8> {
+            keys.iter().filter_map(|k| k.first().copied()).collect()
+        }
+
+        fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
+            key.first().is_none_or(|b| filter.contains(b))
+        }
+    }
+
+    #[test]
+    fn a_custom_policy_is_asked_by_name() {
+        let policy: Arc<dyn FilterPolicy> = Arc::new(FirstByte);
+        let payload =
+            build(Filter::Custom(policy.clone()), &[b"apple".to_vec(), b"cherry".to_vec()]);
+        let filter = FilterBlock::decode(&payload, Some(&policy)).expect("decodes");
+        assert!(filter.may_contain(0, b"avocado") && !filter.may_contain(0, b"banana"));
+        let unknown = FilterBlock::decode(&payload, None).expect("decodes");
+        assert!(unknown.may_contain(0, b"banana"), "another policy's filter is ignored");
+    }
+}

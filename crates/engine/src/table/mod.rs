@@ -1,0 +1,60 @@
+//! Table (SSTable): an immutable sorted file of records with its own index and filters.
+//!
+//! Flow: flush and compaction -> [`TableBuilder`] -> file;  file -> [`TableReader`] -> gets and
+//! [`TableCursor`]s.
+//! Format: docs/format/table.md (the only description), made of blocks as in docs/format/block.md.
+//! In short: data blocks, cut into partitions that each end with an index and a filter block; then
+//! range tombstones, properties, an index over the partitions, and a footer of fixed size.
+//! Invariants: (1) records are in strictly increasing internal-key order; (2) every byte read is
+//! covered by a checksum that binds the file's salt and the offset; (3) nothing is allocated from a
+//! length in the file before it is bounded by the file's own length.
+//! Threads: a builder belongs to one thread; a reader is shared by all; a cursor belongs to one.
+//! Crash: a table counts only once the manifest names it, which is after `finish` has synced it.
+
+mod builder;
+mod cursor;
+mod filter;
+mod format;
+mod index;
+mod inspect;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub use builder::{TableBuilder, TableSummary};
+pub use cursor::{CursorOptions, TableCursor};
+pub use filter::FilterBlock;
+pub use format::{FORMAT_VERSION, FileIdentity, Handle, Properties, read_identity};
+pub use inspect::{DataBlock, DataBlocks};
+pub use reader::{TableContext, TableReader};
+
+use crate::block::Block;
+use crate::cache::{Cache, Weigh};
+use index::DataIndex;
+use std::sync::Arc;
+
+/// A decoded part of a table in the block cache.
+#[derive(Clone, Debug)]
+pub enum CachedBlock {
+    /// A data block.
+    Data(Block),
+    /// The index of a partition.
+    #[doc(hidden)]
+    Index(Arc<DataIndex>),
+    /// The filter of a partition.
+    Filter(Arc<FilterBlock>),
+}
+
+impl Weigh for CachedBlock {
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        match self {
+            CachedBlock::Data(block) => block.heap_bytes(),
+            CachedBlock::Index(index) => index.memory_bytes(),
+            CachedBlock::Filter(filter) => filter.memory_bytes(),
+        }
+    }
+}
+
+/// The block cache that all tables of a database share.
+pub type BlockCache = Cache<CachedBlock>;

@@ -1,0 +1,494 @@
+//! Reads a table: point lookups, and the parts that cursors are made of.
+//!
+//! Flow of a get: top index -> filter of the partition -> index of the partition -> data block, each
+//! from memory if pinned or cached, else from the file and checked.
+//! Invariants: (1) what is pinned or cached passed its checksum and its decoder; (2) a table that
+//! was told to pin keeps every index and filter it has once loaded, and nothing else of the file.
+//! Threads: any number; the only things that change are the slots, each set once.
+
+use super::CachedBlock;
+use super::filter::FilterBlock;
+use super::format::{FOOTER_BYTES, Footer, Handle, Properties, decode_range_tombstones};
+use super::index::{DataIndex, TopIndex};
+use super::{BlockCache, CursorOptions, TableCursor};
+use crate::block::{Block, Damage, Payload, TRAILER_BYTES, open_payload, zeroed};
+use crate::cache::CacheKey;
+use crate::options::{Filter, FilterPolicy, KeyspaceOptions};
+use crate::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::stats::{TableCounter, TableCounters};
+use crate::value::Value;
+use esker_base::key::SEQ_MAX;
+use esker_base::vfs::ReadableFile;
+use esker_base::{Error, KeyOrder, Result, Seq, Trailer};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What all tables of a database share, and how much one may keep for itself.
+#[derive(Clone, Debug)]
+pub struct TableContext {
+    /// Where blocks are kept.
+    pub cache: Arc<BlockCache>,
+    /// Where reads are counted.
+    pub counters: Arc<TableCounters>,
+    /// A table keeps its indexes and filters outside the cache if they take at most this.
+    /// 0 leaves them all to the cache.
+    pub pin_bytes_max: u64,
+}
+
+/// An open table. Shared by `Arc`.
+pub struct TableReader {
+    pub(super) file: Arc<dyn ReadableFile>,
+    pub(super) path: PathBuf,
+    pub(super) file_bytes: u64,
+    pub(super) salt: u64,
+    pub(super) order: KeyOrder,
+    pub(super) top: TopIndex,
+    pub(super) properties: Properties,
+    policy: Option<Arc<dyn FilterPolicy>>,
+    /// True if filters may be asked in this order.
+    hashable: bool,
+    cache: Arc<BlockCache>,
+    pub(super) counters: Arc<TableCounters>,
+    /// One for each partition; empty if nothing is pinned.
+    slots: Box<[Slot]>,
+    pinned_bytes: AtomicU64,
+    tombstones: Vec<RangeTombstone>,
+    fragments: Arc<RangeTombstones>,
+}
+
+/// Pinned parts of a partition.
+#[derive(Default)]
+struct Slot {
+    index: OnceLock<Arc<DataIndex>>,
+    filter: OnceLock<Arc<FilterBlock>>,
+}
+
+/// A part that is pinned, or held for the moment.
+enum Held<'a, T> {
+    Pinned(&'a T),
+    Shared(Arc<T>),
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        match self {
+            Held::Pinned(part) => part,
+            Held::Shared(part) => part,
+        }
+    }
+}
+
+impl TableReader {
+    /// Opens a table and checks that it is the one the manifest means.
+    ///
+    /// `file_bytes` and `salt` are what the manifest expects. Of `options`, the order and the filter
+    /// policy matter.
+    ///
+    /// # Errors
+    /// `Corruption` if length, salt, magic or a checksum is wrong; `Incompatible` if the format is
+    /// newer or the table was written in another order.
+    /// # Cost
+    /// Three or four reads; index and filter blocks are read when first needed.
+    pub fn open(
+        file: Arc<dyn ReadableFile>,
+        path: &Path,
+        file_bytes: u64,
+        salt: u64,
+        options: &KeyspaceOptions,
+        context: &TableContext,
+    ) -> Result<TableReader> {
+        let corrupt = |at, what| Error::corruption(path, at, what);
+        let len = file.len_bytes()?;
+        if len != file_bytes {
+            return Err(corrupt(len.min(file_bytes), "table has another length than it should"));
+        }
+        let footer = Footer::read(file.as_ref(), path, file_bytes)?;
+        if footer.salt != salt {
+            let at = file_bytes - FOOTER_BYTES as u64;
+            return Err(corrupt(at, "table is another file than it should be"));
+        }
+        let read = |handle: Handle| {
+            read_payload(file.as_ref(), path, file_bytes, salt, &context.counters, handle)
+        };
+        let at = footer.properties.offset_bytes;
+        let properties = Properties::decode(read(footer.properties)?.bytes())
+            .map_err(|Damage(what)| corrupt(at, what))?;
+        if properties.order != options.order.name() {
+            return Err(Error::Incompatible {
+                path: path.to_path_buf(),
+                what: format!(
+                    "its keys are in the order {:?}, not {:?}: open it with that comparator",
+                    properties.order,
+                    options.order.name()
+                ),
+            });
+        }
+        let at = footer.top_index.offset_bytes;
+        let top = read(footer.top_index)?;
+        let top = TopIndex::decode(&options.order, top.bytes(), file_bytes)
+            .map_err(|Damage(what)| corrupt(at, what))?;
+        let tombstones = match footer.range_tombstones {
+            None => Vec::new(),
+            Some(handle) => decode_range_tombstones(read(handle)?.bytes())
+                .map_err(|Damage(what)| corrupt(handle.offset_bytes, what))?,
+        };
+        let policy = match &options.filter {
+            Filter::Custom(policy) => Some(policy.clone()),
+            _ => None,
+        };
+        let slots = if pinnable_bytes(&properties) <= context.pin_bytes_max {
+            (0..top.partitions.len()).map(|_| Slot::default()).collect()
+        } else {
+            Box::default()
+        };
+        Ok(TableReader {
+            path: path.to_path_buf(),
+            file_bytes,
+            salt,
+            order: options.order.clone(),
+            top,
+            properties,
+            policy,
+            hashable: options.order.is_hashable(),
+            cache: context.cache.clone(),
+            counters: context.counters.clone(),
+            slots,
+            pinned_bytes: AtomicU64::new(0),
+            fragments: Arc::new(RangeTombstones::build(&options.order, &tombstones)),
+            tombstones,
+            file,
+        })
+    }
+
+    /// The newest point record of `key` with a sequence number of at most `seq`.
+    ///
+    /// `hash` is `checksum::hash64(key)`. With `seq_override` every record of the table reads as that
+    /// sequence number (an ingested table, which holds one record a key). Range tombstones are the
+    /// caller's business.
+    ///
+    /// # Errors
+    /// `Corruption` naming the block, `Io`.
+    /// # Cost
+    /// Warm: a cache line of filter, two binary searches, one block. No allocation in bytewise
+    /// order. Cold: up to three reads.
+    pub fn get(
+        &self,
+        key: &[u8],
+        hash: u64,
+        seq: Seq,
+        seq_override: Option<Seq>,
+    ) -> Result<Option<(Trailer, Value)>> {
+        let trailer = match seq_override {
+            None => Trailer::seek(seq),
+            Some(all) if all <= seq => Trailer::seek(SEQ_MAX),
+            Some(_) => return Ok(None),
+        };
+        let partition = self.top.separators.lower_bound(&self.order, key, trailer);
+        let Some(handles) = self.top.partitions.get(partition) else { return Ok(None) };
+        let counters = self.counters.local();
+        let filtered = self.hashable && handles.filter.is_some();
+        if filtered {
+            counters.add(TableCounter::FilterChecks, 1);
+            if let Some(filter) = self.filter(partition)?
+                && !filter.may_contain(hash, key)
+            {
+                counters.add(TableCounter::FilterNegatives, 1);
+                return Ok(None);
+            }
+        }
+        let block = {
+            let index = self.index_held(partition)?;
+            let at = index.separators.lower_bound(&self.order, key, trailer);
+            if at >= index.len() {
+                return Err(self.index_mismatch(partition));
+            }
+            let handle = index.handle(at);
+            match self.cached_data(handle) {
+                Some(block) => {
+                    counters.add(TableCounter::BlockCacheHits, 1);
+                    (block, handle)
+                }
+                None => {
+                    counters.add(TableCounter::BlockCacheMisses, 1);
+                    (self.load_data(handle, true)?, handle)
+                }
+            }
+        };
+        let (block, handle) = block;
+        let found = block.get(&self.order, key, trailer).map_err(|d| self.damaged(handle, d))?;
+        match found {
+            Some((trailer, value)) => {
+                let trailer = seq_override.map_or(trailer, |all| trailer.with_seq(all));
+                Ok(Some((trailer, value)))
+            }
+            None => {
+                if filtered {
+                    counters.add(TableCounter::FilterFalsePositives, 1);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// A cursor over the point records, standing on none.
+    pub fn cursor(self: &Arc<Self>, options: CursorOptions) -> TableCursor {
+        TableCursor::new(self.clone(), options)
+    }
+
+    /// The range tombstones, fragmented, with the sequence numbers they were written with.
+    pub fn range_tombstones(&self) -> &Arc<RangeTombstones> {
+        &self.fragments
+    }
+
+    /// The range tombstones as they read in an ingested table, whose every record has `seq`.
+    pub fn range_tombstones_at(&self, seq: Seq) -> Arc<RangeTombstones> {
+        let all: Vec<RangeTombstone> =
+            self.tombstones.iter().map(|t| RangeTombstone { seq, ..t.clone() }).collect();
+        Arc::new(RangeTombstones::build(&self.order, &all))
+    }
+
+    /// What the table says about itself.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// About where in the file a key would stand: the offset of its data block.
+    ///
+    /// A partition whose index cannot be read counts as a whole.
+    pub fn approximate_offset(&self, key: &[u8]) -> u64 {
+        let newest = Trailer::seek(SEQ_MAX);
+        let partition = self.top.separators.lower_bound(&self.order, key, newest);
+        let Some(handles) = self.top.partitions.get(partition) else {
+            return self.top.partitions.last().map_or(0, |p| p.index.offset_bytes);
+        };
+        match self.index_held(partition) {
+            Ok(index) => {
+                let at = index.separators.lower_bound(&self.order, key, newest);
+                if at < index.len() {
+                    index.handle(at).offset_bytes
+                } else {
+                    handles.index.offset_bytes
+                }
+            }
+            Err(_) => handles.index.offset_bytes,
+        }
+    }
+
+    /// Bytes of memory that this reader holds outside the block cache.
+    pub fn memory_bytes(&self) -> u64 {
+        let tombstones: usize =
+            self.tombstones.iter().map(|t| size_of_val(t) + t.start.len() + t.end.len()).sum();
+        let own = size_of::<TableReader>()
+            + self.path.as_os_str().len()
+            + self.properties.memory_bytes()
+            + self.top.memory_bytes()
+            + self.slots.len() * size_of::<Slot>()
+            + self.fragments.memory_bytes()
+            + tombstones;
+        own as u64 + self.pinned_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The index of a partition.
+    pub(super) fn index(&self, partition: usize) -> Result<Arc<DataIndex>> {
+        if let Some(index) = self.slots.get(partition).and_then(|slot| slot.index.get()) {
+            return Ok(index.clone());
+        }
+        self.load_index(partition)
+    }
+
+    #[inline]
+    fn index_held(&self, partition: usize) -> Result<Held<'_, DataIndex>> {
+        if let Some(index) = self.slots.get(partition).and_then(|slot| slot.index.get()) {
+            return Ok(Held::Pinned(index));
+        }
+        self.load_index(partition).map(Held::Shared)
+    }
+
+    #[inline(never)]
+    fn load_index(&self, partition: usize) -> Result<Arc<DataIndex>> {
+        let handle = self.top.partitions[partition].index;
+        let key = self.cache_key(handle);
+        if self.slots.is_empty()
+            && let Some(CachedBlock::Index(index)) = self.cache.get(key)
+        {
+            return Ok(index);
+        }
+        let index = Arc::new(self.read_index(partition)?);
+        match self.slots.get(partition) {
+            Some(slot) => {
+                let pinned = slot.index.get_or_init(|| {
+                    let bytes = index.memory_bytes() as u64;
+                    self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    index.clone()
+                });
+                return Ok(pinned.clone());
+            }
+            None => self.cache.insert(key, CachedBlock::Index(index.clone())),
+        }
+        Ok(index)
+    }
+
+    /// Reads the index of a partition from the file.
+    pub(super) fn read_index(&self, partition: usize) -> Result<DataIndex> {
+        let handle = self.top.partitions[partition].index;
+        let payload = self.read(handle)?;
+        let index = DataIndex::decode(&self.order, payload.bytes(), self.file_bytes)
+            .map_err(|d| self.damaged(handle, d))?;
+        // What the top index promises decides that a lookup ends inside this partition.
+        let last = index.separators.bound(index.len() - 1);
+        let promised = self.top.separators.bound(partition);
+        if self.order.compare_internal(last, promised).is_ne() {
+            return Err(self.index_mismatch(partition));
+        }
+        Ok(index)
+    }
+
+    #[inline]
+    fn filter(&self, partition: usize) -> Result<Option<Held<'_, FilterBlock>>> {
+        if let Some(filter) = self.slots.get(partition).and_then(|slot| slot.filter.get()) {
+            return Ok(Some(Held::Pinned(filter)));
+        }
+        Ok(self.load_filter(partition)?.map(Held::Shared))
+    }
+
+    #[inline(never)]
+    fn load_filter(&self, partition: usize) -> Result<Option<Arc<FilterBlock>>> {
+        let Some(handle) = self.top.partitions[partition].filter else { return Ok(None) };
+        let key = self.cache_key(handle);
+        if self.slots.is_empty()
+            && let Some(CachedBlock::Filter(filter)) = self.cache.get(key)
+        {
+            return Ok(Some(filter));
+        }
+        let filter = Arc::new(self.read_filter(handle)?);
+        match self.slots.get(partition) {
+            Some(slot) => {
+                let pinned = slot.filter.get_or_init(|| {
+                    let bytes = filter.memory_bytes() as u64;
+                    self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    filter.clone()
+                });
+                return Ok(Some(pinned.clone()));
+            }
+            None => self.cache.insert(key, CachedBlock::Filter(filter.clone())),
+        }
+        Ok(Some(filter))
+    }
+
+    /// Reads a filter from the file.
+    pub(super) fn read_filter(&self, handle: Handle) -> Result<FilterBlock> {
+        let payload = self.read(handle)?;
+        FilterBlock::decode(payload.bytes(), self.policy.as_ref())
+            .map_err(|d| self.damaged(handle, d))
+    }
+
+    /// True if filters may be asked in this order.
+    pub(super) fn is_hashable(&self) -> bool {
+        self.hashable
+    }
+
+    /// The data block, if the cache has it.
+    #[inline]
+    pub(super) fn cached_data(&self, handle: Handle) -> Option<Block> {
+        match self.cache.get(self.cache_key(handle)) {
+            Some(CachedBlock::Data(block)) => Some(block),
+            _ => None,
+        }
+    }
+
+    /// Reads a data block from the file.
+    #[inline(never)]
+    pub(super) fn load_data(&self, handle: Handle, fill_cache: bool) -> Result<Block> {
+        let payload = self.read(handle)?;
+        let block = Block::new(payload).map_err(|d| self.damaged(handle, d))?;
+        if fill_cache {
+            self.cache_data(handle, &block);
+        }
+        Ok(block)
+    }
+
+    /// Puts a data block into the cache.
+    pub(super) fn cache_data(&self, handle: Handle, block: &Block) {
+        self.cache.insert(self.cache_key(handle), CachedBlock::Data(block.clone()));
+    }
+
+    #[inline]
+    fn cache_key(&self, handle: Handle) -> CacheKey {
+        CacheKey { salt: self.salt, offset_bytes: handle.offset_bytes }
+    }
+
+    pub(super) fn read(&self, handle: Handle) -> Result<Payload> {
+        let file = self.file.as_ref();
+        read_payload(file, &self.path, self.file_bytes, self.salt, &self.counters, handle)
+    }
+
+    #[cold]
+    pub(super) fn damaged(&self, handle: Handle, Damage(what): Damage) -> Error {
+        Error::corruption(&self.path, handle.offset_bytes, what)
+    }
+
+    #[cold]
+    pub(super) fn index_mismatch(&self, partition: usize) -> Error {
+        let handle = self.top.partitions[partition].index;
+        self.damaged(handle, Damage("index does not end where the top index says"))
+    }
+}
+
+impl std::fmt::Debug for TableReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableReader")
+            .field("path", &self.path)
+            .field("file_bytes", &self.file_bytes)
+            .field("entries", &self.properties.entries)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the decoded indexes and filters of a table take, about.
+fn pinnable_bytes(properties: &Properties) -> u64 {
+    // An entry is an integer, two offsets, and a key that is no longer prefix-compressed.
+    let per_block = properties.data_blocks.saturating_mul(24);
+    let index = properties.index_bytes.saturating_mul(2).saturating_add(per_block);
+    properties.filter_bytes.saturating_add(index)
+}
+
+/// Reads one stored block and checks it.
+fn read_payload(
+    file: &dyn ReadableFile,
+    path: &Path,
+    file_bytes: u64,
+    salt: u64,
+    counters: &TableCounters,
+    handle: Handle,
+) -> Result<Payload> {
+    let corrupt = |what| Error::corruption(path, handle.offset_bytes, what);
+    if handle.end_bytes() > file_bytes {
+        return Err(corrupt("block would lie beyond the end of the file"));
+    }
+    let whole = handle.stored_bytes as usize + TRAILER_BYTES;
+    let mut data = zeroed(whole);
+    let read = file.read_at(handle.offset_bytes, Arc::make_mut(&mut data))?;
+    let stripe = counters.local();
+    stripe.add(TableCounter::Reads, 1);
+    stripe.add(TableCounter::ReadBytes, read as u64);
+    if read != whole {
+        return Err(corrupt("block is cut short"));
+    }
+    open_payload(&data, 0, handle.stored_bytes as usize, salt, handle.offset_bytes)
+        .map_err(|Damage(what)| corrupt(what))
+}
