@@ -94,9 +94,7 @@ impl Error {
         let path = path.to_path_buf();
         match source.kind() {
             // Whatever made a sync fail, the bytes are in doubt.
-            _ if matches!(op, SYNC | SYNC_DIR) => {
-                Error::Io { op, path, source: Arc::new(source) }
-            }
+            _ if matches!(op, SYNC | SYNC_DIR) => Error::Io { op, path, source: Arc::new(source) },
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace { path },
             io::ErrorKind::NotFound => Error::NotFound { path },
             _ => Error::Io { op, path, source: Arc::new(source) },

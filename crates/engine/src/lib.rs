@@ -1,22 +1,40 @@
-//! Esker: a log-structured merge-tree key-value store.
+//! Esker: an embedded log-structured merge-tree key-value store.
+//!
+//! Start at [`Db::open`]. A database holds [`Keyspace`]s; writes go one by one or in a [`Batch`], reads
+//! by key or by [`Cursor`], at the present or at a [`Snapshot`].
 // Re-exports only; the house is described in docs/architecture.md.
 
 #[doc(hidden)]
 pub mod block;
 #[doc(hidden)]
 pub mod cache;
+mod compaction;
+#[doc(hidden)]
 pub mod cursor;
+mod db;
 pub mod event;
+mod flush;
 mod iter;
 mod log;
 mod memtable;
+#[doc(hidden)]
 pub mod names;
 pub mod options;
+#[doc(hidden)]
 pub mod range_tombstone;
+pub mod report;
 #[doc(hidden)]
 pub mod stats;
 #[doc(hidden)]
 pub mod table;
 pub mod value;
+mod version;
 
+pub use db::{
+    Cursor, Db, Ingest, Keyspace, Pair, Pairs, ScanOptions, Setup, Snapshot, VerifyProgress,
+    VerifyReport,
+};
 pub use esker_base as base;
+pub use esker_base::{Batch, Comparator, Error, KeyOrder, KeyspaceId, Result};
+pub use options::{Compression, Filter, FilterPolicy, KeyspaceOptions, Options, WriteOptions};
+pub use value::Value;

@@ -38,8 +38,6 @@ pub(crate) struct JobResult {
     pub(crate) tables: Vec<TableMeta>,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,
-    /// Point records left out.
-    pub(crate) entries_dropped: u64,
 }
 
 /// Runs a compaction to the end of its output. The caller commits [`edit_of`].
@@ -63,13 +61,12 @@ pub(crate) fn run(spec: &CompactionSpec, context: &JobContext<'_>) -> Result<Job
         grandparents(spec, context.version),
     );
     match merge(spec, context, &tombstones, below, &mut output) {
-        Ok(entries_dropped) => {
+        Ok(()) => {
             let tables = output.finish()?;
             Ok(JobResult {
                 bytes_read: spec.input_bytes(),
                 bytes_written: tables.iter().map(|meta| meta.file_bytes).sum(),
                 tables,
-                entries_dropped,
             })
         }
         Err(error) => {
@@ -98,14 +95,14 @@ pub(crate) fn edit_of(
     edit
 }
 
-/// Copies what is still seen. Returns how many records were left out.
+/// Copies what is still seen.
 fn merge(
     spec: &CompactionSpec,
     context: &JobContext<'_>,
     tombstones: &RangeTombstones,
     mut below: Below<'_>,
     output: &mut RunOutput,
-) -> Result<u64> {
+) -> Result<()> {
     let order = &context.options.order;
     let sources = spec
         .inputs
@@ -118,14 +115,12 @@ fn merge(
         .collect();
     let mut cursor = MergeCursor::new(order.clone(), sources);
     let mut retention = Retention::new(order, context.snapshots, tombstones);
-    let mut dropped = 0;
     let mut until_check = STOP_INTERVAL;
     cursor.seek_to_first()?;
     while cursor.valid() {
         let (key, trailer) = (cursor.key(), cursor.trailer());
-        match fate(&mut retention, &mut below, key, trailer) {
-            Some(trailer) => output.add(key, trailer, cursor.value())?,
-            None => dropped += 1,
+        if let Some(trailer) = fate(&mut retention, &mut below, key, trailer) {
+            output.add(key, trailer, cursor.value())?;
         }
         cursor.next()?;
         until_check -= 1;
@@ -136,7 +131,7 @@ fn merge(
             }
         }
     }
-    Ok(dropped)
+    Ok(())
 }
 
 /// The trailer a record is kept with, or `None` if it is left out.
@@ -167,11 +162,8 @@ fn input_tombstones(spec: &CompactionSpec, order: &KeyOrder) -> Result<RangeTomb
     let mut all = Vec::new();
     for (_, table) in spec.tables().filter(|(_, t)| t.meta.range_tombstones > 0) {
         let reader = table.shared_reader()?;
-        let records = reader.range_tombstones().records();
-        all.extend(records.map(|mut tombstone| {
-            tombstone.seq = table.meta.seq_override.unwrap_or(tombstone.seq);
-            tombstone
-        }));
+        let set = table.range_tombstones(&reader);
+        all.extend(set.records());
     }
     Ok(RangeTombstones::build(order, &all))
 }

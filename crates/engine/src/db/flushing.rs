@@ -14,9 +14,7 @@ use std::sync::Arc;
 pub(super) fn flush(core: &Core, keyspace: &KeyspaceCore, sealed: &Arc<Sealed>) -> Result<()> {
     let started = core.env.clock.now_ns();
     let snapshots = core.snapshots.list();
-    let stop = || {
-        keyspace.dropped.load(Ordering::Relaxed) || core.background.stopping()
-    };
+    let stop = || keyspace.dropped.load(Ordering::Relaxed) || core.background.stopping();
     let tables = if keyspace.dropped.load(Ordering::Relaxed) {
         Vec::new()
     } else {

@@ -19,7 +19,7 @@ mod sorted;
 pub(crate) use sorted::MemCursor;
 
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
-use arena::{Arena, EntryRef};
+use arena::Arena;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::{Mutex, MutexGuard};
 use esker_base::{KeyOrder, Seq, Trailer};
@@ -38,8 +38,6 @@ pub(crate) struct Memtable {
     ranges: Ranges,
     write_lock: Mutex<()>,
     entries: AtomicU64,
-    min_seq: AtomicU64,
-    max_seq: AtomicU64,
 }
 
 impl Memtable {
@@ -54,8 +52,6 @@ impl Memtable {
             ranges: Ranges::new(),
             write_lock: Mutex::new(()),
             entries: AtomicU64::new(0),
-            min_seq: AtomicU64::new(Seq::MAX),
-            max_seq: AtomicU64::new(0),
         }
     }
 
@@ -128,19 +124,12 @@ impl Memtable {
     /// Point records and range tombstones in it.
     #[inline]
     pub(crate) fn entries(&self) -> u64 {
-        self.entries.load(Ordering::Relaxed)
+        self.entries.load(Ordering::Acquire)
     }
 
     /// True if nothing was inserted.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries() == 0
-    }
-
-    /// The oldest and the newest sequence number in it, if there is any.
-    pub(crate) fn seq_range(&self) -> Option<(Seq, Seq)> {
-        let (min, max) =
-            (self.min_seq.load(Ordering::Acquire), self.max_seq.load(Ordering::Acquire));
-        (min <= max).then_some((min, max))
     }
 }
 
@@ -162,7 +151,7 @@ impl Writer<'_> {
         } else {
             mem.arena.append(key, trailer, value, None);
         }
-        self.note(trailer.seq());
+        self.note();
     }
 
     /// Adds a range tombstone.
@@ -170,19 +159,14 @@ impl Writer<'_> {
         self.mem
             .ranges
             .insert(&self.mem.order, RangeTombstone { start: start.into(), end: end.into(), seq });
-        self.note(seq);
+        self.note();
     }
 
     #[inline]
-    fn note(&self, seq: Seq) {
-        let mem = self.mem;
+    fn note(&self) {
         // Only the holder of the write lock stores here.
-        mem.entries.store(mem.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        if mem.min_seq.load(Ordering::Relaxed) == Seq::MAX {
-            mem.min_seq.store(seq, Ordering::Release);
-        }
-        debug_assert!(mem.max_seq.load(Ordering::Relaxed) < seq, "sequence numbers grow");
-        mem.max_seq.store(seq, Ordering::Release);
+        let entries = &self.mem.entries;
+        entries.store(entries.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 }
 

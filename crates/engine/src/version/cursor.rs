@@ -18,7 +18,11 @@ pub(crate) struct RunCursor {
 
 impl RunCursor {
     /// A cursor over `tables`, which must be sorted and disjoint.
-    pub(crate) fn new(order: KeyOrder, tables: Vec<Arc<Table>>, options: CursorOptions) -> RunCursor {
+    pub(crate) fn new(
+        order: KeyOrder,
+        tables: Vec<Arc<Table>>,
+        options: CursorOptions,
+    ) -> RunCursor {
         RunCursor { order, tables, options, at: 0, inner: None }
     }
 
@@ -33,7 +37,8 @@ impl RunCursor {
             self.inner = None;
             let table = &self.tables[at];
             let reader = table.shared_reader()?;
-            self.inner = Some(reader.cursor(self.options, table.meta.seq_override));
+            let seq_override = table.meta.seq_override;
+            self.inner = Some(reader.cursor(CursorOptions { seq_override, ..self.options }));
             self.at = at;
         }
         Ok(true)

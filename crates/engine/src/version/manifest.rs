@@ -30,8 +30,7 @@ pub(super) struct Current {
 
 impl Current {
     pub(super) fn encode(&self) -> String {
-        let line =
-            format!("MANIFEST-{:06} {:016x} {}", self.number, self.salt, self.durable_bytes);
+        let line = format!("MANIFEST-{:06} {:016x} {}", self.number, self.salt, self.durable_bytes);
         format!("{line} {:08x}\n", crc32c(line.as_bytes()))
     }
 

@@ -18,8 +18,7 @@ mod tree;
 
 pub(crate) use cursor::RunCursor;
 pub(crate) use edit::{Change, TableMeta, VersionEdit};
-pub(crate) use manifest::CURRENT_BYTES_MAX;
-pub(crate) use output::{RunOutput, meta_of};
+pub(crate) use output::RunOutput;
 pub(crate) use set::{KeyspaceRecord, Recovered, VersionSet};
 pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun, LevelScore, Reason};
 pub(crate) use store::{Table, TableStore};

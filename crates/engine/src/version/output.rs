@@ -189,12 +189,6 @@ impl RunOutput {
     fn path(&self, number: u64) -> PathBuf {
         names::table(&self.store.dir, number)
     }
-
-    /// Bytes of finished tables and, about, of the open one.
-    pub(crate) fn bytes_written(&self) -> u64 {
-        let done: u64 = self.done.iter().map(|meta| meta.file_bytes).sum();
-        done + self.current.as_ref().map_or(0, |open| open.builder.estimated_bytes())
-    }
 }
 
 /// The later of a key and a lower bound.
@@ -225,7 +219,7 @@ fn unfinished(number: u64) -> TableMeta {
 }
 
 /// What the manifest keeps of a finished table.
-pub(crate) fn meta_of(number: u64, summary: TableSummary) -> TableMeta {
+fn meta_of(number: u64, summary: TableSummary) -> TableMeta {
     TableMeta {
         number,
         salt: summary.salt,

@@ -120,10 +120,20 @@ impl Recovered {
         Ok(())
     }
 
+    /// The tables that the manifest names.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &TableMeta> {
+        self.keyspaces.values().flat_map(|raw| raw.tables.values()).map(|(_, meta)| meta)
+    }
+
     /// The newest sequence number in any table.
     pub(crate) fn newest_table_seq(&self) -> Seq {
         let in_tables = |raw: &RawKeyspace| {
-            raw.tables.values().map(|(_, meta)| meta.max_seq).max().unwrap_or(0).max(raw.flushed_seq)
+            raw.tables
+                .values()
+                .map(|(_, meta)| meta.max_seq)
+                .max()
+                .unwrap_or(0)
+                .max(raw.flushed_seq)
         };
         self.keyspaces.values().map(in_tables).max().unwrap_or(0)
     }
@@ -151,7 +161,9 @@ impl Recovered {
             let added = raw
                 .tables
                 .iter()
-                .map(|(&(level, _), (run, meta))| (level, *run, store.table(meta.clone(), &options)))
+                .map(|(&(level, _), (run, meta))| {
+                    (level, *run, store.table(meta.clone(), &options))
+                })
                 .collect();
             let manifest = names::manifest(&store.dir, self.manifest_number);
             let version = Version::default()
@@ -238,7 +250,12 @@ impl VersionSet {
         self.next_run - 1
     }
 
-    /// The write-ahead logs that are still needed.
+    /// The write-ahead logs that are still needed, with their salts.
+    pub(crate) fn wals(&self) -> &BTreeMap<u64, u64> {
+        &self.wals
+    }
+
+    /// The numbers of the write-ahead logs that are still needed.
     pub(crate) fn wal_numbers(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
         self.wals.keys().copied()
     }
@@ -286,7 +303,8 @@ impl VersionSet {
         for change in &edit.changes {
             match change {
                 Change::KeyspaceCreated { id, name, .. } => {
-                    let options = options.expect("the caller gives a new keyspace's options").clone();
+                    let options =
+                        options.expect("the caller gives a new keyspace's options").clone();
                     let record = KeyspaceRecord {
                         name: name.clone(),
                         options,
@@ -406,19 +424,20 @@ impl VersionSet {
         self.manifest.number()
     }
 
-    /// Writes the present state, cut down to `wals`, as a new manifest in another directory.
+    /// Writes a manifest with these keyspaces and logs into another directory, as of a close at `seq`.
     pub(crate) fn write_copy(
-        &self,
+        store: &TableStore,
         dir: &std::path::Path,
         keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
-        closed_seq: Seq,
+        wals: &BTreeMap<u64, u64>,
+        seq: Seq,
     ) -> Result<()> {
-        let number = self.store.new_number();
-        let mut state = snapshot(keyspaces, &BTreeMap::new(), self.store.peek_number());
+        let number = store.new_number();
+        let mut state = snapshot(keyspaces, wals, store.peek_number());
         let mut last = VersionEdit::new();
-        last.push(Change::Closed(closed_seq));
+        last.push(Change::Closed(seq));
         state.push(last);
-        Manifest::create(&self.store.env, dir, number, &state)?.close(&self.store.env, dir)
+        Manifest::create(&store.env, dir, number, &state)?.close(&store.env, dir)
     }
 
     /// Records that everything up to `seq` is durable, and ends the manifest.

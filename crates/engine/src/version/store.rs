@@ -5,12 +5,12 @@
 //! table leaves its name with the store, and a background thread calls [`TableStore::sweep`].
 
 use super::edit::TableMeta;
-use crate::cache::BlockCache;
 use crate::event::{Event, EventSink};
 use crate::names;
 use crate::options::KeyspaceOptions;
+use crate::range_tombstone::RangeTombstones;
 use crate::stats::TableCounters;
-use crate::table::TableReader;
+use crate::table::{BlockCache, TableContext, TableReader};
 use arc_swap::ArcSwapOption;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,13 +27,13 @@ pub(crate) struct TableStore {
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) counters: Arc<TableCounters>,
     pub(crate) events: EventSink,
-    /// Index and filter bytes that one table may keep outside the block cache.
-    pin_bytes_max: usize,
+    /// Index and filter bytes that all tables together may keep outside the block cache.
+    pin_bytes_max: u64,
     open_files_max: usize,
     /// Open tables, in the order of a clock's hand.
     open: Mutex<VecDeque<Weak<Table>>>,
-    /// Heap bytes of open tables.
-    pinned_bytes: AtomicU64,
+    /// Of these, bytes promised to open tables.
+    pin_bytes_promised: AtomicU64,
     next_number: AtomicU64,
     /// Numbers of table files that nobody holds any more.
     garbage: Mutex<Vec<u64>>,
@@ -59,7 +59,7 @@ impl TableStore {
         counters: Arc<TableCounters>,
         events: EventSink,
         open_files_max: usize,
-        pin_bytes_max: usize,
+        pin_bytes_max: u64,
     ) -> TableStore {
         TableStore {
             env,
@@ -70,7 +70,7 @@ impl TableStore {
             pin_bytes_max,
             open_files_max,
             open: Mutex::new(VecDeque::new()),
-            pinned_bytes: AtomicU64::new(0),
+            pin_bytes_promised: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             garbage: Mutex::new(Vec::new()),
         }
@@ -93,7 +93,9 @@ impl TableStore {
 
     /// Heap bytes of open tables' index and filters.
     pub(crate) fn pinned_bytes(&self) -> u64 {
-        self.pinned_bytes.load(Ordering::Relaxed)
+        let open = self.open.lock();
+        let readers = open.iter().filter_map(Weak::upgrade).filter_map(|t| t.reader.load_full());
+        readers.map(|reader| reader.memory_bytes()).sum()
     }
 
     /// Files that are open.
@@ -176,29 +178,39 @@ impl Table {
         Ok(Arc::clone(guard.as_ref().expect("reader() returns an opened table")))
     }
 
+    /// The table's range tombstones, with the sequence number they count as.
+    #[inline]
+    pub(crate) fn range_tombstones(&self, reader: &TableReader) -> Arc<RangeTombstones> {
+        match self.meta.seq_override {
+            None => reader.range_tombstones().clone(),
+            Some(seq) => reader.range_tombstones_at(seq),
+        }
+    }
+
     #[cold]
     fn open(self: &Arc<Table>) -> Result<arc_swap::Guard<Option<Arc<TableReader>>>> {
         let store = &self.store;
         let path = names::table(&store.dir, self.meta.number);
         let file = store.env.vfs.open(&path, Access::Random)?;
-        let reader = Arc::new(TableReader::open(
-            file,
-            path.clone(),
-            self.meta.file_bytes,
-            self.meta.salt,
-            &self.options,
-            store.cache.clone(),
-            store.counters.clone(),
-            store.pin_bytes_max,
-        )?);
+        let promised = store.pin_bytes_promised.load(Ordering::Relaxed);
+        let context = TableContext {
+            cache: store.cache.clone(),
+            counters: store.counters.clone(),
+            pin_bytes_max: store.pin_bytes_max.saturating_sub(promised),
+        };
+        let meta = &self.meta;
+        let opened =
+            TableReader::open(file, &path, meta.file_bytes, meta.salt, &self.options, &context);
+        let reader = Arc::new(opened?);
         let (entries, ranges) = (reader.properties().entries, reader.properties().range_tombstones);
         if entries != self.meta.entries || ranges != self.meta.range_tombstones {
-            return Err(Error::corruption(path, 0, "the table and the manifest disagree on its contents"));
+            let what = "the table and the manifest disagree on its contents";
+            return Err(Error::corruption(path, 0, what));
         }
         // Two threads may open at once; the second keeps the first one's reader.
         let before = self.reader.compare_and_swap(&None::<Arc<TableReader>>, Some(reader.clone()));
         if before.is_none() {
-            store.pinned_bytes.fetch_add(reader.memory_bytes() as u64, Ordering::Relaxed);
+            store.pin_bytes_promised.fetch_add(reader.pin_limit_bytes(), Ordering::Relaxed);
             store.opened(self);
         }
         let guard = self.reader.load();
@@ -211,7 +223,8 @@ impl Table {
 
     fn close(&self) {
         if let Some(reader) = self.reader.swap(None) {
-            self.store.pinned_bytes.fetch_sub(reader.memory_bytes() as u64, Ordering::Relaxed);
+            let promised = &self.store.pin_bytes_promised;
+            promised.fetch_sub(reader.pin_limit_bytes(), Ordering::Relaxed);
         }
     }
 

@@ -96,7 +96,10 @@ impl Version {
 
     /// All runs, newest data first, with their levels.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, &Arc<Run>)> {
-        self.levels.iter().enumerate().flat_map(|(level, runs)| runs.iter().map(move |r| (level, r)))
+        self.levels
+            .iter()
+            .enumerate()
+            .flat_map(|(level, runs)| runs.iter().map(move |r| (level, r)))
     }
 
     /// All tables with their levels.
@@ -128,7 +131,7 @@ impl Version {
         }
         for runs in &mut levels {
             runs.retain(|run| !run.tables.is_empty());
-            runs.sort_by(|a, b| b.id.cmp(&a.id));
+            runs.sort_by_key(|run| std::cmp::Reverse(run.id));
             for run in runs.iter_mut() {
                 check_run(order, run)?;
             }
@@ -168,9 +171,7 @@ fn check_run(order: &KeyOrder, run: &mut Arc<Run>) -> Result<(), &'static str> {
         run.tables.windows(2).all(|pair| pair[0].ends_before(order, &pair[1].meta.smallest))
     };
     if !disjoint(run) {
-        Arc::make_mut(run)
-            .tables
-            .sort_by(|a, b| order.compare(&a.meta.smallest, &b.meta.smallest));
+        Arc::make_mut(run).tables.sort_by(|a, b| order.compare(&a.meta.smallest, &b.meta.smallest));
         if !disjoint(run) {
             return Err("tables of one run overlap");
         }

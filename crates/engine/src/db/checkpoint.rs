@@ -1,0 +1,96 @@
+//! Checkpoints: a second database that shares the tables of the first.
+//!
+//! Under the right to write a new log is started, so that all older logs change no more; tables and
+//! those logs are then linked into the new directory, and a manifest is written that names them as of a
+//! close at that moment. Writers wait for the new log only.
+//! Crash: CURRENT comes last; a directory without it is no database.
+
+use super::commit::sync_retired;
+use super::core::Core;
+use crate::names;
+use crate::version::VersionSet;
+use esker_base::vfs::{Access, Vfs};
+use esker_base::{Error, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Bytes copied at a time where a file cannot be linked.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Makes a copy of the database as it is now.
+pub(super) fn checkpoint(core: &Core, dir: &Path) -> Result<()> {
+    core.check_writable()?;
+    let vfs = core.env.vfs.as_ref();
+    if vfs.exists(dir)? {
+        return Err(Error::invalid(format!("{} exists already", dir.display())));
+    }
+    vfs.create_dir_all(dir)?;
+    let mut made = Vec::new();
+    let result = fill(core, dir, &mut made);
+    if result.is_err() {
+        made.push(names::current(dir));
+        made.push(names::current(dir).with_extension("tmp"));
+        // Whatever cannot be removed stays as a directory that is no database.
+        for path in &made {
+            let _ = vfs.remove(path);
+        }
+        for entry in vfs.list(dir).unwrap_or_default() {
+            let _ = vfs.remove(&dir.join(entry.name));
+        }
+        let _ = vfs.remove_dir(dir);
+    }
+    result
+}
+
+fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
+    let vfs = core.env.vfs.as_ref();
+    let (keyspaces, wals, seq) = {
+        let mut commit = core.commit.lock();
+        let commit = commit.as_mut().ok_or(Error::Cancelled)?;
+        commit.rotate(core)?;
+        let versions = core.lock_versions()?;
+        let newest = core.current_wal.load(std::sync::atomic::Ordering::Acquire);
+        let wals: BTreeMap<u64, u64> =
+            versions.wals().iter().map(|(n, s)| (*n, *s)).filter(|(n, _)| *n < newest).collect();
+        // Linked while the versions are locked: a flush would remove them.
+        for &number in wals.keys() {
+            let target = names::wal(dir, number);
+            made.push(target.clone());
+            link_or_copy(vfs, &names::wal(&core.dir, number), &target)?;
+        }
+        (versions.keyspaces.clone(), wals, commit.last_seq())
+    };
+    sync_retired(core, u64::MAX)?;
+    // The records hold the tables, so that their files stay.
+    for table in keyspaces.values().flat_map(|keyspace| keyspace.tables()) {
+        let number = table.meta.number;
+        let target = names::table(dir, number);
+        made.push(target.clone());
+        link_or_copy(vfs, &names::table(&core.dir, number), &target)?;
+    }
+    vfs.sync_dir(dir)?;
+    VersionSet::write_copy(&core.store, dir, &keyspaces, &wals, seq)?;
+    vfs.sync_dir(dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+}
+
+/// A hard link, or, where there can be none, a durable copy.
+fn link_or_copy(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
+    match vfs.link(from, to) {
+        Err(Error::Io { .. }) => {}
+        done => return done,
+    }
+    let source = vfs.open(from, Access::Sequential)?;
+    let mut target = vfs.create(to)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut offset = 0;
+    loop {
+        let read = source.read_at(offset, &mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        target.append(&buffer[..read])?;
+        offset += read as u64;
+    }
+    target.sync()?;
+    target.finish()
+}

@@ -1,0 +1,413 @@
+//! The handles that users hold. Everything here checks its arguments and hands on.
+
+use super::core::{Core, KeyspaceCore};
+use super::ingest::Ingest;
+use super::open::{self, Running, Setup};
+use super::scan::{Cursor, Pairs, ScanOptions};
+use super::snapshot::Snapshot;
+use super::{checkpoint, compact, keyspaces, verify, write};
+use crate::options::{KeyspaceOptions, Options, WriteOptions};
+use crate::report::Stats;
+use crate::value::Value;
+use crate::version::KeyRange;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Batch, Error, KeyspaceId, Result};
+use std::cell::RefCell;
+use std::ops::RangeBounds;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open database. Cheap to clone; the last clone that is dropped closes it.
+///
+/// Reads and writes without a keyspace are for the default one.
+///
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("esker-doc-{}", std::process::id()));
+/// let db = esker::Db::open(&dir, esker::Options::default())?;
+/// db.put(b"bread", b"2")?;
+/// assert_eq!(db.get(b"bread")?.as_deref(), Some(&b"2"[..]));
+/// for pair in db.range(..)? {
+///     let (key, value) = pair?;
+///     println!("{} {}", key.escape_ascii(), value.escape_ascii());
+/// }
+/// db.close()?;
+/// # std::fs::remove_dir_all(&dir).ok();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    default: Keyspace,
+}
+
+/// A keyspace of an open database: its own keys, tables and options. Cheap to clone.
+///
+/// Holds the database open.
+#[derive(Clone)]
+pub struct Keyspace {
+    running: Arc<Running>,
+    core: Arc<KeyspaceCore>,
+}
+
+thread_local! {
+    /// Batches for single writes, reused.
+    static SCRATCH: RefCell<Batch> = RefCell::new(Batch::new());
+}
+
+/// A scratch batch larger than this is not kept.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
+
+impl Db {
+    /// Opens the database in `dir`, creating it if the options say so.
+    ///
+    /// # Errors
+    /// `Busy`: somebody has it open. `Corruption`: a file is damaged or missing; see
+    /// [`crate::repair`]. `Incompatible`: a keyspace has another key order. `InvalidArgument`: an
+    /// option is out of range.
+    /// # Cost
+    /// Reads the manifest and the logs; logs over 1 MiB become tables.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Db::open_with(dir, options, Setup::default())
+    }
+
+    /// Opens a database in a given world, with somebody who listens to events.
+    pub fn open_with(dir: impl AsRef<Path>, options: Options, setup: Setup) -> Result<Db> {
+        Db::new(open::open(dir.as_ref(), options, setup)?)
+    }
+
+    /// Opens an existing database for reading. Nothing on the disk changes.
+    ///
+    /// # Errors
+    /// As [`Db::open`]; `NotFound` if there is none.
+    pub fn open_read_only(dir: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Db::open_read_only_with(dir, options, Setup::default())
+    }
+
+    /// Opens an existing database for reading, in a given world.
+    pub fn open_read_only_with(
+        dir: impl AsRef<Path>,
+        options: Options,
+        setup: Setup,
+    ) -> Result<Db> {
+        Db::new(open::open_read_only(dir.as_ref(), options, setup)?)
+    }
+
+    fn new(running: Running) -> Result<Db> {
+        let missing = "the manifest names no default keyspace";
+        let core = running.core.keyspace(KeyspaceId::DEFAULT);
+        let core = core.ok_or_else(|| Error::corruption(&running.core.dir, 0, missing))?;
+        Ok(Db { default: Keyspace { running: Arc::new(running), core } })
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.default.running.core
+    }
+
+    /// The default keyspace.
+    pub fn default_keyspace(&self) -> &Keyspace {
+        &self.default
+    }
+
+    /// A keyspace that exists.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is none of this name.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        let found = self.core().keyspaces.load().by_name(name).cloned();
+        let core = found.ok_or_else(|| Error::invalid(format!("no keyspace {name:?}")))?;
+        Ok(Keyspace { running: self.default.running.clone(), core })
+    }
+
+    /// Creates a keyspace.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the name is taken or not allowed, or an option out of range.
+    pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        let core = keyspaces::create(self.core(), name, options)?;
+        Ok(Keyspace { running: self.default.running.clone(), core })
+    }
+
+    /// Removes a keyspace with everything in it, at once. Handles to it get errors from then on.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for the default keyspace, or if there is none of this name.
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        keyspaces::drop(self.core(), name)
+    }
+
+    /// The names of all keyspaces, the default one first.
+    pub fn keyspace_names(&self) -> Vec<String> {
+        self.core().keyspaces.load().by_id.values().map(|k| k.name.clone()).collect()
+    }
+
+    /// Sets a key in the default keyspace.
+    #[inline]
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.default.put(key, value)
+    }
+
+    /// Removes a key from the default keyspace. It need not be there.
+    #[inline]
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        self.default.delete(key)
+    }
+
+    /// Removes every key of `[start, end)` from the default keyspace.
+    pub fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
+        self.default.delete_range(start, end)
+    }
+
+    /// The value of a key in the default keyspace.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.default.get(key)
+    }
+
+    /// The keys and values of a range of the default keyspace, as of now.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Pairs> {
+        self.default.range(range)
+    }
+
+    /// Writes a batch: all of it or, on an error, nothing; across keyspaces too.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the batch cannot be written. `NoSpace`: try again later. `Poisoned`: reopen.
+    #[inline]
+    pub fn write(&self, mut batch: Batch, options: WriteOptions) -> Result<()> {
+        write::write(self.core(), &mut batch, options)
+    }
+
+    /// Makes every write so far durable.
+    pub fn sync(&self) -> Result<()> {
+        write::write(self.core(), &mut Batch::new(), WriteOptions::SYNC)
+    }
+
+    /// The database as it is now, for reading later.
+    pub fn snapshot(&self) -> Snapshot {
+        let core = self.core();
+        core.snapshots.open(|| core.visible_seq.load(Ordering::Acquire))
+    }
+
+    /// Writes all memtables of all keyspaces to tables, and waits for it.
+    pub fn flush(&self) -> Result<()> {
+        let all: Vec<KeyspaceId> = self.core().keyspaces.load().by_id.keys().copied().collect();
+        keyspaces::flush(self.core(), &all)
+    }
+
+    /// Makes a copy of the database in `dir`, which must not exist, as of now. Tables are shared by hard
+    /// links where the file system allows it, and copied otherwise.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `dir` exists; of the disk, in which case nothing is left behind.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        checkpoint::checkpoint(self.core(), dir.as_ref())
+    }
+
+    /// Reads everything and checks it.
+    ///
+    /// `progress` is called after each file; returning false ends the check with `Cancelled`.
+    ///
+    /// # Errors
+    /// Of the check itself. Damage is not an error of the call: it is listed in the report.
+    pub fn verify(
+        &self,
+        progress: impl FnMut(&verify::VerifyProgress) -> bool,
+    ) -> Result<verify::VerifyReport> {
+        verify::verify(self.core(), progress)
+    }
+
+    /// What the engine did and what it holds.
+    pub fn stats(&self) -> Stats {
+        self.core().stats()
+    }
+
+    /// Waits until no flush is due and no level is over its limit.
+    pub fn wait_idle(&self) -> Result<()> {
+        keyspaces::wait_idle(self.core())
+    }
+
+    /// Makes every write durable and closes the database, also for other handles.
+    ///
+    /// # Errors
+    /// What could not be made durable. The database is closed in any case.
+    pub fn close(self) -> Result<()> {
+        self.default.running.close()
+    }
+}
+
+impl Keyspace {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// What names it in a [`Batch`].
+    pub fn id(&self) -> KeyspaceId {
+        self.core.id
+    }
+
+    #[inline]
+    fn check_live(&self) -> Result<()> {
+        if self.core.dropped.load(Ordering::Relaxed) {
+            return Err(Error::invalid(format!("keyspace {:?} was dropped", self.core.name)));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write_one(&self, fill: impl FnOnce(&mut Batch)) -> Result<()> {
+        self.check_live()?;
+        SCRATCH.with_borrow_mut(|batch| {
+            batch.clear();
+            fill(batch);
+            let result = write::write(&self.running.core, batch, WriteOptions::default());
+            if batch.size_bytes() > SCRATCH_BYTES_MAX {
+                *batch = Batch::new();
+            }
+            result
+        })
+    }
+
+    /// Sets a key. Survives the death of the process; see [`Db::sync`] for power cuts.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: key over 1 MiB or value over 1 GiB. `NoSpace`: try again later.
+    /// # Cost
+    /// One copy to the log and one to the memtable; no system call as long as nothing is full.
+    #[inline]
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write_one(|batch| {
+            batch.put_in(self.core.id, key, value);
+        })
+    }
+
+    /// Removes a key. It need not be there.
+    #[inline]
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        self.write_one(|batch| {
+            batch.delete_in(self.core.id, key);
+        })
+    }
+
+    /// Removes every key of `[start, end)`; nothing if `end` is not after `start`.
+    ///
+    /// # Cost
+    /// One record, whatever the number of keys. Space comes back with compaction.
+    pub fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
+        self.write_one(|batch| {
+            batch.delete_range_in(self.core.id, start, end);
+        })
+    }
+
+    /// The value of a key, or `None`.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` if a table cannot be read.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.check_live()?;
+        self.running.core.get(&self.core, key, None)
+    }
+
+    /// The value of a key as a snapshot sees it.
+    pub fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> Result<Option<Value>> {
+        self.check_live()?;
+        self.running.core.get(&self.core, key, Some(snapshot))
+    }
+
+    /// The values of several keys, all as of one moment, in the order of the keys.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Vec<Option<Value>>> {
+        self.check_live()?;
+        self.running.core.multi_get(&self.core, keys, snapshot)
+    }
+
+    /// A cursor over a range. It stands on nothing until it is positioned.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the range ends before it starts.
+    pub fn scan(&self, options: &ScanOptions<'_>) -> Result<Cursor> {
+        self.check_live()?;
+        self.running.core.scan(&self.core, options)
+    }
+
+    /// The keys and values of a range, as of now.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Pairs> {
+        self.pairs(ScanOptions::range(range))
+    }
+
+    /// The keys that start with a prefix and their values, as of now. In bytewise order.
+    pub fn prefix(&self, prefix: &[u8]) -> Result<Pairs> {
+        self.pairs(ScanOptions::prefix(prefix))
+    }
+
+    fn pairs(&self, options: ScanOptions<'_>) -> Result<Pairs> {
+        let core = &self.running.core;
+        let snapshot = core.snapshots.open(|| core.visible_seq.load(Ordering::Acquire));
+        let ScanOptions { start, end, fill_cache, .. } = options;
+        let front = ScanOptions {
+            start: start.clone(),
+            end: end.clone(),
+            snapshot: Some(&snapshot),
+            fill_cache,
+        };
+        let front = self.scan(&front)?;
+        let keyspace = self.clone();
+        let order = self.core.options.order.clone();
+        Ok(Pairs::new(front, order, move || {
+            keyspace.scan(&ScanOptions { start, end, snapshot: Some(&snapshot), fill_cache })
+        }))
+    }
+
+    /// Writes the memtables of this keyspace to tables, and waits for it.
+    pub fn flush(&self) -> Result<()> {
+        self.check_live()?;
+        keyspaces::flush(&self.running.core, &[self.core.id])
+    }
+
+    /// Compacts everything in `[start, end)` into the deepest level in use, dropping what is deleted.
+    /// `None` is open. Runs on this thread; writes and reads go on.
+    pub fn compact_range(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
+        self.flush()?;
+        let range = KeyRange { start, end, end_inclusive: false };
+        compact::compact_range(&self.running.core, &self.core, &range)
+    }
+
+    /// About how many bytes of table files the keys of `[start, end)` take.
+    pub fn approximate_size(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<u64> {
+        self.check_live()?;
+        keyspaces::approximate_size(&self.core, start, end)
+    }
+
+    /// Starts bulk loading of sorted data, which becomes visible all at once when finished.
+    ///
+    /// # Cost
+    /// Each record is written once, to its table; neither log nor memtable sees it.
+    pub fn ingest(&self) -> Result<Ingest> {
+        self.check_live()?;
+        self.running.core.check_writable()?;
+        Ok(Ingest::new(self.running.clone(), self.core.clone()))
+    }
+}
+
+impl From<&Keyspace> for KeyspaceId {
+    fn from(keyspace: &Keyspace) -> KeyspaceId {
+        keyspace.id()
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Db({})", self.core().dir.display())
+    }
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyspace({:?})", self.core.name)
+    }
+}

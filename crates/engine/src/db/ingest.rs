@@ -1,0 +1,214 @@
+//! Bulk loading: sorted data straight into tables.
+//!
+//! Tables are written aside and join the tree with one edit. All their records count as written at
+//! that moment: the edit gives the tables a sequence number. Memtables are read before tables, so one
+//! that holds older records of the same keys is flushed first.
+//! Crash: before the edit is durable the tables are orphans; after it all of them are there.
+
+use super::core::{Core, KeyspaceCore};
+use super::keyspaces;
+use super::open::Running;
+use crate::compaction::policy::leveled::level_limit_bytes;
+use crate::event::Event;
+use crate::version::{Change, DEEPEST_LEVEL, KeyRange, RunOutput, TableMeta, Version, VersionEdit};
+use esker_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, Kind, Result, Trailer};
+use std::sync::Arc;
+
+/// Attempts to find the memtables empty before writers are made to wait for the flush.
+const ATTEMPTS: usize = 3;
+
+/// Bulk loading under way. Dropping it without `finish` leaves nothing behind.
+pub struct Ingest {
+    running: Arc<Running>,
+    keyspace: Arc<KeyspaceCore>,
+    output: Option<RunOutput>,
+    last_key: Option<Vec<u8>>,
+    entries: u64,
+}
+
+impl Ingest {
+    pub(super) fn new(running: Arc<Running>, keyspace: Arc<KeyspaceCore>) -> Ingest {
+        let store = running.core.store.clone();
+        let options = keyspace.options.clone();
+        let output = RunOutput::new(store, options, DEEPEST_LEVEL, Vec::new(), Vec::new());
+        Ingest { running, keyspace, output: Some(output), last_key: None, entries: 0 }
+    }
+
+    /// Adds a key, which must come after all added before.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the key is out of order or too long; it was not added. After any other
+    /// error the ingest is of no use any more.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
+            return Err(Error::invalid("a key is longer than 1 MiB or a value than 1 GiB"));
+        }
+        let order = &self.keyspace.options.order;
+        if self.last_key.as_ref().is_some_and(|last| !order.less(last, key)) {
+            return Err(Error::invalid("ingested keys must be in ascending order, each once"));
+        }
+        let output = self.output.as_mut().ok_or(Error::Cancelled)?;
+        if let Err(error) = output.add(key, Trailer::new(0, Kind::Put), value) {
+            self.discard();
+            return Err(error);
+        }
+        let last = self.last_key.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// Makes everything added visible and durable, at once. Returns the number of records.
+    pub fn finish(mut self) -> Result<u64> {
+        let Some(output) = self.output.take() else { return Err(Error::Cancelled) };
+        let tables = output.finish()?;
+        if tables.is_empty() {
+            return Ok(0);
+        }
+        let core = &self.running.core;
+        match install(core, &self.keyspace, &tables) {
+            Ok(()) => Ok(self.entries),
+            Err(failed) => {
+                // A table that an edit may name must stay.
+                if !failed.maybe_named {
+                    for meta in &tables {
+                        let path = crate::names::table(&core.dir, meta.number);
+                        let _ = core.env.vfs.remove(&path);
+                    }
+                }
+                Err(failed.error)
+            }
+        }
+    }
+
+    fn discard(&mut self) {
+        if let Some(output) = self.output.take() {
+            output.abandon();
+        }
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}
+
+impl std::fmt::Debug for Ingest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ingest({} entries)", self.entries)
+    }
+}
+
+struct Failed {
+    error: Error,
+    /// The manifest may hold the edit.
+    maybe_named: bool,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed { error, maybe_named: false }
+    }
+}
+
+/// Adds the tables to the tree.
+fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, tables: &[TableMeta]) -> Result<(), Failed> {
+    for attempt in 0.. {
+        core.check_writable()?;
+        keyspaces::flush(core, &[keyspace.id])?;
+        let mut guard = core.commit.lock();
+        let commit = guard.as_mut().ok_or(Error::Cancelled)?;
+        let empty = {
+            let view = keyspace.view.load();
+            view.active.is_empty() && view.sealed.is_empty()
+        };
+        if !empty && attempt < ATTEMPTS {
+            continue;
+        }
+        if !empty {
+            // Writers wait while the last of the memtable is flushed.
+            commit.seal(core, &[keyspace.id])?;
+            while !keyspace.view.load().sealed.is_empty() {
+                core.check_writable()?;
+                core.background.wait_progress(std::time::Duration::from_millis(50))?;
+            }
+        }
+        if keyspace.dropped.load(Ordering::Relaxed) {
+            return Err(Error::invalid("the keyspace was dropped").into());
+        }
+        let seq = commit.take_seq(core)?;
+        // Everything before it must be as durable as the tables will be.
+        commit.sync(core)?;
+        add_tables(core, keyspace, tables, seq)?;
+        core.visible_seq.store(seq, Ordering::Release);
+        break;
+    }
+    core.measure_level0();
+    core.background.wake_workers();
+    let bytes = tables.iter().map(|meta| meta.file_bytes).sum();
+    let tables = tables.len() as u64;
+    core.events.emit(&Event::Ingested { keyspace: keyspace.id, tables, bytes });
+    Ok(())
+}
+
+fn add_tables(
+    core: &Core,
+    keyspace: &KeyspaceCore,
+    tables: &[TableMeta],
+    seq: u64,
+) -> Result<(), Failed> {
+    let mut versions = core.lock_versions()?;
+    let id = keyspace.id;
+    let version = versions.keyspace(id)?.version.clone();
+    let level = level_for(&version, keyspace, tables);
+    let run = match version.level(level).first() {
+        Some(run) if level > 0 => run.id,
+        _ => versions.new_run_id(),
+    };
+    let mut edit = VersionEdit::new();
+    for meta in tables {
+        let meta =
+            TableMeta { seq_override: Some(seq), min_seq: seq, max_seq: seq, ..meta.clone() };
+        edit.push(Change::TableAdded { id, level: level as u32, run, meta });
+    }
+    versions.commit(edit, None).map_err(|error| {
+        core.poison_if_sync(&error);
+        Failed { error, maybe_named: true }
+    })?;
+    let version = versions.keyspace(id)?.version.clone();
+    keyspace.update_view(|view| view.version = version);
+    Ok(())
+}
+
+/// The deepest level where the tables overlap nothing in it or above; level 0 if there is none, or if
+/// a compaction is under way whose output is not known yet.
+fn level_for(version: &Version, keyspace: &KeyspaceCore, tables: &[TableMeta]) -> usize {
+    let order = &keyspace.options.order;
+    let (Some(first), Some(last)) = (tables.first(), tables.last()) else { return 0 };
+    let range = KeyRange::closed(&first.smallest, &last.largest);
+    let busy = version.tables().any(|(_, t)| t.compacting.load(Ordering::Relaxed));
+    let overlaps = |level: usize| {
+        version.level(level).iter().any(|run| !run.overlapping(order, &range).is_empty())
+    };
+    if busy || overlaps(0) {
+        return 0;
+    }
+    let bytes: u64 = tables.iter().map(|meta| meta.file_bytes).sum();
+    let mut chosen = 0;
+    for level in 1..=DEEPEST_LEVEL {
+        if overlaps(level) {
+            break;
+        }
+        chosen = level;
+        let roomy =
+            version.level_bytes(level) + bytes <= level_limit_bytes(&keyspace.options, level);
+        if roomy && level + 1 >= version.depth() {
+            break;
+        }
+    }
+    chosen
+}

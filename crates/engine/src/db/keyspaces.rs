@@ -1,0 +1,145 @@
+//! Keyspaces: creating, dropping, flushing, measuring.
+
+use super::core::{Core, KeyspaceCore, Keyspaces};
+use super::open::check_new_keyspace;
+use crate::compaction::policy::leveled;
+use crate::options::KeyspaceOptions;
+use crate::version::{Change, KeyRange, VersionEdit};
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, KeyspaceId, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long one waits for the background before looking again.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Creates a keyspace: one edit of the manifest.
+pub(super) fn create(
+    core: &Core,
+    name: &str,
+    options: KeyspaceOptions,
+) -> Result<Arc<KeyspaceCore>> {
+    core.check_writable()?;
+    check_new_keyspace(name, &options)?;
+    let options = Arc::new(options);
+    let mut versions = core.lock_versions()?;
+    let mut keyspaces = Keyspaces::clone(&core.keyspaces.load());
+    if keyspaces.by_name(name).is_some() {
+        return Err(Error::invalid(format!("there is a keyspace {name:?} already")));
+    }
+    // Ids are never reused: logs may still hold records of a dropped keyspace.
+    let id = KeyspaceId(
+        u32::try_from(core.store.new_number())
+            .map_err(|_| Error::invalid("no more keyspaces can be made in this database"))?,
+    );
+    let mut edit = VersionEdit::new();
+    edit.push(Change::KeyspaceCreated {
+        id,
+        name: name.to_owned(),
+        order: options.order.name().to_owned(),
+    });
+    versions.commit(edit, Some(&options)).inspect_err(|error| core.poison_if_sync(error))?;
+    let version = versions.keyspace(id)?.version.clone();
+    let first_wal = core.current_wal.load(Ordering::Acquire);
+    let keyspace = Arc::new(KeyspaceCore::new(id, name.to_owned(), options, version, first_wal));
+    keyspaces.insert(keyspace.clone());
+    core.keyspaces.store(Arc::new(keyspaces));
+    Ok(keyspace)
+}
+
+/// Drops a keyspace: one edit of the manifest. Its files go as soon as nobody reads them.
+pub(super) fn drop(core: &Core, name: &str) -> Result<()> {
+    core.check_writable()?;
+    // Nobody may be writing to it meanwhile.
+    let _commit = core.commit.lock();
+    let mut versions = core.lock_versions()?;
+    let mut keyspaces = Keyspaces::clone(&core.keyspaces.load());
+    let Some(keyspace) = keyspaces.by_name(name).cloned() else {
+        return Err(Error::invalid(format!("no keyspace {name:?}")));
+    };
+    if keyspace.id == KeyspaceId::DEFAULT {
+        return Err(Error::invalid("the default keyspace cannot be dropped"));
+    }
+    let mut edit = VersionEdit::new();
+    edit.push(Change::KeyspaceDropped(keyspace.id));
+    versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+    keyspace.dropped.store(true, Ordering::Relaxed);
+    keyspaces.by_id.remove(&keyspace.id);
+    core.keyspaces.store(Arc::new(keyspaces));
+    let view = keyspace.view.load_full();
+    let sealed: u64 = view.sealed.iter().map(|s| s.memory_bytes).sum();
+    let counted = keyspace.counted_bytes.swap(0, Ordering::Relaxed);
+    core.memtable_bytes.fetch_sub(sealed + counted, Ordering::Relaxed);
+    keyspace.update_view(|view| {
+        view.sealed.clear();
+        view.version = Arc::default();
+    });
+    std::mem::drop(versions);
+    core.background.wake_all();
+    core.store.sweep();
+    Ok(())
+}
+
+/// Seals the memtables of these keyspaces and waits until they are tables.
+pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
+    core.check_writable()?;
+    {
+        let mut commit = core.commit.lock();
+        commit.as_mut().ok_or(Error::Cancelled)?.seal(core, ids)?;
+    }
+    let keyspaces = core.keyspaces.load_full();
+    for keyspace in ids.iter().filter_map(|&id| keyspaces.get(id)) {
+        let sealed = keyspace.view.load().sealed.clone();
+        let waiting = |keyspace: &KeyspaceCore| {
+            let view = keyspace.view.load();
+            view.sealed.iter().any(|now| sealed.iter().any(|then| Arc::ptr_eq(now, then)))
+        };
+        while waiting(keyspace) {
+            core.check_writable()?;
+            core.background.wait_progress(WAIT)?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until no memtable is sealed and no level is over its limit.
+pub(super) fn wait_idle(core: &Core) -> Result<()> {
+    let busy = |keyspace: &Arc<KeyspaceCore>| {
+        let view = keyspace.view.load();
+        let scores = leveled::scores(&view.version, &keyspace.options);
+        !view.sealed.is_empty() || scores.iter().any(|score| score.score >= 1.0)
+    };
+    loop {
+        core.check_writable()?;
+        let running = core.background.compactions_running.load(Ordering::Relaxed);
+        if running == 0 && !core.keyspaces.load().by_id.values().any(busy) {
+            return Ok(());
+        }
+        core.background.wait_progress(WAIT)?;
+    }
+}
+
+/// About how many bytes of table files the keys of a range take.
+pub(super) fn approximate_size(
+    keyspace: &KeyspaceCore,
+    start: Option<&[u8]>,
+    end: Option<&[u8]>,
+) -> Result<u64> {
+    let order = &keyspace.options.order;
+    let range = KeyRange { start, end, end_inclusive: false };
+    let view = keyspace.view.load();
+    let mut total = 0;
+    for (_, run) in view.version.runs() {
+        for table in run.overlapping(order, &range) {
+            let reader = table.shared_reader()?;
+            let from = start.map_or(0, |start| reader.approximate_offset(start));
+            let whole = end.is_none_or(|end| table.ends_before(order, end));
+            let to = match end {
+                Some(end) if !whole => reader.approximate_offset(end),
+                _ => table.meta.file_bytes,
+            };
+            total += to.saturating_sub(from);
+        }
+    }
+    Ok(total)
+}

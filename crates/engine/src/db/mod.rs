@@ -1,0 +1,38 @@
+//! The database: handles that users hold, and a module for each path behind them.
+//!
+//! | path | modules |
+//! |---|---|
+//! | write | `write` -> `queue`, `stall` -> `commit` |
+//! | read | `read`; `scan` |
+//! | open, close | `open` -> `recover` |
+//! | background | `background` -> `flushing`, `compact` |
+//! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `statistics` |
+//!
+//! What they share, and the order of locks, is in `core`.
+
+mod background;
+mod checkpoint;
+mod commit;
+mod compact;
+mod core;
+mod flushing;
+mod handle;
+mod ingest;
+mod keyspaces;
+mod open;
+mod queue;
+mod read;
+mod recover;
+mod scan;
+mod snapshot;
+mod stall;
+mod statistics;
+mod verify;
+mod write;
+
+pub use handle::{Db, Keyspace};
+pub use ingest::Ingest;
+pub use open::Setup;
+pub use scan::{Cursor, Pair, Pairs, ScanOptions};
+pub use snapshot::Snapshot;
+pub use verify::{VerifyProgress, VerifyReport};

@@ -1,0 +1,372 @@
+//! Opening and closing a database.
+//!
+//! ```text
+//! lock -> CURRENT? -- no --> create
+//!            | yes
+//!         manifest -> are all named files there? -> replay logs -> new log -> remove orphans
+//! ```
+
+use super::background::Workers;
+use super::commit::{CommitState, new_wal};
+use super::core::{Core, KeyspaceCore, Keyspaces, Parts};
+use super::recover::{self, Replayed};
+use crate::event::{EventListener, EventSink};
+use crate::names::{self, FileKind};
+use crate::options::{KeyspaceOptions, Options};
+use crate::stats::TableCounters;
+use crate::table::BlockCache;
+use crate::version::{Change, KeyspaceRecord, Recovered, TableStore, VersionEdit, VersionSet};
+use esker_base::vfs::FileLock;
+use esker_base::{Env, Error, KeyspaceId, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Name of the keyspace every database has.
+pub(super) const DEFAULT_KEYSPACE: &str = "default";
+
+/// What an open needs beside the options: the world and who listens.
+#[derive(Clone)]
+pub struct Setup {
+    /// File system, clock, randomness.
+    pub env: Env,
+    /// Receives events.
+    pub listener: Option<Arc<dyn EventListener>>,
+}
+
+impl Default for Setup {
+    /// The real machine, and nobody listens.
+    fn default() -> Setup {
+        Setup { env: Env::posix(), listener: None }
+    }
+}
+
+impl std::fmt::Debug for Setup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Setup").field("env", &self.env).finish_non_exhaustive()
+    }
+}
+
+/// An open database with its threads: what the last handle drops.
+pub(super) struct Running {
+    pub(super) core: Arc<Core>,
+    workers: esker_base::sync::Mutex<Option<Workers>>,
+}
+
+/// Opens a database for reading and writing.
+pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running> {
+    options.validate()?;
+    let opening = Opening::new(dir, options, setup);
+    let env = &opening.env;
+    if !env.vfs.exists(dir)? {
+        if !opening.options.create_if_missing {
+            return Err(Error::NotFound { path: dir.to_path_buf() });
+        }
+        env.vfs.create_dir_all(dir)?;
+    }
+    let lock = env.vfs.lock(&names::lock(dir))?;
+    let core = if env.vfs.exists(&names::current(dir))? {
+        if opening.options.error_if_exists {
+            return Err(Error::invalid(format!("{} exists already", dir.display())));
+        }
+        opening.recover(lock)?
+    } else {
+        opening.create(lock)?
+    };
+    let core = Arc::new(core);
+    core.measure_level0();
+    let workers = Workers::start(&core)?;
+    core.background.wake_workers();
+    Ok(Running { core, workers: esker_base::sync::Mutex::new(Some(workers)) })
+}
+
+/// Opens a database for reading only: nothing on the disk changes.
+pub(super) fn open_read_only(dir: &Path, options: Options, setup: Setup) -> Result<Running> {
+    options.validate()?;
+    let opening = Opening::new(dir, options, setup);
+    let lock_path = names::lock(dir);
+    // Without a lock file nobody has it open. On a medium that cannot be written, nobody can.
+    let lock = match opening.env.vfs.exists(&lock_path)? {
+        true => match opening.env.vfs.lock(&lock_path) {
+            Ok(lock) => Some(lock),
+            Err(busy @ Error::Busy { .. }) => return Err(busy),
+            Err(_) => None,
+        },
+        false => None,
+    };
+    let core = Arc::new(opening.read_only(lock)?);
+    Ok(Running { core, workers: esker_base::sync::Mutex::new(None) })
+}
+
+/// An open under way.
+struct Opening {
+    env: Env,
+    dir: PathBuf,
+    options: Options,
+    events: EventSink,
+    store: Arc<TableStore>,
+}
+
+/// The block cache and the bytes that tables may pin, from the budget.
+fn split_budget(options: &Options) -> (u64, u64) {
+    let left = options.memory_budget_bytes - options.memtables_limit_bytes();
+    let pinned = left / 4;
+    (left - pinned, pinned)
+}
+
+impl Opening {
+    fn new(dir: &Path, options: Options, setup: Setup) -> Opening {
+        let (cache_bytes, pin_bytes) = split_budget(&options);
+        let events = EventSink::new(setup.listener);
+        let store = TableStore::new(
+            setup.env.clone(),
+            dir.to_path_buf(),
+            Arc::new(BlockCache::new(cache_bytes)),
+            Arc::new(TableCounters::new()),
+            events.clone(),
+            options.open_files_max as usize,
+            pin_bytes,
+        );
+        Opening { env: setup.env, dir: dir.to_path_buf(), options, events, store: Arc::new(store) }
+    }
+
+    /// A new database: an empty default keyspace and a log.
+    fn create(self, lock: Box<dyn FileLock>) -> Result<Core> {
+        let files = list_files(&self.env, &self.dir)?;
+        let data = |kind: &FileKind| matches!(kind, FileKind::Table(_) | FileKind::Wal(_));
+        if files.iter().any(data) {
+            let what = "CURRENT is missing from a directory with data; run repair";
+            return Err(Error::corruption(names::current(&self.dir), 0, what));
+        }
+        if !self.options.create_if_missing {
+            return Err(Error::NotFound { path: names::current(&self.dir) });
+        }
+        let numbers = files.iter().filter_map(|kind| match kind {
+            FileKind::Manifest(number) => Some(*number + 1),
+            _ => None,
+        });
+        self.store.skip_numbers_below(numbers.max().unwrap_or(1));
+        // The names of the directory itself and of those above it must last too.
+        for parent in self.dir.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty()).take(1) {
+            self.env.vfs.sync_dir(parent)?;
+        }
+        let mut versions = VersionSet::create(&self.store, self.options.manifest_bytes_max)?;
+        let options = Arc::new(self.options.default_keyspace.clone());
+        let mut edit = VersionEdit::new();
+        edit.push(Change::KeyspaceCreated {
+            id: KeyspaceId::DEFAULT,
+            name: DEFAULT_KEYSPACE.to_owned(),
+            order: options.order.name().to_owned(),
+        });
+        versions.commit(edit, Some(&options))?;
+        self.remove_orphans(&versions)?;
+        self.start(lock, versions, Replayed::default(), 0)
+    }
+
+    /// An existing database.
+    fn recover(self, lock: Box<dyn FileLock>) -> Result<Core> {
+        let recovered = Recovered::read(&self.store)?;
+        let files = list_files(&self.env, &self.dir)?;
+        self.store.skip_numbers_below(recover::number_after(&files));
+        recover::check_files(&self.env, &self.dir, &recovered)?;
+        let closed_seq = recovered.closed_seq;
+        let table_seq = recovered.newest_table_seq();
+        let wals = recovered.wals.clone();
+        let options_for = |name: &str| Arc::new(self.options.for_keyspace(name).clone());
+        recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
+        let versions =
+            recovered.into_set(&self.store, options_for, self.options.manifest_bytes_max)?;
+        let replayed = recover::replay(
+            &self.store,
+            &versions.keyspaces,
+            &wals,
+            &recover::Target { table_seq, closed_seq },
+            recover::Spill::ToTables,
+        )?;
+        let last_seq = replayed.last_seq;
+        self.start(lock, versions, replayed, last_seq)
+    }
+
+    /// Starts a log, makes what was replayed current, removes what is not needed any more.
+    fn start(
+        self,
+        lock: Box<dyn FileLock>,
+        mut versions: VersionSet,
+        mut replayed: Replayed,
+        last_seq: u64,
+    ) -> Result<Core> {
+        let number = self.store.new_number();
+        let reserve = self.options.default_keyspace.memtable_bytes;
+        let (mut wal, salt) = new_wal(&self.env, &self.dir, number, last_seq + 1, reserve)?;
+        // Small logs are copied into the new one; large ones become tables.
+        let carried = replayed.take_carried();
+        if carried.is_none() {
+            replayed.flush_all(&self.store, &versions.keyspaces)?;
+        }
+        let mut edit = VersionEdit::new();
+        edit.push(Change::WalCreated { number, salt });
+        let finish = |edit: &mut VersionEdit, versions: &mut VersionSet| {
+            replayed.add_tables(edit, versions);
+            edit.push(Change::WalMin(number));
+        };
+        match &carried {
+            None => finish(&mut edit, &mut versions),
+            Some(batches) => {
+                // The new log must be named before it holds records, and whole before the old ones go.
+                versions.commit(edit, None)?;
+                for batch in batches {
+                    wal.append(batch)?;
+                }
+                wal.sync()?;
+                edit = VersionEdit::new();
+                finish(&mut edit, &mut versions);
+            }
+        }
+        versions.commit(edit, None)?;
+        self.remove_orphans(&versions)?;
+        let keyspaces = build_keyspaces(&versions.keyspaces, number);
+        let core = Core::new(Parts {
+            env: self.env,
+            dir: self.dir,
+            options: self.options,
+            events: self.events,
+            store: self.store,
+            keyspaces,
+            commit: Some(CommitState::new(wal, number, last_seq + 1)),
+            versions: Some(versions),
+            current_wal: number,
+            last_seq,
+            read_only: false,
+            lock: Some(lock),
+        });
+        if carried.is_some() {
+            replayed.adopt_into(&core);
+        }
+        Ok(core)
+    }
+
+    /// A database that is only read: logs are replayed into memory.
+    fn read_only(self, lock: Option<Box<dyn FileLock>>) -> Result<Core> {
+        let recovered = Recovered::read(&self.store)?;
+        recover::check_files(&self.env, &self.dir, &recovered)?;
+        let wals = recovered.wals.clone();
+        let target = recover::Target {
+            table_seq: recovered.newest_table_seq(),
+            closed_seq: recovered.closed_seq,
+        };
+        let options_for = |name: &str| Arc::new(self.options.for_keyspace(name).clone());
+        let records = recovered.into_read_only(&self.store, options_for)?;
+        let replayed =
+            recover::replay(&self.store, &records, &wals, &target, recover::Spill::ToMemory)?;
+        let core = Core::new(Parts {
+            env: self.env,
+            dir: self.dir,
+            options: self.options,
+            events: self.events,
+            store: self.store,
+            keyspaces: build_keyspaces(&records, 0),
+            commit: None,
+            versions: None,
+            current_wal: 0,
+            last_seq: replayed.last_seq,
+            read_only: true,
+            lock,
+        });
+        replayed.adopt_into(&core);
+        Ok(core)
+    }
+
+    /// Removes files that the manifest does not name: leftovers of work that a crash cut off.
+    fn remove_orphans(&self, versions: &VersionSet) -> Result<()> {
+        let tables: std::collections::BTreeSet<u64> =
+            versions.keyspaces.values().flat_map(|k| k.tables()).map(|t| t.meta.number).collect();
+        let wals: std::collections::BTreeSet<u64> = versions.wal_numbers().collect();
+        for kind in list_files(&self.env, &self.dir)? {
+            let path = match kind {
+                FileKind::Table(n) if !tables.contains(&n) => names::table(&self.dir, n),
+                FileKind::Wal(n) if !wals.contains(&n) => names::wal(&self.dir, n),
+                FileKind::Manifest(n) if n != versions.manifest_number() => {
+                    names::manifest(&self.dir, n)
+                }
+                FileKind::Temporary => names::current(&self.dir).with_extension("tmp"),
+                _ => continue,
+            };
+            match self.env.vfs.remove(&path) {
+                Ok(()) | Err(Error::NotFound { .. }) => {}
+                // It is in nobody's way; the next open tries again.
+                Err(error) => {
+                    self.events.emit(&crate::event::Event::CleanupFailed { path, error });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn build_keyspaces(
+    records: &std::collections::BTreeMap<KeyspaceId, KeyspaceRecord>,
+    first_wal: u64,
+) -> Keyspaces {
+    let mut keyspaces = Keyspaces::default();
+    for (&id, record) in records {
+        keyspaces.insert(Arc::new(KeyspaceCore::new(
+            id,
+            record.name.clone(),
+            record.options.clone(),
+            record.version.clone(),
+            first_wal,
+        )));
+    }
+    keyspaces
+}
+
+/// The files of ours in a directory.
+pub(super) fn list_files(env: &Env, dir: &Path) -> Result<Vec<FileKind>> {
+    let entries = env.vfs.list(dir)?;
+    let mut files: Vec<FileKind> =
+        entries.iter().filter(|e| !e.is_dir).filter_map(|e| names::parse(&e.name)).collect();
+    files.sort();
+    Ok(files)
+}
+
+impl Running {
+    /// Ends the threads, makes every write durable, and ends log and manifest in good order.
+    ///
+    /// # Errors
+    /// The first thing that failed. The database is closed in any case.
+    pub(super) fn close(&self) -> Result<()> {
+        if let Some(mut workers) = self.workers.lock().take() {
+            workers.stop(&self.core);
+        }
+        let core = &self.core;
+        let healthy = core.check_writable();
+        let commit = core.commit.lock().take();
+        let versions = core.versions.lock().take();
+        let result = match (commit, versions) {
+            (Some(commit), Some(versions)) => match healthy {
+                Ok(()) => commit.close(core).and_then(|last_seq| versions.close(last_seq)),
+                Err(error) => Err(error),
+            },
+            _ => Ok(()),
+        };
+        core.store.sweep();
+        *core.lock.lock() = None;
+        result
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `close`.
+        let _ = self.close();
+    }
+}
+
+/// Options of a keyspace that is being created must be valid on their own.
+pub(super) fn check_new_keyspace(name: &str, options: &KeyspaceOptions) -> Result<()> {
+    if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
+        return Err(Error::invalid(
+            "a keyspace's name has 1 to 255 bytes and no control characters",
+        ));
+    }
+    options.validate()
+}

@@ -1,0 +1,131 @@
+//! Point reads: memtables from the newest on, then runs from the newest on, until the key is found.
+//!
+//! No lock is taken: the view is loaded first and the sequence number after it. In the other order a
+//! flush in between could have dropped the very records that the older number sees.
+
+use super::core::{Core, KeyspaceCore, View};
+use super::snapshot::Snapshot;
+use crate::value::Value;
+use crate::version::Table;
+use esker_base::checksum::hash64;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
+use std::sync::Arc;
+
+/// A record as found.
+type Found = (Trailer, Value);
+
+/// What is looked for.
+struct Lookup<'a> {
+    order: &'a KeyOrder,
+    key: &'a [u8],
+    hash: u64,
+    seq: Seq,
+}
+
+impl Core {
+    /// The newest value of `key` that the snapshot (or now) sees.
+    #[inline]
+    pub(super) fn get(
+        &self,
+        keyspace: &KeyspaceCore,
+        key: &[u8],
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Option<Value>> {
+        let view = keyspace.view.load();
+        self.get_in(keyspace, &view, key, self.read_seq(snapshot))
+    }
+
+    /// The values of several keys, all as of one moment, in the order of the keys.
+    pub(super) fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &KeyspaceCore,
+        keys: &[K],
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Vec<Option<Value>>> {
+        let view = keyspace.view.load();
+        let seq = self.read_seq(snapshot);
+        keys.iter().map(|key| self.get_in(keyspace, &view, key.as_ref(), seq)).collect()
+    }
+
+    /// The sequence number to read at. To be called after the view is loaded.
+    #[inline]
+    pub(super) fn read_seq(&self, snapshot: Option<&Snapshot>) -> Seq {
+        match snapshot {
+            Some(snapshot) => snapshot.seq(),
+            None => self.visible_seq.load(Ordering::Acquire),
+        }
+    }
+
+    #[inline]
+    fn get_in(
+        &self,
+        keyspace: &KeyspaceCore,
+        view: &View,
+        key: &[u8],
+        seq: Seq,
+    ) -> Result<Option<Value>> {
+        let order = &keyspace.options.order;
+        let hash = if order.is_hashable() { hash64(key) } else { 0 };
+        let lookup = Lookup { order, key, hash, seq };
+        let mems = std::iter::once(&view.active).chain(view.sealed.iter().map(|s| &s.mem));
+        for mem in mems {
+            let hidden = mem.covering(key, seq);
+            if let Some((trailer, value)) = mem.get(key, hash, seq) {
+                return self.answer(trailer, hidden, || Value::copied(value));
+            }
+            if hidden.is_some() {
+                return Ok(None);
+            }
+        }
+        for runs in &view.version.levels {
+            for run in runs {
+                let Some(table) = run.table_for(order, key) else { continue };
+                let (hidden, found) = lookup.in_table(table)?;
+                if let Some((trailer, value)) = found {
+                    return self.answer(trailer, hidden, || value);
+                }
+                if hidden.is_some() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a found record means, given the newest range tombstone over its key in the same place.
+    #[inline]
+    fn answer(
+        &self,
+        trailer: Trailer,
+        hidden: Option<Seq>,
+        value: impl FnOnce() -> Value,
+    ) -> Result<Option<Value>> {
+        if hidden.is_some_and(|tombstone| tombstone > trailer.seq()) {
+            return Ok(None);
+        }
+        match trailer.kind() {
+            Some(Kind::Put) => Ok(Some(value())),
+            Some(Kind::Delete) => Ok(None),
+            _ => Err(Error::Incompatible {
+                path: self.dir.clone(),
+                what: "a record is of a kind that this version does not read".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Lookup<'_> {
+    /// The newest range tombstone over the key in this table, and the newest record.
+    #[inline]
+    fn in_table(&self, table: &Arc<Table>) -> Result<(Option<Seq>, Option<Found>)> {
+        let guard = table.reader()?;
+        let reader = guard.as_ref().expect("reader() returns an opened table");
+        let hidden = match table.meta.range_tombstones {
+            0 => None,
+            _ => table.range_tombstones(reader).covering(self.order, self.key, self.seq),
+        };
+        let found = reader.get(self.key, self.hash, self.seq, table.meta.seq_override)?;
+        Ok((hidden, found))
+    }
+}

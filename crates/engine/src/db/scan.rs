@@ -1,0 +1,388 @@
+//! Scans: a cursor over what a snapshot sees of a key range.
+
+use super::core::{Core, KeyspaceCore, View};
+use super::snapshot::Snapshot;
+use crate::cursor::Cursor as RecordCursor;
+use crate::iter::{Bounds, MergeCursor, Ranked, VisibleCursor};
+use crate::memtable::MemCursor;
+use crate::table::CursorOptions;
+use crate::version::{KeyRange, RunCursor};
+use esker_base::key::prefix_end;
+use esker_base::{Error, KeyOrder, Result, Trailer};
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+/// What a scan covers and how it reads.
+#[derive(Clone, Debug)]
+pub struct ScanOptions<'a> {
+    /// First key; `None` is the first of all.
+    pub start: Option<Vec<u8>>,
+    /// End, exclusive; `None` is after the last of all.
+    pub end: Option<Vec<u8>>,
+    /// The moment to read at; `None` is now.
+    pub snapshot: Option<&'a Snapshot>,
+    /// Keep blocks that are read in the block cache. Turn off for scans of everything, which would
+    /// otherwise push out what others use. Default: true.
+    pub fill_cache: bool,
+}
+
+impl Default for ScanOptions<'_> {
+    fn default() -> Self {
+        ScanOptions { start: None, end: None, snapshot: None, fill_cache: true }
+    }
+}
+
+impl<'a> ScanOptions<'a> {
+    /// All keys of a range.
+    pub fn range<K: AsRef<[u8]>>(range: impl RangeBounds<K>) -> ScanOptions<'a> {
+        // The least key after `key` in bytewise order.
+        let after = |key: &K| [key.as_ref(), &[0]].concat();
+        let start = match range.start_bound() {
+            Bound::Included(key) => Some(key.as_ref().to_vec()),
+            Bound::Excluded(key) => Some(after(key)),
+            Bound::Unbounded => None,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(key) => Some(after(key)),
+            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+            Bound::Unbounded => None,
+        };
+        ScanOptions { start, end, ..ScanOptions::default() }
+    }
+
+    /// All keys that start with `prefix`, in bytewise order.
+    pub fn prefix(prefix: &[u8]) -> ScanOptions<'a> {
+        ScanOptions {
+            start: Some(prefix.to_vec()),
+            end: prefix_end(prefix),
+            ..ScanOptions::default()
+        }
+    }
+
+    /// The same scan at a snapshot.
+    pub fn at(self, snapshot: &'a Snapshot) -> ScanOptions<'a> {
+        ScanOptions { snapshot: Some(snapshot), ..self }
+    }
+}
+
+/// One source of a scan.
+enum Source {
+    Memtable(MemCursor),
+    Run(Box<RunCursor>),
+}
+
+/// Walks the keys of a range in order, in both directions.
+///
+/// A cursor sees the database as it was when it was made. While it lives, it keeps the memtables and
+/// tables it reads alive; do not keep one for hours.
+///
+/// After an error it stands on nothing; it may be positioned again.
+pub struct Cursor {
+    inner: VisibleCursor<Source>,
+    // Keeps the memtables and tables that `inner` reads alive.
+    _view: Arc<View>,
+}
+
+impl Core {
+    /// A cursor that stands on nothing yet.
+    pub(super) fn scan(
+        &self,
+        keyspace: &KeyspaceCore,
+        options: &ScanOptions<'_>,
+    ) -> Result<Cursor> {
+        let order = keyspace.options.order.clone();
+        check_bounds(&order, options)?;
+        let view = keyspace.view.load_full();
+        let seq = self.read_seq(options.snapshot);
+        let mut sources = Vec::new();
+        let mut tombstones = Vec::new();
+        let mut rank = 0;
+        for mem in std::iter::once(&view.active).chain(view.sealed.iter().map(|s| &s.mem)) {
+            if mem.is_empty() {
+                continue;
+            }
+            let cursors = mem.cursors().into_iter();
+            sources.extend(cursors.map(|c| Ranked { rank, cursor: Source::Memtable(c) }));
+            tombstones.push((rank, mem.range_tombstones()));
+            rank += 1;
+        }
+        let range = KeyRange {
+            start: options.start.as_deref(),
+            end: options.end.as_deref(),
+            end_inclusive: false,
+        };
+        let table_options =
+            CursorOptions { fill_cache: options.fill_cache, ..CursorOptions::default() };
+        for (_, run) in view.version.runs() {
+            let tables = run.overlapping(&order, &range);
+            if tables.is_empty() {
+                continue;
+            }
+            for table in tables.iter().filter(|table| table.meta.range_tombstones > 0) {
+                let reader = table.shared_reader()?;
+                tombstones.push((rank, table.range_tombstones(&reader)));
+            }
+            let cursor = RunCursor::new(order.clone(), tables.to_vec(), table_options);
+            sources.push(Ranked { rank, cursor: Source::Run(Box::new(cursor)) });
+            rank += 1;
+        }
+        let bounds = Bounds { start: options.start.clone(), end: options.end.clone() };
+        let merge = MergeCursor::new(order.clone(), sources);
+        let inner = VisibleCursor::new(order, merge, tombstones, seq, bounds, self.dir.clone());
+        Ok(Cursor { inner, _view: view })
+    }
+}
+
+fn check_bounds(order: &KeyOrder, options: &ScanOptions<'_>) -> Result<()> {
+    match (&options.start, &options.end) {
+        (Some(start), Some(end)) if order.less(end, start) => {
+            Err(Error::invalid("the scan ends before it starts"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Cursor {
+    /// True if the cursor stands on a key.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+
+    /// Moves to the first key of the range.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.inner.seek_to_first()
+    }
+
+    /// Moves to the last key of the range.
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.inner.seek_to_last()
+    }
+
+    /// Moves to the first key of the range at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.inner.seek(key)
+    }
+
+    /// Moves to the last key of the range before `key`.
+    pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.inner.seek_before(key)
+    }
+
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the field's word; it does not yield an item"
+    )]
+    /// Moves to the following key; from the last one, to nothing.
+    ///
+    /// On no key, it stays there.
+    #[inline]
+    pub fn next(&mut self) -> Result<()> {
+        self.inner.next()
+    }
+
+    /// Moves to the preceding key; from the first one, to nothing.
+    ///
+    /// On no key, it stays there.
+    pub fn prev(&mut self) -> Result<()> {
+        self.inner.prev()
+    }
+
+    /// The key, good until the cursor moves.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        assert!(self.valid(), "the cursor stands on no key");
+        self.inner.key()
+    }
+
+    /// The value, good until the cursor moves.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        assert!(self.valid(), "the cursor stands on no key");
+        self.inner.value()
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor").field("valid", &self.valid()).finish_non_exhaustive()
+    }
+}
+
+/// A key and its value, as owned bytes.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// Yields the keys and values of a range as owned pairs, from both ends.
+///
+/// After an error it ends.
+pub struct Pairs {
+    front: Cursor,
+    /// Made when first asked for the last pair.
+    back: Option<Cursor>,
+    make_back: Option<Box<dyn FnOnce() -> Result<Cursor> + Send>>,
+    order: KeyOrder,
+    started: bool,
+    /// The last key given from either end.
+    front_key: Option<Vec<u8>>,
+    back_key: Option<Vec<u8>>,
+    done: bool,
+}
+
+impl Pairs {
+    pub(super) fn new(
+        front: Cursor,
+        order: KeyOrder,
+        make_back: impl FnOnce() -> Result<Cursor> + Send + 'static,
+    ) -> Pairs {
+        Pairs {
+            front,
+            back: None,
+            make_back: Some(Box::new(make_back)),
+            order,
+            started: false,
+            front_key: None,
+            back_key: None,
+            done: false,
+        }
+    }
+
+    fn advance_front(&mut self) -> Result<Option<Pair>> {
+        if self.started {
+            self.front.next()?;
+        } else {
+            self.started = true;
+            self.front.seek_to_first()?;
+        }
+        if !self.front.valid() {
+            return Ok(None);
+        }
+        let key = self.front.key();
+        if self.back_key.as_ref().is_some_and(|back| !self.order.less(key, back)) {
+            return Ok(None);
+        }
+        if self.back.is_some() {
+            self.front_key = Some(key.to_vec());
+        }
+        Ok(Some((key.to_vec(), self.front.value().to_vec())))
+    }
+
+    fn advance_back(&mut self) -> Result<Option<Pair>> {
+        let back = match (&mut self.back, self.make_back.take()) {
+            (Some(back), _) => {
+                back.prev()?;
+                back
+            }
+            (None, Some(make)) => {
+                if self.front.valid() {
+                    self.front_key = Some(self.front.key().to_vec());
+                }
+                let mut cursor = make()?;
+                cursor.seek_to_last()?;
+                self.back.insert(cursor)
+            }
+            (None, None) => return Ok(None),
+        };
+        if !back.valid() {
+            return Ok(None);
+        }
+        let key = back.key();
+        if self.front_key.as_ref().is_some_and(|front| !self.order.less(front, key)) {
+            return Ok(None);
+        }
+        self.back_key = Some(key.to_vec());
+        Ok(Some((key.to_vec(), back.value().to_vec())))
+    }
+
+    fn step(&mut self, advance: fn(&mut Pairs) -> Result<Option<Pair>>) -> Option<Result<Pair>> {
+        if self.done {
+            return None;
+        }
+        let next = advance(self);
+        self.done = !matches!(next, Ok(Some(_)));
+        next.transpose()
+    }
+}
+
+impl Iterator for Pairs {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Result<Pair>> {
+        self.step(Pairs::advance_front)
+    }
+}
+
+impl DoubleEndedIterator for Pairs {
+    fn next_back(&mut self) -> Option<Result<Pair>> {
+        self.step(Pairs::advance_back)
+    }
+}
+
+impl std::fmt::Debug for Pairs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pairs").finish_non_exhaustive()
+    }
+}
+
+/// Calls the same method of whichever source it is.
+macro_rules! each {
+    ($source:expr, $cursor:ident => $call:expr) => {
+        match $source {
+            Source::Memtable($cursor) => $call,
+            Source::Run($cursor) => $call,
+        }
+    };
+}
+
+impl RecordCursor for Source {
+    #[inline]
+    fn valid(&self) -> bool {
+        each!(self, c => c.valid())
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        each!(self, c => c.seek_to_first())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        each!(self, c => c.seek_to_last())
+    }
+
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        each!(self, c => c.seek(key, trailer))
+    }
+
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        each!(self, c => c.seek_before(key, trailer))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        each!(self, c => c.next())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        each!(self, c => c.prev())
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        each!(self, c => c.key())
+    }
+
+    #[inline]
+    fn trailer(&self) -> Trailer {
+        each!(self, c => c.trailer())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        each!(self, c => c.value())
+    }
+}

@@ -1,0 +1,93 @@
+//! Gathers the statistics of an open database.
+
+use super::core::{Core, KeyspaceCore};
+use crate::compaction::policy::leveled;
+use crate::report::{KeyspaceStats, LevelStats, MemoryUse, ReadStats, Stats, WriteStats};
+use crate::stats::TableCounter;
+use crate::version::DEEPEST_LEVEL;
+use esker_base::sync::atomic::Ordering;
+
+impl Core {
+    pub(super) fn stats(&self) -> Stats {
+        let keyspaces = self.keyspaces.load();
+        Stats {
+            keyspaces: keyspaces.by_id.values().map(|k| keyspace_stats(k)).collect(),
+            memory: MemoryUse {
+                budget: self.options.memory_budget_bytes,
+                memtables: self.memtable_bytes(),
+                memtables_limit: self.options.memtables_limit_bytes(),
+                block_cache: self.store.cache.usage_bytes(),
+                block_cache_limit: self.store.cache.capacity_bytes(),
+                pinned_tables: self.store.pinned_bytes(),
+            },
+            writes: self.write_stats(),
+            reads: self.read_stats(),
+            last_seq: self.visible_seq.load(Ordering::Acquire),
+            snapshots: self.snapshots.count() as u64,
+            wal_bytes: self.retired_wal_bytes.load(Ordering::Relaxed),
+            open_files: self.store.open_files() as u64,
+            running_compactions: self.background.compactions_running.load(Ordering::Relaxed),
+        }
+    }
+
+    fn write_stats(&self) -> WriteStats {
+        let (slowed, slowed_ns, slowed_ns_max) = self.stall.totals();
+        let c = &self.counters;
+        WriteStats {
+            batches: c.batches.load(Ordering::Relaxed),
+            operations: c.operations.load(Ordering::Relaxed),
+            groups: c.groups.load(Ordering::Relaxed),
+            syncs: c.syncs.load(Ordering::Relaxed),
+            wal_bytes: c.wal_bytes.load(Ordering::Relaxed),
+            slowed,
+            slowed_us: slowed_ns / 1_000,
+            slowed_us_max: slowed_ns_max / 1_000,
+        }
+    }
+
+    fn read_stats(&self) -> ReadStats {
+        let total = |which| self.store.counters.total(which);
+        ReadStats {
+            block_cache_hits: total(TableCounter::BlockCacheHits),
+            block_cache_misses: total(TableCounter::BlockCacheMisses),
+            filter_checks: total(TableCounter::FilterChecks),
+            filter_negatives: total(TableCounter::FilterNegatives),
+            filter_false_positives: total(TableCounter::FilterFalsePositives),
+            reads: total(TableCounter::Reads),
+            read_bytes: total(TableCounter::ReadBytes),
+        }
+    }
+}
+
+fn keyspace_stats(keyspace: &KeyspaceCore) -> KeyspaceStats {
+    let view = keyspace.view.load();
+    let version = &view.version;
+    let work = keyspace.level_work.lock().clone();
+    let worked = work.iter().rposition(|w| w.jobs + w.moves > 0).map_or(0, |level| level + 1);
+    let depth = version.depth().max(worked).max(1);
+    let level_stats = |level: usize| {
+        let tables = || version.level(level).iter().flat_map(|run| &run.tables);
+        let limited = level > 0 && level < DEEPEST_LEVEL;
+        let limit = |level| leveled::level_limit_bytes(&keyspace.options, level);
+        LevelStats {
+            runs: version.level(level).len() as u64,
+            tables: tables().count() as u64,
+            bytes: version.level_bytes(level),
+            limit_bytes: if limited { limit(level) } else { 0 },
+            entries: tables().map(|t| t.meta.entries).sum(),
+            tombstones: tables().map(|t| t.meta.tombstones).sum(),
+            range_tombstones: tables().map(|t| t.meta.range_tombstones).sum(),
+            ..work.get(level).cloned().unwrap_or_default()
+        }
+    };
+    let mems = || std::iter::once(&view.active).chain(view.sealed.iter().map(|s| &s.mem));
+    KeyspaceStats {
+        name: keyspace.name.clone(),
+        levels: (0..depth).map(level_stats).collect(),
+        memtable_entries: mems().map(|mem| mem.entries()).sum(),
+        memtable_bytes: mems().map(|mem| mem.memory_bytes()).sum(),
+        sealed_memtables: view.sealed.len() as u64,
+        user_bytes_written: keyspace.user_bytes.load(Ordering::Relaxed),
+        compaction_debt_bytes: leveled::debt_bytes(version, &keyspace.options),
+    }
+}
