@@ -12,6 +12,8 @@
 //! 3. After a failed `sync` nothing is known about the bytes since the last good one. The
 //!    caller must not sync again and believe it.
 
+#[cfg(test)]
+mod conformance;
 pub mod faulty;
 mod mapped_log;
 pub mod posix;

@@ -251,6 +251,24 @@ fn a_replaced_file_is_old_or_begun_anew() {
 }
 
 #[test]
+fn overwritten_synced_bytes_come_back() {
+    let vfs = disk();
+    // Two writers of one file, each with a place of its own: the second overwrites the first.
+    let mut first = vfs.create(path("/d/f")).unwrap();
+    let mut second = vfs.create(path("/d/f")).unwrap();
+    vfs.sync_dir(path("/d")).unwrap();
+    first.append(&pattern(2_000)).unwrap();
+    first.sync().unwrap();
+    second.append(&[255; 700]).unwrap();
+    let state = |v: &StrictVfs| v.read_file(path("/d/f")).unwrap();
+    assert_eq!(state(&vfs.crash(Survival::None, 0)), pattern(2_000));
+    assert_eq!(state(&vfs.crash(Survival::All, 0))[..700], [255; 700]);
+    let first_block_only =
+        |v: &StrictVfs| state(v)[..512] == [255; 512] && state(v)[512..] == pattern(2_000)[512..];
+    assert!(count(&vfs, 50, first_block_only) > 0);
+}
+
+#[test]
 fn a_hole_is_unsynced_until_the_file_is() {
     let vfs = disk();
     let mut file = vfs.create(path("/d/f")).unwrap();
