@@ -1,1 +1,44 @@
-fn main() {}
+//! The project's own checks: `cargo xtask tidy` and `cargo xtask test`.
+
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  tidy                  rules of the source: imports, lengths, heads, links
+  test                  everything a change must pass
+  test --long           the same, with the long forms of the gates
+  test --only <step>    one step of it
+  test --list           the steps
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let root = root();
+    let passed = match words.as_slice() {
+        ["tidy"] => tidy::run(&root),
+        ["test"] => test::run(&root, None, false),
+        ["test", "--long"] => test::run(&root, None, true),
+        ["test", "--list"] => test::list(),
+        ["test", "--only", step] => test::run(&root, Some(step), false),
+        ["test", "--long", "--only", step] | ["test", "--only", step, "--long"] => {
+            test::run(&root, Some(step), true)
+        }
+        _ => {
+            eprint!("{USAGE}");
+            false
+        }
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The directory of the workspace.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

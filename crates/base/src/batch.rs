@@ -352,4 +352,17 @@ mod tests {
         batch.append(&sample());
         assert_eq!(batch.iter().count(), 6);
     }
+    /// The example of the format's page is what this code writes.
+    #[test]
+    fn the_documented_example_is_the_sealed_form() {
+        let page = include_str!("../../../docs/format/batch.md");
+        let example = page.split("```hex").nth(1).and_then(|rest| rest.split("```").next());
+        let bytes: Vec<u8> = example
+            .expect("the page has an example")
+            .lines()
+            .flat_map(|line| line.split('|').next().unwrap_or("").split_whitespace())
+            .map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal"))
+            .collect();
+        assert_eq!(sample().seal(42), bytes);
+    }
 }

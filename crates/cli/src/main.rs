@@ -1,1 +1,3 @@
+//! The `esker` command.
+
 fn main() {}

@@ -12,8 +12,13 @@
 //! 3. After a failed `sync` nothing is known about the bytes since the last good one. The
 //!    caller must not sync again and believe it.
 
+#[cfg(test)]
+mod conformance;
+pub mod faulty;
 mod mapped_log;
 pub mod posix;
+pub mod strict;
+pub mod throttled;
 
 use crate::error::Result;
 use std::fmt;

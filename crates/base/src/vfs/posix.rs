@@ -1,7 +1,7 @@
 //! The real file system.
 //!
 //! Ordinary files are written with `write(2)`. Logs are written through a shared mapping of
-//! preallocated windows (see [`super::mapped_log`]) where the file system can preallocate, and with
+//! preallocated windows (see `mapped_log.rs`) where the file system can preallocate, and with
 //! `write(2)` where it cannot. Data files are never read through a mapping: an I/O error would
 //! arrive as a signal instead of an error.
 

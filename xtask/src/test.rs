@@ -1,0 +1,145 @@
+//! `cargo xtask test`: every check a change must pass, in order of what fails soonest.
+//!
+//! The same command runs on a newcomer's machine and in CI. It stops at the first step that fails.
+
+use crate::tidy;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// One step.
+struct Step {
+    /// As in `--only <name>`.
+    name: &'static str,
+    run: Run,
+    /// Only with `--long`.
+    long_only: bool,
+}
+
+enum Run {
+    /// The rules of `tidy`, in this process.
+    Tidy,
+    /// `cargo` with these arguments and environment.
+    Cargo { arguments: &'static [&'static str], env: &'static [(&'static str, &'static str)] },
+}
+
+const fn cargo(name: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { name, run: Run::Cargo { arguments, env: &[] }, long_only: false }
+}
+
+/// What stands between a change and the main branch.
+const STEPS: &[Step] = &[
+    cargo("fmt", &["fmt", "--all", "--check"]),
+    Step { name: "tidy", run: Run::Tidy, long_only: false },
+    cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    Step {
+        name: "doc",
+        run: Run::Cargo {
+            // Binaries are left out: the command has the name of the library.
+            arguments: &["doc", "--workspace", "--no-deps", "--lib"],
+            env: &[("RUSTDOCFLAGS", "-D warnings")],
+        },
+        long_only: false,
+    },
+    // Optimised, so that the long gates are quick.
+    cargo("test", &["test", "--workspace", "--release"]),
+];
+
+/// Gates: programs that are no unit tests (crash at every call, fuzzing, the model test, …).
+///
+/// A gate is a binary that exits non-zero on a violation. One that has a long form stands here
+/// twice: once short, and once with `long_only` and a name that ends in `-long`.
+const GATES: &[Step] = &[];
+
+fn steps(long: bool) -> impl Iterator<Item = &'static Step> {
+    STEPS.iter().chain(GATES).filter(move |step| long || !step.long_only)
+}
+
+/// Prints the names of all steps.
+pub(crate) fn list() -> bool {
+    for step in steps(true) {
+        println!("{}{}", step.name, if step.long_only { " (with --long)" } else { "" });
+    }
+    true
+}
+
+/// Runs all steps, or the one named. True if all passed.
+pub(crate) fn run(root: &Path, only: Option<&str>, long: bool) -> bool {
+    let chosen: Vec<&Step> =
+        steps(long).filter(|step| only.is_none_or(|name| name == step.name)).collect();
+    if chosen.is_empty() {
+        eprintln!("no such step: `cargo xtask test --list` names them");
+        return false;
+    }
+    let mut passed = 0;
+    for step in &chosen {
+        println!("== {} ({})", step.name, step.run.describe());
+        let (ok, took) = timed(|| step.run.start(root));
+        println!("== {} {} in {:.1} s", step.name, if ok { "passed" } else { "FAILED" }, took);
+        if !ok {
+            let long = if long { " --long" } else { "" };
+            println!("to run this step alone: cargo xtask test{long} --only {}", step.name);
+            println!("{passed} passed, 1 failed");
+            return false;
+        }
+        passed += 1;
+    }
+    println!("{passed} passed, 0 failed");
+    true
+}
+
+#[expect(clippy::disallowed_methods, reason = "a tool for people, outside any simulation")]
+fn timed(run: impl FnOnce() -> bool) -> (bool, f64) {
+    let start = std::time::Instant::now();
+    let ok = run();
+    let took: Duration = start.elapsed();
+    (ok, took.as_secs_f64())
+}
+
+impl Run {
+    fn describe(&self) -> String {
+        match self {
+            Run::Tidy => "cargo xtask tidy".to_owned(),
+            Run::Cargo { arguments, env } => {
+                let env: String = env.iter().map(|(k, v)| format!("{k}='{v}' ")).collect();
+                format!("{env}cargo {}", arguments.join(" "))
+            }
+        }
+    }
+
+    fn start(&self, root: &Path) -> bool {
+        match self {
+            Run::Tidy => tidy::run(root),
+            Run::Cargo { arguments, env } => {
+                let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+                let status = Command::new(program)
+                    .args(*arguments)
+                    .envs(env.iter().copied())
+                    .current_dir(root)
+                    .status();
+                match status {
+                    Ok(status) => status.success(),
+                    Err(error) => {
+                        eprintln!("cargo did not start: {error}");
+                        false
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_an_unknown_one_fails() {
+        let mut names: Vec<&str> = steps(true).map(|step| step.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(!run(&crate::root(), Some("no such step"), false));
+    }
+}
