@@ -140,6 +140,7 @@ impl BlockCursor {
 
     /// Moves to the following record; from none it stays at none.
     #[inline]
+    #[expect(clippy::should_implement_trait, reason = "a cursor is not an iterator")]
     pub fn next(&mut self) -> Result<(), Damage> {
         self.valid = false;
         let Some(block) = &self.block else { return Ok(()) };

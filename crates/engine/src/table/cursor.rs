@@ -308,7 +308,7 @@ impl TableCursor {
 
     fn seek_before_stored(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
         if !self.find_block(key, trailer)? {
-            return self.to_last();
+            return self.go_last();
         }
         let sought = self.cursor.seek_before(&self.table.order, key, trailer);
         sought.map_err(|d| self.damaged(d))?;
@@ -335,7 +335,7 @@ impl TableCursor {
         if self.cursor.valid() { Ok(()) } else { self.on_error(Self::next_block) }
     }
 
-    fn to_last(&mut self) -> Result<()> {
+    fn go_last(&mut self) -> Result<()> {
         let Some(last) = self.table.top.partitions.len().checked_sub(1) else {
             self.unset();
             return Ok(());
@@ -390,7 +390,7 @@ impl Cursor for TableCursor {
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.on_error(Self::to_last)
+        self.on_error(Self::go_last)
     }
 
     fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
@@ -405,7 +405,7 @@ impl Cursor for TableCursor {
             None => this.seek_before_stored(key, trailer),
             Some(all) => {
                 this.seek_overridden(key, trailer, all)?;
-                if this.cursor.valid() { this.prev() } else { this.to_last() }
+                if this.cursor.valid() { this.prev() } else { this.go_last() }
             }
         })
     }
