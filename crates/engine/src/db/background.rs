@@ -25,6 +25,8 @@ pub(super) struct Background {
     work: Condvar,
     /// Others wait here for something to be done.
     progress: Condvar,
+    /// No threads: those who would wait do the work.
+    inline: bool,
     pub(super) compactions_running: AtomicU64,
 }
 
@@ -40,13 +42,19 @@ struct State {
 }
 
 impl Background {
-    pub(super) fn new() -> Background {
+    pub(super) fn new(inline: bool) -> Background {
         Background {
+            inline,
             state: Mutex::new(State::default()),
             work: Condvar::new(),
             progress: Condvar::new(),
             compactions_running: AtomicU64::new(0),
         }
+    }
+
+    /// True if there are no threads.
+    pub(super) fn is_inline(&self) -> bool {
+        self.inline
     }
 
     /// Something changed: there may be work.
@@ -75,28 +83,6 @@ impl Background {
         self.state.lock().stop
     }
 
-    /// Waits until some job is done, or for this long.
-    ///
-    /// # Errors
-    /// The failure of the last flush, if it failed; `Cancelled` if the database is closing.
-    pub(super) fn wait_progress(&self, at_most: Duration) -> Result<()> {
-        let mut state = self.state.lock();
-        if state.stop {
-            return Err(Error::Cancelled);
-        }
-        if let Some(error) = &state.flush_error {
-            return Err(error.clone());
-        }
-        let before = state.jobs;
-        if state.jobs == before {
-            self.progress.wait_for(&mut state, at_most);
-        }
-        match &state.flush_error {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
-        }
-    }
-
     fn set_flush_error(&self, error: Option<Error>) {
         self.state.lock().flush_error = error;
     }
@@ -121,6 +107,47 @@ impl Background {
             self.work.wait_for(&mut state, RETRY);
         }
         !state.stop
+    }
+}
+
+impl Core {
+    /// Waits until some job is done, or for this long. Without threads, does what there is to do.
+    ///
+    /// # Errors
+    /// The failure of the last flush, if it failed; `Cancelled` if the database is closing.
+    pub(super) fn wait_progress(&self, at_most: Duration) -> Result<()> {
+        self.run_inline();
+        let background = &self.background;
+        let mut state = background.state.lock();
+        if state.stop {
+            return Err(Error::Cancelled);
+        }
+        if state.flush_error.is_none() && !background.inline {
+            background.progress.wait_for(&mut state, at_most);
+        }
+        match &state.flush_error {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Without threads: flushes and compacts until there is nothing left to do, or something fails.
+    #[inline]
+    pub(super) fn run_inline(&self) {
+        if self.background.inline {
+            self.run_all();
+        }
+    }
+
+    fn run_all(&self) {
+        loop {
+            let done = flush_next(self).and_then(|flushed| Ok(flushed || compact_next(self)?));
+            match done {
+                Ok(true) => {}
+                Ok(false) | Err(Error::Cancelled) => return,
+                Err(error) => return retry_or_poison(self, error),
+            }
+        }
     }
 }
 
@@ -164,7 +191,7 @@ impl Workers {
 }
 
 /// Does one piece of work, if there is any.
-type Next = fn(&Arc<Core>) -> Result<bool>;
+type Next = fn(&Core) -> Result<bool>;
 
 fn run(core: &Arc<Core>, next: Next) {
     loop {
@@ -205,7 +232,7 @@ fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
 }
 
 /// Flushes the oldest sealed memtable, if there is one.
-fn flush_next(core: &Arc<Core>) -> Result<bool> {
+fn flush_next(core: &Core) -> Result<bool> {
     if core.check_writable().is_err() {
         return Ok(false);
     }
@@ -228,7 +255,7 @@ fn flush_next(core: &Arc<Core>) -> Result<bool> {
 }
 
 /// Runs the most urgent compaction, if there is one.
-fn compact_next(core: &Arc<Core>) -> Result<bool> {
+fn compact_next(core: &Core) -> Result<bool> {
     if core.check_writable().is_err() {
         return Ok(false);
     }

@@ -222,7 +222,7 @@ impl CommitState {
                 }
             }
             drop(keyspaces);
-            core.background.wait_progress(ROOM_WAIT)?;
+            core.wait_progress(ROOM_WAIT)?;
         }
         core.stall.note_wait(core.env.clock.now_ns() - started);
         Ok(())

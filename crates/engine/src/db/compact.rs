@@ -165,7 +165,7 @@ pub(super) fn compact_range(
                     core.store.sweep();
                     core.background.wake_all();
                 }
-                Manual::Busy => core.background.wait_progress(BUSY_WAIT)?,
+                Manual::Busy => core.wait_progress(BUSY_WAIT)?,
                 Manual::Nothing => break,
             }
         }

@@ -186,6 +186,7 @@ pub(super) struct Parts {
     pub(super) current_wal: u64,
     pub(super) last_seq: Seq,
     pub(super) read_only: bool,
+    pub(super) inline: bool,
     pub(super) lock: Option<Box<dyn FileLock>>,
 }
 
@@ -207,7 +208,7 @@ impl Core {
             retired_wal_bytes: AtomicU64::new(0),
             visible_seq: AtomicU64::new(parts.last_seq),
             snapshots: Arc::new(SnapshotList::new()),
-            background: Background::new(),
+            background: Background::new(parts.inline),
             counters: WriteCounters::default(),
             memtable_bytes: AtomicU64::new(0),
             poison: OnceLock::new(),

@@ -31,12 +31,15 @@ pub struct Setup {
     pub env: Env,
     /// Receives events.
     pub listener: Option<Arc<dyn EventListener>>,
+    /// Start no threads: whoever writes, flushes or waits does the work in the background itself. The
+    /// same calls then lead to the same files, which tests and simulations need. Default: false.
+    pub inline_background: bool,
 }
 
 impl Default for Setup {
     /// The real machine, and nobody listens.
     fn default() -> Setup {
-        Setup { env: Env::posix(), listener: None }
+        Setup { env: Env::posix(), listener: None, inline_background: false }
     }
 }
 
@@ -74,9 +77,9 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
     };
     let core = Arc::new(core);
     core.measure_level0();
-    let workers = Workers::start(&core)?;
-    core.background.wake_workers();
-    Ok(Running { core, workers: esker_base::sync::Mutex::new(Some(workers)) })
+    let workers = if core.background.is_inline() { None } else { Some(Workers::start(&core)?) };
+    core.run_inline();
+    Ok(Running { core, workers: esker_base::sync::Mutex::new(workers) })
 }
 
 /// Opens a database for reading only: nothing on the disk changes.
@@ -104,6 +107,7 @@ struct Opening {
     options: Options,
     events: EventSink,
     store: Arc<TableStore>,
+    inline: bool,
 }
 
 /// The block cache and the bytes that tables may pin, from the budget.
@@ -115,6 +119,7 @@ fn split_budget(options: &Options) -> (u64, u64) {
 
 impl Opening {
     fn new(dir: &Path, options: Options, setup: Setup) -> Opening {
+        let inline = setup.inline_background;
         let (cache_bytes, pin_bytes) = split_budget(&options);
         let events = EventSink::new(setup.listener);
         let store = TableStore::new(
@@ -126,7 +131,8 @@ impl Opening {
             options.open_files_max as usize,
             pin_bytes,
         );
-        Opening { env: setup.env, dir: dir.to_path_buf(), options, events, store: Arc::new(store) }
+        let (env, dir, store) = (setup.env, dir.to_path_buf(), Arc::new(store));
+        Opening { env, dir, options, events, store, inline }
     }
 
     /// A new database: an empty default keyspace and a log.
@@ -149,15 +155,10 @@ impl Opening {
         for parent in self.dir.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty()).take(1) {
             self.env.vfs.sync_dir(parent)?;
         }
-        let mut versions = VersionSet::create(&self.store, self.options.manifest_bytes_max)?;
         let options = Arc::new(self.options.default_keyspace.clone());
-        let mut edit = VersionEdit::new();
-        edit.push(Change::KeyspaceCreated {
-            id: KeyspaceId::DEFAULT,
-            name: DEFAULT_KEYSPACE.to_owned(),
-            order: options.order.name().to_owned(),
-        });
-        versions.commit(edit, Some(&options))?;
+        let manifest_bytes_max = self.options.manifest_bytes_max;
+        let versions =
+            VersionSet::create(&self.store, manifest_bytes_max, DEFAULT_KEYSPACE, options)?;
         self.remove_orphans(&versions)?;
         self.start(lock, versions, Replayed::default(), 0)
     }
@@ -236,6 +237,7 @@ impl Opening {
             current_wal: number,
             last_seq,
             read_only: false,
+            inline: self.inline,
             lock: Some(lock),
         });
         if carried.is_some() {
@@ -269,6 +271,7 @@ impl Opening {
             current_wal: 0,
             last_seq: replayed.last_seq,
             read_only: true,
+            inline: self.inline,
             lock,
         });
         replayed.adopt_into(&core);

@@ -217,9 +217,17 @@ impl Recovered {
 }
 
 impl VersionSet {
-    /// The set of a database that is being created: no keyspaces yet.
-    pub(crate) fn create(store: &Arc<TableStore>, manifest_bytes_max: u64) -> Result<VersionSet> {
-        VersionSet::start(store, manifest_bytes_max, BTreeMap::new(), BTreeMap::new(), 1)
+    /// The set of a database that is being created: an empty default keyspace.
+    pub(crate) fn create(
+        store: &Arc<TableStore>,
+        manifest_bytes_max: u64,
+        name: &str,
+        options: Arc<KeyspaceOptions>,
+    ) -> Result<VersionSet> {
+        let version = Arc::default();
+        let record = KeyspaceRecord { name: name.to_owned(), options, version, flushed_seq: 0 };
+        let keyspaces = BTreeMap::from([(KeyspaceId::DEFAULT, record)]);
+        VersionSet::start(store, manifest_bytes_max, keyspaces, BTreeMap::new(), 1)
     }
 
     fn start(

@@ -1,0 +1,8 @@
+//! The reliability gates: programs that try to make the store break its promises.
+//!
+//! Each gate has a short form for every change and a long form for releases; each prints its seed, and
+//! a failure can be run again from it.
+
+pub mod crash;
+pub mod history;
+pub mod random;
