@@ -1,6 +1,6 @@
 //! What a table costs: ns per add, per warm get, per miss, per step of a cursor.
 //!
-//! Usage: `table_speed [million entries] [block KiB] [restart interval] [none|lz4|zstd]`.
+//! Usage: `table_speed [thousand entries] [block KiB] [restart interval] [none|lz4|zstd]`.
 
 use esker::base::checksum::{hash64, mix64};
 use esker::base::key::SEQ_MAX;
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
     let number =
         |i: usize, default: u64| args.get(i).and_then(|a| a.parse::<u64>().ok()).unwrap_or(default);
-    let entries = number(1, 2) * 1_000_000;
+    let entries = number(1, 2_000) * 1_000;
     let options = KeyspaceOptions {
         block_bytes: (number(2, 4) << 10) as u32,
         restart_interval: number(3, 16) as u32,

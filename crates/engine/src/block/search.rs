@@ -48,7 +48,7 @@ const BAD_VALUE: Damage = Damage("block value does not lie in the block");
 const BAD_SHARED: Damage = Damage("block record shares more than the key before has");
 
 /// The record at restart `i`, where its key stands whole, and where its value stands.
-#[inline]
+#[inline(always)]
 pub(super) fn restart_record(
     bytes: &[u8],
     layout: &Layout,
@@ -95,16 +95,18 @@ pub(super) fn lower_bound(
     }
 }
 
+/// `a.cmp(b)`, eight bytes at a time and without a call; keys are short.
 #[inline(always)]
-fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
-    // Most keys are decided by their first eight bytes or have at least as many.
-    if let (Some(x), Some(y)) = (a.first_chunk::<8>(), b.first_chunk::<8>()) {
-        let (x, y) = (u64::from_be_bytes(*x), u64::from_be_bytes(*y));
+fn compare_bytes(mut a: &[u8], mut b: &[u8]) -> Ordering {
+    while let (Some((x, a_rest)), Some((y, b_rest))) =
+        (a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
+    {
         if x != y {
-            return x.cmp(&y);
+            return u64::from_be_bytes(*x).cmp(&u64::from_be_bytes(*y));
         }
+        (a, b) = (a_rest, b_rest);
     }
-    a.cmp(b)
+    a.iter().cmp(b)
 }
 
 type Passed = (usize, Record, usize);

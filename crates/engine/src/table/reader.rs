@@ -10,6 +10,7 @@ use super::CachedBlock;
 use super::filter::FilterBlock;
 use super::format::{FOOTER_BYTES, Footer, Handle, Properties, decode_range_tombstones};
 use super::index::{DataIndex, TopIndex};
+use super::slot::{SLOT_BYTES, SlotRef};
 use super::{BlockCache, CursorOptions, TableCursor};
 use crate::block::{Block, Damage, Payload, TRAILER_BYTES, open_payload, zeroed};
 use crate::cache::CacheKey;
@@ -68,7 +69,7 @@ struct Slot {
 /// A part that is pinned, or held for the moment.
 enum Held<'a, T> {
     Pinned(&'a T),
-    Shared(Arc<T>),
+    Shared(T),
 }
 
 impl<T> Deref for Held<'_, T> {
@@ -201,26 +202,27 @@ impl TableReader {
                 return Ok(None);
             }
         }
-        let block = {
+        let found = {
             let index = self.index_held(partition)?;
-            let at = index.separators.lower_bound(&self.order, key, trailer);
+            let at = index.find(&self.order, key, trailer);
             if at >= index.len() {
                 return Err(self.index_mismatch(partition));
             }
-            let handle = index.handle(at);
-            match self.cached_data(handle) {
+            let block = match self.cached_data(&index, at) {
                 Some(block) => {
                     counters.add(TableCounter::BlockCacheHits, 1);
-                    (block, handle)
+                    block
                 }
                 None => {
                     counters.add(TableCounter::BlockCacheMisses, 1);
-                    (self.load_data(handle, true)?, handle)
+                    let block = self.load_data(index.handle(at))?;
+                    self.cache_data(&index, at, &block);
+                    block
                 }
-            }
+            };
+            let found = block.get(&self.order, key, trailer);
+            found.map_err(|d| self.damaged(index.handle(at), d))?
         };
-        let (block, handle) = block;
-        let found = block.get(&self.order, key, trailer).map_err(|d| self.damaged(handle, d))?;
         match found {
             Some((trailer, value)) => {
                 let trailer = seq_override.map_or(trailer, |all| trailer.with_seq(all));
@@ -312,7 +314,7 @@ impl TableReader {
     }
 
     #[inline]
-    fn index_held(&self, partition: usize) -> Result<Held<'_, DataIndex>> {
+    fn index_held(&self, partition: usize) -> Result<Held<'_, Arc<DataIndex>>> {
         if let Some(index) = self.slots.get(partition).and_then(|slot| slot.index.get()) {
             return Ok(Held::Pinned(index));
         }
@@ -359,7 +361,7 @@ impl TableReader {
     }
 
     #[inline]
-    fn filter(&self, partition: usize) -> Result<Option<Held<'_, FilterBlock>>> {
+    fn filter(&self, partition: usize) -> Result<Option<Held<'_, Arc<FilterBlock>>>> {
         if let Some(filter) = self.slots.get(partition).and_then(|slot| slot.filter.get()) {
             return Ok(Some(Held::Pinned(filter)));
         }
@@ -402,29 +404,52 @@ impl TableReader {
         self.hashable
     }
 
-    /// The data block, if the cache has it.
+    /// Data block `at` of an index, if its slot or the cache has it.
     #[inline]
-    pub(super) fn cached_data(&self, handle: Handle) -> Option<Block> {
-        match self.cache.get(self.cache_key(handle)) {
-            Some(CachedBlock::Data(block)) => Some(block),
+    pub(super) fn cached_data(&self, index: &Arc<DataIndex>, at: usize) -> Option<Block> {
+        match index.slot(at).get(self.cache.epoch()) {
+            Some((block, false)) => Some(block),
+            Some((block, true)) => {
+                self.touch(index, at);
+                Some(block)
+            }
+            None => self.adopt(index, at),
+        }
+    }
+
+    /// Tells the cache that a block it has is in use.
+    #[inline(never)]
+    fn touch(&self, index: &DataIndex, at: usize) {
+        if self.cache.get(self.cache_key(index.handle(at))).is_none() {
+            // It was dropped while its slot was being filled: do not keep what nobody accounts for.
+            index.slot(at).clear();
+        }
+    }
+
+    /// Takes a block from the cache that is not in its slot, as when the index was loaded anew.
+    #[inline(never)]
+    fn adopt(&self, index: &Arc<DataIndex>, at: usize) -> Option<Block> {
+        match self.cache.get(self.cache_key(index.handle(at))) {
+            Some(CachedBlock::Data(block, _)) => {
+                self.cache_data(index, at, &block);
+                Some(block)
+            }
             _ => None,
         }
     }
 
     /// Reads a data block from the file.
     #[inline(never)]
-    pub(super) fn load_data(&self, handle: Handle, fill_cache: bool) -> Result<Block> {
+    pub(super) fn load_data(&self, handle: Handle) -> Result<Block> {
         let payload = self.read(handle)?;
-        let block = Block::new(payload).map_err(|d| self.damaged(handle, d))?;
-        if fill_cache {
-            self.cache_data(handle, &block);
-        }
-        Ok(block)
+        Block::new(payload).map_err(|d| self.damaged(handle, d))
     }
 
-    /// Puts a data block into the cache.
-    pub(super) fn cache_data(&self, handle: Handle, block: &Block) {
-        self.cache.insert(self.cache_key(handle), CachedBlock::Data(block.clone()));
+    /// Puts a data block into its slot and into the cache, in this order.
+    pub(super) fn cache_data(&self, index: &Arc<DataIndex>, at: usize, block: &Block) {
+        index.slot(at).set(block, self.cache.epoch());
+        let entry = CachedBlock::Data(block.clone(), SlotRef::new(index, at));
+        self.cache.insert(self.cache_key(index.handle(at)), entry);
     }
 
     #[inline]
@@ -461,8 +486,8 @@ impl std::fmt::Debug for TableReader {
 
 /// What the decoded indexes and filters of a table take, about.
 fn pinnable_bytes(properties: &Properties) -> u64 {
-    // An entry is an integer, two offsets, and a key that is no longer prefix-compressed.
-    let per_block = properties.data_blocks.saturating_mul(24);
+    // An entry is an integer, two offsets, a slot, and a key that is no longer prefix-compressed.
+    let per_block = properties.data_blocks.saturating_mul(24 + SLOT_BYTES as u64);
     let index = properties.index_bytes.saturating_mul(2).saturating_add(per_block);
     properties.filter_bytes.saturating_add(index)
 }
