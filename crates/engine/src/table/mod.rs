@@ -15,6 +15,8 @@ mod builder;
 mod cursor;
 mod filter;
 mod format;
+#[cfg(test)]
+mod golden;
 mod index;
 mod inspect;
 mod reader;

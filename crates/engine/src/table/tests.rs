@@ -65,10 +65,10 @@ impl Comparator for CaseBlind {
 }
 
 #[derive(Clone, Debug, Default)]
-struct MemFile(Arc<Mutex<Vec<u8>>>);
+pub(super) struct MemFile(Arc<Mutex<Vec<u8>>>);
 
 impl MemFile {
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         self.0.lock().expect("lock").clone()
     }
 }
@@ -108,7 +108,7 @@ impl ReadableFile for Bytes {
     }
 }
 
-const SALT: u64 = 0x5eed_5a17;
+pub(super) const SALT: u64 = 0x5eed_5a17;
 
 fn path() -> PathBuf {
     PathBuf::from("test.sst")
@@ -152,7 +152,7 @@ fn open_in(
     TableReader::open(file, &path(), expected_bytes, SALT, options, context).map(Arc::new)
 }
 
-fn open(bytes: Vec<u8>, options: &KeyspaceOptions) -> Result<Arc<TableReader>> {
+pub(super) fn open(bytes: Vec<u8>, options: &KeyspaceOptions) -> Result<Arc<TableReader>> {
     let len = bytes.len() as u64;
     open_in(bytes, len, options, &context(1 << 20, u64::MAX))
 }
