@@ -4,7 +4,7 @@
 //! from memory if pinned or cached, else from the file and checked.
 //! Invariants: (1) what is pinned or cached passed its checksum and its decoder; (2) a table that
 //! was told to pin keeps every index and filter it has once loaded, and nothing else of the file.
-//! Threads: any number; the only things that change are the slots, each set once.
+//! Threads: any number; the only things that change are the pins, each set once.
 
 use super::CachedBlock;
 use super::filter::FilterBlock;
@@ -53,7 +53,7 @@ pub struct TableReader {
     cache: Arc<BlockCache>,
     pub(super) counters: Arc<TableCounters>,
     /// One for each partition; empty if nothing is pinned.
-    slots: Box<[Slot]>,
+    pins: Box<[Pins]>,
     pinned_bytes: AtomicU64,
     tombstones: Vec<RangeTombstone>,
     fragments: Arc<RangeTombstones>,
@@ -61,7 +61,7 @@ pub struct TableReader {
 
 /// Pinned parts of a partition.
 #[derive(Default)]
-struct Slot {
+struct Pins {
     index: OnceLock<Arc<DataIndex>>,
     filter: OnceLock<Arc<FilterBlock>>,
 }
@@ -103,47 +103,13 @@ impl TableReader {
         options: &KeyspaceOptions,
         context: &TableContext,
     ) -> Result<TableReader> {
-        let corrupt = |at, what| Error::corruption(path, at, what);
-        let len = file.len_bytes()?;
-        if len != file_bytes {
-            return Err(corrupt(len.min(file_bytes), "table has another length than it should"));
-        }
-        let footer = Footer::read(file.as_ref(), path, file_bytes)?;
-        if footer.salt != salt {
-            let at = file_bytes - FOOTER_BYTES as u64;
-            return Err(corrupt(at, "table is another file than it should be"));
-        }
-        let read = |handle: Handle| {
-            read_payload(file.as_ref(), path, file_bytes, salt, &context.counters, handle)
-        };
-        let at = footer.properties.offset_bytes;
-        let properties = Properties::decode(read(footer.properties)?.bytes())
-            .map_err(|Damage(what)| corrupt(at, what))?;
-        if properties.order != options.order.name() {
-            return Err(Error::Incompatible {
-                path: path.to_path_buf(),
-                what: format!(
-                    "its keys are in the order {:?}, not {:?}: open it with that comparator",
-                    properties.order,
-                    options.order.name()
-                ),
-            });
-        }
-        let at = footer.top_index.offset_bytes;
-        let top = read(footer.top_index)?;
-        let top = TopIndex::decode(&options.order, top.bytes(), file_bytes)
-            .map_err(|Damage(what)| corrupt(at, what))?;
-        let tombstones = match footer.range_tombstones {
-            None => Vec::new(),
-            Some(handle) => decode_range_tombstones(read(handle)?.bytes())
-                .map_err(|Damage(what)| corrupt(handle.offset_bytes, what))?,
-        };
+        let parts = Parts::read(file.as_ref(), path, file_bytes, salt, options, context)?;
         let policy = match &options.filter {
             Filter::Custom(policy) => Some(policy.clone()),
             _ => None,
         };
-        let slots = if pinnable_bytes(&properties) <= context.pin_bytes_max {
-            (0..top.partitions.len()).map(|_| Slot::default()).collect()
+        let pins = if pinnable_bytes(&parts.properties) <= context.pin_bytes_max {
+            parts.top.partitions.iter().map(|_| Pins::default()).collect()
         } else {
             Box::default()
         };
@@ -152,16 +118,16 @@ impl TableReader {
             file_bytes,
             salt,
             order: options.order.clone(),
-            top,
-            properties,
+            top: parts.top,
+            properties: parts.properties,
             policy,
             hashable: options.order.is_hashable(),
             cache: context.cache.clone(),
             counters: context.counters.clone(),
-            slots,
+            pins,
             pinned_bytes: AtomicU64::new(0),
-            fragments: Arc::new(RangeTombstones::build(&options.order, &tombstones)),
-            tombstones,
+            fragments: Arc::new(RangeTombstones::build(&options.order, &parts.tombstones)),
+            tombstones: parts.tombstones,
             file,
         })
     }
@@ -299,7 +265,7 @@ impl TableReader {
             + self.path.as_os_str().len()
             + self.properties.memory_bytes()
             + self.top.memory_bytes()
-            + self.slots.len() * size_of::<Slot>()
+            + self.pins.len() * size_of::<Pins>()
             + self.fragments.memory_bytes()
             + tombstones;
         own as u64 + self.pinned_bytes.load(Ordering::Relaxed)
@@ -307,7 +273,7 @@ impl TableReader {
 
     /// The index of a partition.
     pub(super) fn index(&self, partition: usize) -> Result<Arc<DataIndex>> {
-        if let Some(index) = self.slots.get(partition).and_then(|slot| slot.index.get()) {
+        if let Some(index) = self.pins.get(partition).and_then(|pins| pins.index.get()) {
             return Ok(index.clone());
         }
         self.load_index(partition)
@@ -315,7 +281,7 @@ impl TableReader {
 
     #[inline]
     fn index_held(&self, partition: usize) -> Result<Held<'_, Arc<DataIndex>>> {
-        if let Some(index) = self.slots.get(partition).and_then(|slot| slot.index.get()) {
+        if let Some(index) = self.pins.get(partition).and_then(|pins| pins.index.get()) {
             return Ok(Held::Pinned(index));
         }
         self.load_index(partition).map(Held::Shared)
@@ -325,15 +291,15 @@ impl TableReader {
     fn load_index(&self, partition: usize) -> Result<Arc<DataIndex>> {
         let handle = self.top.partitions[partition].index;
         let key = self.cache_key(handle);
-        if self.slots.is_empty()
+        if self.pins.is_empty()
             && let Some(CachedBlock::Index(index)) = self.cache.get(key)
         {
             return Ok(index);
         }
         let index = Arc::new(self.read_index(partition)?);
-        match self.slots.get(partition) {
-            Some(slot) => {
-                let pinned = slot.index.get_or_init(|| {
+        match self.pins.get(partition) {
+            Some(pins) => {
+                let pinned = pins.index.get_or_init(|| {
                     let bytes = index.memory_bytes() as u64;
                     self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
                     index.clone()
@@ -362,7 +328,7 @@ impl TableReader {
 
     #[inline]
     fn filter(&self, partition: usize) -> Result<Option<Held<'_, Arc<FilterBlock>>>> {
-        if let Some(filter) = self.slots.get(partition).and_then(|slot| slot.filter.get()) {
+        if let Some(filter) = self.pins.get(partition).and_then(|pins| pins.filter.get()) {
             return Ok(Some(Held::Pinned(filter)));
         }
         Ok(self.load_filter(partition)?.map(Held::Shared))
@@ -372,15 +338,15 @@ impl TableReader {
     fn load_filter(&self, partition: usize) -> Result<Option<Arc<FilterBlock>>> {
         let Some(handle) = self.top.partitions[partition].filter else { return Ok(None) };
         let key = self.cache_key(handle);
-        if self.slots.is_empty()
+        if self.pins.is_empty()
             && let Some(CachedBlock::Filter(filter)) = self.cache.get(key)
         {
             return Ok(Some(filter));
         }
         let filter = Arc::new(self.read_filter(handle)?);
-        match self.slots.get(partition) {
-            Some(slot) => {
-                let pinned = slot.filter.get_or_init(|| {
+        match self.pins.get(partition) {
+            Some(pins) => {
+                let pinned = pins.filter.get_or_init(|| {
                     let bytes = filter.memory_bytes() as u64;
                     self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
                     filter.clone()
@@ -481,6 +447,58 @@ impl std::fmt::Debug for TableReader {
             .field("file_bytes", &self.file_bytes)
             .field("entries", &self.properties.entries)
             .finish_non_exhaustive()
+    }
+}
+
+/// What is read when a table is opened.
+struct Parts {
+    properties: Properties,
+    top: TopIndex,
+    tombstones: Vec<RangeTombstone>,
+}
+
+impl Parts {
+    fn read(
+        file: &dyn ReadableFile,
+        path: &Path,
+        file_bytes: u64,
+        salt: u64,
+        options: &KeyspaceOptions,
+        context: &TableContext,
+    ) -> Result<Parts> {
+        let corrupt = |at, what| Error::corruption(path, at, what);
+        let len = file.len_bytes()?;
+        if len != file_bytes {
+            return Err(corrupt(len.min(file_bytes), "table has another length than it should"));
+        }
+        let footer = Footer::read(file, path, file_bytes)?;
+        if footer.salt != salt {
+            let at = file_bytes - FOOTER_BYTES as u64;
+            return Err(corrupt(at, "table is another file than it should be"));
+        }
+        let read = |handle| read_payload(file, path, file_bytes, salt, &context.counters, handle);
+        let at = footer.properties.offset_bytes;
+        let properties = Properties::decode(read(footer.properties)?.bytes())
+            .map_err(|Damage(what)| corrupt(at, what))?;
+        if properties.order != options.order.name() {
+            return Err(Error::Incompatible {
+                path: path.to_path_buf(),
+                what: format!(
+                    "its keys are in the order {:?}, not {:?}: open it with that comparator",
+                    properties.order,
+                    options.order.name()
+                ),
+            });
+        }
+        let at = footer.top_index.offset_bytes;
+        let top = TopIndex::decode(&options.order, read(footer.top_index)?.bytes(), file_bytes)
+            .map_err(|Damage(what)| corrupt(at, what))?;
+        let tombstones = match footer.range_tombstones {
+            None => Vec::new(),
+            Some(handle) => decode_range_tombstones(read(handle)?.bytes())
+                .map_err(|Damage(what)| corrupt(handle.offset_bytes, what))?,
+        };
+        Ok(Parts { properties, top, tombstones })
     }
 }
 

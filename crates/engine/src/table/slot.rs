@@ -73,6 +73,12 @@ impl Slot {
         drop(before);
     }
 
+    /// True if it holds a block.
+    #[cfg(test)]
+    pub(super) fn is_full(&self) -> bool {
+        self.0.lock().data.is_some()
+    }
+
     /// Lets go of the block.
     pub(super) fn clear(&self) {
         let before = self.0.lock().data.take();

@@ -716,6 +716,19 @@ fn many_threads_read_through_a_cache_that_is_too_small() {
                 });
             }
         });
+        if pin > 0 {
+            // No slot keeps a block that the cache has dropped.
+            let full: usize = (0..table.properties().partitions as usize)
+                .map(|p| {
+                    let index = table.index(p).expect("index");
+                    (0..index.len()).filter(|&i| index.slot(i).is_full()).count()
+                })
+                .sum();
+            assert!(full > 0 && full <= context.cache.entries(), "{full} slots are full");
+            context.cache.set_capacity_bytes(0);
+            let index = table.index(0).expect("index");
+            assert!((0..index.len()).all(|i| !index.slot(i).is_full()));
+        }
     }
 }
 
