@@ -109,6 +109,17 @@ impl Block {
         Ok(Block { data: payload.data, start, end })
     }
 
+    /// A block that [`Block::as_whole`] took apart.
+    #[inline]
+    pub(crate) fn whole(data: Arc<[u8]>, end: u32) -> Block {
+        Block { data, start: 0, end }
+    }
+
+    /// The bytes and where the payload ends in them, if it begins where they begin.
+    pub(crate) fn as_whole(&self) -> Option<(&Arc<[u8]>, u32)> {
+        (self.start == 0 && !self.is_small_window()).then_some((&self.data, self.end))
+    }
+
     /// The payload.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
