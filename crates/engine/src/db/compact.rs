@@ -65,6 +65,7 @@ impl Chosen {
         let spec = &self.spec;
         core.events.emit(&Event::CompactionStarted {
             keyspace: self.keyspace.id,
+            reason: spec.reason,
             level: spec.level,
             output_level: spec.output_level,
             input_tables: spec.tables().count() as u64,

@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// let db = esker::Db::open(&dir, esker::Options::default())?;
 /// db.put(b"bread", b"2")?;
 /// assert_eq!(db.get(b"bread")?.as_deref(), Some(&b"2"[..]));
-/// for pair in db.range(..)? {
+/// for pair in db.iter()? {
 ///     let (key, value) = pair?;
 ///     println!("{} {}", key.escape_ascii(), value.escape_ascii());
 /// }
@@ -162,6 +162,11 @@ impl Db {
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.default.get(key)
+    }
+
+    /// All keys and values of the default keyspace, as of now.
+    pub fn iter(&self) -> Result<Pairs> {
+        self.default.iter()
     }
 
     /// The keys and values of a range of the default keyspace, as of now.
@@ -333,6 +338,11 @@ impl Keyspace {
     pub fn scan(&self, options: &ScanOptions<'_>) -> Result<Cursor> {
         self.check_live()?;
         self.running.core.scan(&self.core, options)
+    }
+
+    /// All keys and values, as of now.
+    pub fn iter(&self) -> Result<Pairs> {
+        self.pairs(ScanOptions::default())
     }
 
     /// The keys and values of a range, as of now.

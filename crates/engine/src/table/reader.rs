@@ -259,7 +259,7 @@ impl TableReader {
 
     /// The most that this reader will pin: its indexes and filters, or 0 if it pins nothing.
     pub fn pin_limit_bytes(&self) -> u64 {
-        if self.slots.is_empty() { 0 } else { pinnable_bytes(&self.properties) }
+        if self.pins.is_empty() { 0 } else { pinnable_bytes(&self.properties) }
     }
 
     /// Bytes of memory that this reader holds outside the block cache.
