@@ -12,13 +12,29 @@ fn main() -> ExitCode {
         .and_then(|at| arguments.get(at + 1))
         .and_then(|n| n.parse().ok())
         .unwrap_or(1);
-    match crash_gate(long, seed) {
+    let gate = arguments.first().map_or("all", String::as_str);
+    let crash = || if matches!(gate, "crash" | "all") { crash_gate(long, seed) } else { Ok(()) };
+    let model = || if matches!(gate, "model" | "all") { model_gate(long, seed) } else { Ok(()) };
+    match crash().and_then(|()| model()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("{message}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn model_gate(long: bool, seed: u64) -> Result<(), String> {
+    let (stores, operations) = if long { (2_000, 500_000) } else { (40, 250_000) };
+    let mut totals = esker_gates::model::ModelTotals::default();
+    for seed in seed..seed + stores {
+        esker_gates::model::run(seed, operations, &mut totals)?;
+    }
+    println!(
+        "model: {} operations on {} stores, {} opens, all answers the same",
+        totals.operations, totals.stores, totals.opens
+    );
+    Ok(())
 }
 
 fn crash_gate(long: bool, seed: u64) -> Result<(), String> {

@@ -10,7 +10,8 @@
 //! s = m   compare its suffix with the rest of the target, and learn the new m
 //! ```
 
-use super::{Damage, Layout, Record, restart};
+use super::{Block, Damage, Layout, Record, restart};
+use crate::value::Value;
 use esker_base::key::shared_prefix_len;
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
@@ -307,4 +308,30 @@ pub(super) fn append_suffix(
     key.truncate(record.shared);
     key.extend_from_slice(&bytes[record.suffix_at..record.suffix_end]);
     Ok(())
+}
+
+impl Block {
+    /// The newest record of `key` whose trailer is at most `trailer`, its value not copied.
+    ///
+    /// # Errors
+    /// A reason if a record on the way does not decode.
+    /// # Cost
+    /// No allocation in bytewise order; one for the key in a custom order.
+    #[inline]
+    pub fn get(
+        self,
+        order: &KeyOrder,
+        key: &[u8],
+        trailer: Trailer,
+    ) -> Result<Option<(Trailer, Value)>, Damage> {
+        let layout = self.layout();
+        let found = lower_bound(self.bytes(), &layout, order, key, trailer)?;
+        let Some(hit) = found else { return Ok(None) };
+        if !hit.same_key {
+            return Ok(None);
+        }
+        let start = self.start as usize + hit.value_at;
+        let value = Value::shared(self.data, start, start + hit.record.value_bytes);
+        Ok(Some((hit.record.trailer, value)))
+    }
 }

@@ -12,7 +12,8 @@
 //! one, whose header makes whatever the failed append left behind void; (4) before a log is synced, all
 //! older logs are durable.
 
-use super::core::{Core, KeyspaceCore, RetiredWal, Sealed};
+use super::commit_state::{CommitState, RetiredWal};
+use super::core::{Core, KeyspaceCore, Sealed};
 use super::queue::Request;
 use crate::event::Event;
 use crate::log::{LogHeader, LogKind, Writer};
@@ -26,30 +27,10 @@ use esker_base::{Batch, Error, KeyspaceId, Kind, Result, Seq, Trailer};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the holder of the right to write owns.
-pub(super) struct CommitState {
-    wal: Writer,
-    number: u64,
-    /// An append failed; the log may end in half a record.
-    broken: bool,
-    next_seq: Seq,
-    /// Keyspaces whose active memtable is full.
-    full: Vec<KeyspaceId>,
-}
-
 /// How long a writer waits for memory before it looks again whether something is wrong.
 const ROOM_WAIT: Duration = Duration::from_millis(50);
 
 impl CommitState {
-    pub(super) fn new(wal: Writer, number: u64, next_seq: Seq) -> CommitState {
-        CommitState { wal, number, broken: false, next_seq, full: Vec::new() }
-    }
-
-    /// Sequence number of the newest record.
-    pub(super) fn last_seq(&self) -> Seq {
-        self.next_seq - 1
-    }
-
     /// Takes the next sequence number for something that is not in the log.
     ///
     /// A record without operations stands in for it, so that the log shows no gap.
@@ -284,14 +265,12 @@ impl CommitState {
         core.current_wal.store(number, Ordering::Release);
         let old = std::mem::replace(&mut self.wal, writer);
         let bytes = old.len_bytes();
-        let broken = std::mem::replace(&mut self.broken, false);
-        // A log that failed is not synced: what it holds after the last good record is void.
+        self.broken = false;
         let retired = RetiredWal {
             number: std::mem::replace(&mut self.number, number),
             bytes,
             writer: Arc::new(Mutex::new(Some(old))),
         };
-        let _ = broken;
         core.retired_wal_bytes.fetch_add(bytes, Ordering::Relaxed);
         core.retired.lock().push(retired);
         for keyspace in core.keyspaces.load().by_id.values() {

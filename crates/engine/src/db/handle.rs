@@ -3,7 +3,7 @@
 use super::core::{Core, KeyspaceCore};
 use super::ingest::Ingest;
 use super::open::{self, Running, Setup};
-use super::scan::{Cursor, Pairs, ScanOptions};
+use super::scan::{Cursor, Pairs, ScanOptions, ScanRange};
 use super::snapshot::Snapshot;
 use super::{checkpoint, compact, keyspaces, verify, write};
 use crate::options::{KeyspaceOptions, Options, WriteOptions};
@@ -13,7 +13,6 @@ use crate::version::KeyRange;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Batch, Error, KeyspaceId, Result};
 use std::cell::RefCell;
-use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -170,7 +169,7 @@ impl Db {
     }
 
     /// The keys and values of a range of the default keyspace, as of now.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Pairs> {
+    pub fn range(&self, range: impl ScanRange) -> Result<Pairs> {
         self.default.range(range)
     }
 
@@ -346,7 +345,7 @@ impl Keyspace {
     }
 
     /// The keys and values of a range, as of now.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Pairs> {
+    pub fn range(&self, range: impl ScanRange) -> Result<Pairs> {
         self.pairs(ScanOptions::range(range))
     }
 

@@ -6,10 +6,11 @@
 //!         manifest -> are all named files there? -> replay logs -> new log -> remove orphans
 //! ```
 
-use super::background::Workers;
-use super::commit::{CommitState, new_wal};
+use super::commit::new_wal;
+use super::commit_state::CommitState;
 use super::core::{Core, KeyspaceCore, Keyspaces, Parts};
 use super::recover::{self, Replayed};
+use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
 use crate::names::{self, FileKind};
 use crate::options::{KeyspaceOptions, Options};

@@ -14,6 +14,7 @@ use esker_base::coding::{put_varint, take_bytes, take_u64, take_varint, take_var
 use esker_base::key::{prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
+use std::sync::{Arc, Weak};
 
 use super::format::Handle;
 use super::slot::{SLOT_BYTES, SLOTS_PER_LINE, Slot};
@@ -450,5 +451,25 @@ fn take_entries(input: &mut &[u8], bytes_min: usize) -> Result<usize, Damage> {
     match usize::try_from(entries) {
         Ok(entries) if entries <= input.len() / bytes_min => Ok(entries),
         _ => Err(Damage("index declares more entries than it has room for")),
+    }
+}
+
+/// Names a slot from inside a cache entry, without keeping the index alive.
+#[derive(Clone, Debug)]
+pub struct SlotRef {
+    index: Weak<DataIndex>,
+    at: u32,
+}
+
+impl SlotRef {
+    pub(super) fn new(index: &Arc<DataIndex>, at: usize) -> SlotRef {
+        SlotRef { index: Arc::downgrade(index), at: at as u32 }
+    }
+
+    /// Empties the slot, if its index is still there.
+    pub(super) fn clear(&self) {
+        if let Some(index) = self.index.upgrade() {
+            index.slot(self.at as usize).clear();
+        }
     }
 }

@@ -34,7 +34,7 @@ pub use reader::{TableContext, TableReader};
 use crate::block::Block;
 use crate::cache::{Cache, Weigh};
 use index::DataIndex;
-use slot::SlotRef;
+use index::SlotRef;
 use std::sync::Arc;
 
 /// A decoded part of a table in the block cache.

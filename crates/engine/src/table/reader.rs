@@ -9,8 +9,9 @@
 use super::CachedBlock;
 use super::filter::FilterBlock;
 use super::format::{FOOTER_BYTES, Footer, Handle, Properties, decode_range_tombstones};
+use super::index::SlotRef;
 use super::index::{DataIndex, TopIndex};
-use super::slot::{SLOT_BYTES, SlotRef};
+use super::slot::SLOT_BYTES;
 use super::{BlockCache, CursorOptions, TableCursor};
 use crate::block::{Block, Damage, Payload, TRAILER_BYTES, open_payload, zeroed};
 use crate::cache::CacheKey;

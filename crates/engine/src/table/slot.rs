@@ -11,11 +11,10 @@
 //! cache counts epochs, a few for each time its contents turn over, and the first hit on a slot in a
 //! new epoch is also made on the cache.
 
-use super::index::DataIndex;
 use crate::block::Block;
 use esker_base::sync::Mutex;
 use std::hint::black_box;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// A place for one block.
 #[derive(Debug, Default)]
@@ -83,25 +82,5 @@ impl Slot {
     pub(super) fn clear(&self) {
         let before = self.0.lock().data.take();
         drop(before);
-    }
-}
-
-/// Names a slot from inside a cache entry, without keeping the index alive.
-#[derive(Clone, Debug)]
-pub struct SlotRef {
-    index: Weak<DataIndex>,
-    at: u32,
-}
-
-impl SlotRef {
-    pub(super) fn new(index: &Arc<DataIndex>, at: usize) -> SlotRef {
-        SlotRef { index: Arc::downgrade(index), at: at as u32 }
-    }
-
-    /// Empties the slot, if its index is still there.
-    pub(super) fn clear(&self) {
-        if let Some(index) = self.index.upgrade() {
-            index.slot(self.at as usize).clear();
-        }
     }
 }

@@ -9,7 +9,7 @@ use crate::log::TornTail;
 use crate::names;
 use crate::options::KeyspaceOptions;
 use esker_base::{Error, KeyspaceId, Result, Seq};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -383,7 +383,7 @@ impl VersionSet {
             if new.is_some_and(|new| Arc::ptr_eq(new, &old.version)) {
                 continue;
             }
-            let kept: std::collections::BTreeSet<u64> =
+            let kept: BTreeSet<u64> =
                 new.iter().flat_map(|v| v.tables()).map(|(_, t)| t.meta.number).collect();
             for (_, table) in old.version.tables() {
                 if !kept.contains(&table.meta.number) {
@@ -409,8 +409,17 @@ impl VersionSet {
         let manifest = Manifest::create(&self.store.env, &self.store.dir, number, &state)?;
         let old = std::mem::replace(&mut self.manifest, manifest);
         self.broken = false;
+        let live: BTreeSet<u64> = self
+            .keyspaces
+            .values()
+            .flat_map(KeyspaceRecord::tables)
+            .map(|table| table.meta.number)
+            .collect();
+        // An edit that was to move a table names one that is live.
         for number in std::mem::take(&mut self.void_tables) {
-            self.remove_file(names::table(&self.store.dir, number));
+            if !live.contains(&number) {
+                self.remove_file(names::table(&self.store.dir, number));
+            }
         }
         self.remove_manifest(names::manifest(&self.store.dir, old.number()));
         Ok(())
