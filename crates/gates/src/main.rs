@@ -25,7 +25,7 @@ fn main() -> ExitCode {
 }
 
 fn model_gate(long: bool, seed: u64) -> Result<(), String> {
-    let (stores, operations) = if long { (2_000, 500_000) } else { (40, 250_000) };
+    let (stores, operations) = if long { (2_000, 500_000) } else { (100, 100_000) };
     let mut totals = esker_gates::model::ModelTotals::default();
     for seed in seed..seed + stores {
         esker_gates::model::run(seed, operations, &mut totals)?;

@@ -157,7 +157,10 @@ impl CommitState {
     pub(super) fn sync(&mut self, core: &Core) -> Result<()> {
         core.counters.syncs.fetch_add(1, Ordering::Relaxed);
         sync_retired(core, self.number)?;
-        self.wal.sync().inspect_err(|error| core.poison(format!("syncing the log: {error}")))
+        self.wal.sync().inspect_err(|error| core.poison(format!("syncing the log: {error}")))?;
+        // What was synced is durable even if that cannot be noted; the next write starts a new log.
+        self.broken |= self.wal.mark().is_err();
+        Ok(())
     }
 
     /// Sees to it that the group can be written: memory, and a log that takes records.
@@ -288,6 +291,8 @@ impl CommitState {
         let mut wal = self.wal;
         if !wal.is_durable() {
             wal.sync()?;
+            // The manifest vouches for everything up to the last record.
+            let _ = wal.mark();
         }
         wal.finish()?;
         Ok(last_seq)
@@ -332,6 +337,8 @@ pub(super) fn sync_retired(core: &Core, before: u64) -> Result<()> {
             if !wal.is_durable() {
                 wal.sync()
                     .inspect_err(|error| core.poison(format!("syncing an old log: {error}")))?;
+                // The log behind it vouches for it by where it starts.
+                let _ = wal.mark();
             }
             wal.finish()?;
         }

@@ -17,7 +17,7 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::stats::TableCounters;
 use crate::table::BlockCache;
 use crate::version::{Change, KeyspaceRecord, Recovered, TableStore, VersionEdit, VersionSet};
-use esker_base::vfs::FileLock;
+use esker_base::vfs::{FileLock, create_dir_durably};
 use esker_base::{Env, Error, KeyspaceId, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,11 +61,11 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
     options.validate()?;
     let opening = Opening::new(dir, options, setup);
     let env = &opening.env;
-    if !env.vfs.exists(dir)? {
+    if !env.vfs.exists(&names::current(dir))? {
         if !opening.options.create_if_missing {
             return Err(Error::NotFound { path: dir.to_path_buf() });
         }
-        env.vfs.create_dir_all(dir)?;
+        create_dir_durably(env.vfs.as_ref(), dir)?;
     }
     let lock = env.vfs.lock(&names::lock(dir))?;
     let core = if env.vfs.exists(&names::current(dir))? {
@@ -152,10 +152,6 @@ impl Opening {
             _ => None,
         });
         self.store.skip_numbers_below(numbers.max().unwrap_or(1));
-        // The names of the directory itself and of those above it must last too.
-        for parent in self.dir.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty()).take(1) {
-            self.env.vfs.sync_dir(parent)?;
-        }
         let options = Arc::new(self.options.default_keyspace.clone());
         let manifest_bytes_max = self.options.manifest_bytes_max;
         let versions =
@@ -219,6 +215,7 @@ impl Opening {
                     wal.append(batch)?;
                 }
                 wal.sync()?;
+                wal.mark()?;
                 edit = VersionEdit::new();
                 finish(&mut edit, &mut versions);
             }

@@ -44,10 +44,21 @@ impl Writer {
         self.file.append_parts(&[&header, payload])
     }
 
-    /// Makes every record so far durable, and then marks how far that is.
+    /// Makes every record so far durable. To be followed by `mark`.
+    ///
+    /// # Errors
+    /// Nobody knows what is on the disk now.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.file.sync()?;
         self.durable_bytes = self.file.len_bytes();
+        Ok(())
+    }
+
+    /// Notes in the log how far it is durable.
+    ///
+    /// # Errors
+    /// As for `append`: what was synced is durable all the same, but the log takes no more records.
+    pub(crate) fn mark(&mut self) -> Result<()> {
         self.append_record(RecordType::Mark, &mark_payload(self.durable_bytes))
     }
 

@@ -83,6 +83,7 @@ impl Manifest {
             writer.append(&edit.encode())?;
         }
         writer.sync()?;
+        writer.mark()?;
         env.vfs.sync_dir(dir)?;
         let mut manifest = Manifest { writer, current: Current { number, salt, durable_bytes: 0 } };
         manifest.point_current_here(env, dir)?;
@@ -101,8 +102,14 @@ impl Manifest {
         self.writer.append(&edit.encode())
     }
 
+    /// Makes all edits durable.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.writer.sync()
+    }
+
+    /// Notes how far it is durable; after an error it takes no more edits.
+    pub(super) fn mark(&mut self) -> Result<()> {
+        self.writer.mark()
     }
 
     pub(super) fn number(&self) -> u64 {

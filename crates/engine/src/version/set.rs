@@ -297,6 +297,8 @@ impl VersionSet {
             }));
             return Err(error);
         }
+        // The edit is in force whether or not that can be noted.
+        self.broken |= self.manifest.mark().is_err();
         self.adopt(next, &edit);
         Ok(())
     }
@@ -466,6 +468,7 @@ impl VersionSet {
         edit.push(Change::NextNumber(self.store.peek_number())).push(Change::Closed(seq));
         self.manifest.append(&edit)?;
         self.manifest.sync()?;
+        self.manifest.mark()?;
         self.manifest.close(&self.store.env, &self.store.dir)
     }
 }

@@ -21,6 +21,37 @@ pub(super) type Map = BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>;
 /// The contents of all keyspaces, by name.
 pub(super) type Maps = BTreeMap<String, Map>;
 
+/// One change of the model.
+#[derive(Clone, Debug)]
+enum Change {
+    /// Keyspace, model key, key, value.
+    Put(String, Vec<u8>, Vec<u8>, Vec<u8>),
+    Delete(String, Vec<u8>),
+    DeleteRange(String, Vec<u8>, Vec<u8>),
+}
+
+impl Change {
+    fn apply(&self, maps: &mut Maps) {
+        match self {
+            Change::Put(name, model_key, key, value) => {
+                if let Some(map) = maps.get_mut(name) {
+                    map.insert(model_key.clone(), (key.clone(), value.clone()));
+                }
+            }
+            Change::Delete(name, model_key) => {
+                if let Some(map) = maps.get_mut(name) {
+                    map.remove(model_key);
+                }
+            }
+            Change::DeleteRange(name, start, end) => {
+                if let Some(map) = maps.get_mut(name) {
+                    map.retain(|key, _| key < start || key >= end);
+                }
+            }
+        }
+    }
+}
+
 /// A cursor kept while the store changes, with what it should see.
 pub(super) struct KeptCursor {
     pub(super) cursor: Cursor,
@@ -38,16 +69,16 @@ pub(super) struct World {
     pub(super) maps: Maps,
     /// The contents at the last moment that is certainly durable.
     pub(super) durable: Maps,
-    /// Contents after each write since then, oldest first.
-    pub(super) since_durable: Vec<Maps>,
+    /// What each write since then changed, oldest first.
+    since_durable: Vec<Vec<Change>>,
+    /// What the write under way changed so far.
+    pending: Vec<Change>,
     pub(super) snapshots: Vec<(Snapshot, Maps)>,
     pub(super) cursors: Vec<KeptCursor>,
     pub(super) opens: u64,
     pub(super) copies: u64,
     last_put: Option<(String, Vec<u8>, Vec<u8>)>,
     steps: VecDeque<&'static str>,
-    /// Power cuts need the contents after every write; not every run pays for that.
-    track_prefixes: bool,
 }
 
 impl World {
@@ -68,13 +99,13 @@ impl World {
             maps: Maps::from([("default".to_owned(), Map::new())]),
             durable: Maps::from([("default".to_owned(), Map::new())]),
             since_durable: Vec::new(),
+            pending: Vec::new(),
             snapshots: Vec::new(),
             cursors: Vec::new(),
             opens: 0,
             copies: 0,
             last_put: None,
             steps: VecDeque::new(),
-            track_prefixes: seed.is_multiple_of(2),
         };
         world.choose_options();
         world.open()?;
@@ -191,9 +222,6 @@ impl World {
         self.maps.insert(name.to_owned(), Map::new());
         // It is durable at once, beside whatever was written before.
         self.durable.insert(name.to_owned(), Map::new());
-        for maps in &mut self.since_durable {
-            maps.insert(name.to_owned(), Map::new());
-        }
         Ok(())
     }
 
@@ -216,13 +244,17 @@ impl World {
         self.random.bytes(len as usize)
     }
 
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.maps);
+        self.pending.push(change);
+    }
+
     /// Notes a put in the model.
     pub(super) fn model_put(&mut self, name: &str, key: &[u8], value: &[u8]) {
         let model_key = self.order.model_key(key);
-        if let Some(map) = self.maps.get_mut(name) {
-            map.insert(model_key, (key.to_vec(), value.to_vec()));
-        }
-        self.last_put = Some((name.to_owned(), key.to_vec(), value.to_vec()));
+        let (key, value) = (key.to_vec(), value.to_vec());
+        self.last_put = Some((name.to_owned(), key.clone(), value.clone()));
+        self.change(Change::Put(name.to_owned(), model_key, key, value));
     }
 
     pub(super) fn last_put(&self) -> Option<(String, Vec<u8>, Vec<u8>)> {
@@ -231,35 +263,45 @@ impl World {
 
     pub(super) fn model_delete(&mut self, name: &str, key: &[u8]) {
         let model_key = self.order.model_key(key);
-        if let Some(map) = self.maps.get_mut(name) {
-            map.remove(&model_key);
-        }
+        self.change(Change::Delete(name.to_owned(), model_key));
     }
 
     pub(super) fn model_delete_range(&mut self, name: &str, start: &[u8], end: &[u8]) {
         let (start, end) = (self.order.model_key(start), self.order.model_key(end));
-        if let Some(map) = self.maps.get_mut(name) {
-            map.retain(|key, _| *key < start || *key >= end);
-        }
+        self.change(Change::DeleteRange(name.to_owned(), start, end));
     }
 
     /// Notes that a write is done.
     pub(super) fn wrote(&mut self) {
-        if self.track_prefixes {
-            self.since_durable.push(self.maps.clone());
-            if self.since_durable.len() > 200 && self.db().sync().is_ok() {
-                self.all_durable();
-            }
+        let changes = std::mem::take(&mut self.pending);
+        self.since_durable.push(changes);
+        if self.since_durable.len() > 500 && self.db().sync().is_ok() {
+            self.all_durable();
         }
     }
 
     pub(super) fn all_durable(&mut self) {
         self.durable = self.maps.clone();
         self.since_durable.clear();
+        self.pending.clear();
     }
 
-    pub(super) fn tracks_prefixes(&self) -> bool {
-        self.track_prefixes
+    /// Forgets a keyspace, now and in the past: dropping one is durable at once.
+    pub(super) fn forget_keyspace(&mut self, name: &str) {
+        self.maps.remove(name);
+        self.durable.remove(name);
+        for (_, maps) in &mut self.snapshots {
+            maps.remove(name);
+        }
+        // A keyspace made later under the same name starts empty.
+        for change in self.since_durable.iter_mut().flatten() {
+            let (Change::Put(named, ..)
+            | Change::Delete(named, _)
+            | Change::DeleteRange(named, ..)) = change;
+            if named == name {
+                named.clear();
+            }
+        }
     }
 
     /// The keys and values of a map between two model keys.
@@ -287,21 +329,22 @@ impl World {
         self.abandon();
         self.vfs = self.vfs.crash(survival, seed);
         self.open()?;
-        let mut states: Vec<&Maps> = vec![&self.durable];
-        states.extend(&self.since_durable);
         let must_be_newest = survival == Survival::ProcessDeath;
-        let candidates = states.iter().rev().take(if must_be_newest { 1 } else { usize::MAX });
-        let mut last_error = String::new();
-        let mut found = None;
-        for &state in candidates {
-            match compare(self.db(), state) {
-                Ok(()) => {
-                    found = Some(state.clone());
-                    break;
+        let mut state = self.durable.clone();
+        let mut changes = self.since_durable.iter();
+        let mut last_error = "never compared".to_owned();
+        let found = loop {
+            if !must_be_newest || changes.len() == 0 {
+                match compare(self.db(), &state) {
+                    Ok(()) => break Some(state),
+                    Err(error) => last_error = error,
                 }
-                Err(error) => last_error = error,
             }
-        }
+            match changes.next() {
+                Some(step) => step.iter().for_each(|change| change.apply(&mut state)),
+                None => break None,
+            }
+        };
         let found = found.ok_or_else(|| format!("{survival:?}: no prefix fits: {last_error}"))?;
         self.maps = found;
         self.db().sync().map_err(|e| e.to_string())?;

@@ -1,6 +1,6 @@
 //! Operations that change the store, or what it stands on.
 
-use super::world::{DIR, Maps, World, compare, remove_dir};
+use super::world::{DIR, World, compare, remove_dir};
 use esker::base::vfs::strict::Survival;
 use esker::{Batch, Db, Error, KeyspaceId, WriteOptions};
 
@@ -203,16 +203,10 @@ impl World {
     }
 
     pub(super) fn process_death(&mut self) -> Outcome {
-        if !self.tracks_prefixes() {
-            return Ok(());
-        }
         self.survive(Survival::ProcessDeath)
     }
 
     pub(super) fn power_cut(&mut self) -> Outcome {
-        if !self.tracks_prefixes() {
-            return Ok(());
-        }
         let percent = self.random.below(101) as u8;
         self.survive(Survival::Some { percent })
     }
@@ -354,15 +348,7 @@ impl World {
         let handle = self.keyspace(&name)?;
         self.db().drop_keyspace(&name).map_err(text)?;
         expect_refusal("a write to a dropped keyspace", handle.put(b"k0001x", b""))?;
-        let gone = |maps: &mut Maps| {
-            maps.remove(&name);
-        };
-        gone(&mut self.maps);
-        gone(&mut self.durable);
-        self.since_durable.iter_mut().for_each(gone);
-        self.snapshots.iter_mut().for_each(|(_, maps)| {
-            maps.remove(&name);
-        });
+        self.forget_keyspace(&name);
         Ok(())
     }
 }
