@@ -5,5 +5,6 @@
 
 pub mod crash;
 pub mod history;
+pub mod limits;
 pub mod model;
 pub mod random;

@@ -15,7 +15,8 @@ fn main() -> ExitCode {
     let gate = arguments.first().map_or("all", String::as_str);
     let crash = || if matches!(gate, "crash" | "all") { crash_gate(long, seed) } else { Ok(()) };
     let model = || if matches!(gate, "model" | "all") { model_gate(long, seed) } else { Ok(()) };
-    match crash().and_then(|()| model()) {
+    let limits = || if matches!(gate, "limits" | "all") { limits_gate(long, seed) } else { Ok(()) };
+    match crash().and_then(|()| model()).and_then(|()| limits()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("{message}");
@@ -35,6 +36,23 @@ fn model_gate(long: bool, seed: u64) -> Result<(), String> {
         totals.operations, totals.stores, totals.opens
     );
     Ok(())
+}
+
+fn limits_gate(long: bool, seed: u64) -> Result<(), String> {
+    let dir = std::env::temp_dir().join(format!("esker-limits-{}", std::process::id()));
+    let (budget, data, burst) =
+        if long { (256 << 20, 10 << 30, 5 << 30) } else { (64 << 20, 1 << 30, 1 << 30) };
+    let mut violations = Vec::new();
+    let mut run = |name: &str, result: esker::Result<esker_gates::limits::Figures>| {
+        let _ = std::fs::remove_dir_all(&dir);
+        let figures = result.map_err(|e| format!("{name}: {e}"))?;
+        figures.lines.iter().for_each(|line| println!("{name}: {line}"));
+        violations.extend(figures.violations.iter().map(|v| format!("{name}: {v}")));
+        Ok::<(), String>(())
+    };
+    run("burst", esker_gates::limits::burst(&dir, burst, 1_024, seed))?;
+    run("budget", esker_gates::limits::budget(&dir, budget, data, seed))?;
+    if violations.is_empty() { Ok(()) } else { Err(violations.join("\n")) }
 }
 
 fn crash_gate(long: bool, seed: u64) -> Result<(), String> {
