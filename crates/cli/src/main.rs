@@ -21,12 +21,23 @@ mod tuning;
 mod units;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use std::process::ExitCode;
 
+/// `esker` alone prints its help.
+const MISSING: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+
 fn main() -> ExitCode {
-    // Help and mistakes end here, the latter with exit code 2.
-    let command = commands::Esker::parse().command;
-    match commands::run(command) {
+    let done = match commands::Esker::try_parse() {
+        Ok(esker) => commands::run(esker.command),
+        // Mistakes are told in one line, like all failures.
+        Err(error) if error.use_stderr() && error.kind() != MISSING => {
+            Err(failure::Failure::usage(usage_line(&error)))
+        }
+        // Help and version.
+        Err(error) => error.exit(),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if failure.reader_gone => ExitCode::SUCCESS,
         Err(failure) => {
@@ -36,4 +47,16 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code as u8)
         }
     }
+}
+
+/// What clap has to say, as `what: what to do`.
+fn usage_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let mut paragraphs = text
+        .split("\n\n")
+        .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
+    let what = paragraphs.next().unwrap_or_default();
+    let what = what.strip_prefix("error: ").unwrap_or(&what).trim_end_matches('.').to_owned();
+    let tip = paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: ").map(str::to_owned));
+    format!("{what}: {}", tip.unwrap_or_else(|| "--help tells more".to_owned()))
 }

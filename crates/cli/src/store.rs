@@ -7,6 +7,7 @@ use crate::failure::{Code, Failure, Result};
 use crate::output::note;
 use crate::tuning::TuningArgs;
 use clap::Args;
+use esker::base::sync::Mutex;
 use esker::event::Event;
 use esker::names::{self, FileKind};
 use esker::{Db, Keyspace, Options, Setup};
@@ -43,6 +44,29 @@ pub(crate) struct Store {
     pub(crate) options: Options,
 }
 
+/// Files that an open reads from end to end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadAtOpen {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+}
+
+impl ReadAtOpen {
+    fn new(dir: &Path, logs: Vec<PathBuf>) -> Result<ReadAtOpen> {
+        let current = names::current(dir);
+        let (ours, _) = contents(dir)?;
+        // A clean store has one manifest; leftovers are not read.
+        let manifest = ours.iter().filter_map(|kind| match kind {
+            FileKind::Manifest(number) => Some(*number),
+            _ => None,
+        });
+        let manifest = manifest.max().map(|number| names::manifest(dir, number));
+        let files: Vec<PathBuf> = logs.into_iter().chain([current]).chain(manifest).collect();
+        let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|m| m.len()).sum();
+        Ok(ReadAtOpen { files: files.len() as u64, bytes })
+    }
+}
+
 impl StoreArgs {
     /// Opens an existing store for reading.
     pub(crate) fn read(&self) -> Result<Store> {
@@ -50,6 +74,27 @@ impl StoreArgs {
         let options = self.tuning.options()?;
         let db = Db::open_read_only_with(&self.db, options.clone(), setup());
         self.enter(db.map_err(|error| explain(&self.db, error))?, options, false)
+    }
+
+    /// Opens an existing store for reading, and says what had to be read for it: manifest and logs.
+    pub(crate) fn read_all(&self) -> Result<(Store, ReadAtOpen)> {
+        expect_store(&self.db)?;
+        let options = self.tuning.options()?;
+        let logs = Arc::new(Mutex::new(Vec::new()));
+        let listener = {
+            let logs = logs.clone();
+            move |event: &Event| {
+                tell(event);
+                if let Event::WalReplayed { number, .. } = event {
+                    logs.lock().push(*number);
+                }
+            }
+        };
+        let setup = Setup { listener: Some(Arc::new(listener)), ..Setup::default() };
+        let db = Db::open_read_only_with(&self.db, options.clone(), setup);
+        let store = self.enter(db.map_err(|error| explain(&self.db, error))?, options, false)?;
+        let logs = logs.lock().iter().map(|&number| names::wal(&self.db, number)).collect();
+        Ok((store, ReadAtOpen::new(&self.db, logs)?))
     }
 
     /// Opens an existing store for writing.

@@ -14,8 +14,8 @@ use std::ffi::OsString;
 ///
 /// SOURCE is one of
 ///
-///   files:DIR     one record for each file system entry below DIR, which need not be readable
-///                 itself: key = its path, value = its metadata as JSON
+///   files:DIR     one record for each file system entry below DIR: key = its path,
+///                 value = its metadata as JSON; symbolic links are not followed
 ///
 ///   csv:FILE      one record for each row: value = the row as a JSON object
 ///
@@ -27,7 +27,8 @@ use std::ffi::OsString;
 /// order of the source; later ones win over earlier ones of the same key.
 ///
 /// Ctrl-C finishes the batch under way, closes the store, says how far it came, and exits with 130; what was loaded
-/// stays. So it does when a row is malformed, unless --skip-bad is given. When the command ends well, all is on stable storage.
+/// stays. The same goes for a malformed row, which exits with 1; --skip-bad leaves such rows out instead. Entries that
+/// cannot be read are left out and counted. When the command ends well, everything is on stable storage.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker load --db store files:/usr

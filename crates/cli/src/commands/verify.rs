@@ -29,9 +29,12 @@ pub(crate) struct Args {
 /// Verifies.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::watch()?;
-    let store = args.store.read()?;
+    let (store, at_open) = args.store.read_all()?;
     let quiet = args.quiet || args.store.json;
-    let (report, seconds) = verify(&store.db, &interrupt, quiet)?;
+    let (mut report, seconds) = verify(&store.db, &interrupt, quiet)?;
+    // Manifest and logs were read, and checked, when the store was opened.
+    report.files += at_open.files;
+    report.bytes += at_open.bytes;
     let mut out = Output::new();
     if args.store.json {
         let damage: Vec<_> = report

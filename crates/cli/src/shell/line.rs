@@ -8,10 +8,25 @@ use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+/// What `help` prints.
+pub(super) const HELP: &str = "\
+get KEY                    print the value of a key
+put KEY VALUE              set a key
+delete KEY                 remove a key
+delete --from A --to B     remove a range, B exclusive
+scan                       print records: [--from A] [--to B] [--prefix P] [--reverse]
+                           [--limit N] [--keys-only] [--values] [--raw]
+count                      count keys: [--from A] [--to B] [--prefix P]
+stats                      what the store holds
+levels                     the shape of the tree
+flush                      write what is in memory to tables
+sync                       make every write so far durable
+quit                       end, as does Ctrl-D
+Words: 'as it stands', \"with \\n, \\t, \\xNN\"; # begins a comment line.";
+
 /// A line of the shell.
 #[derive(Debug, Parser)]
 #[command(multicall = true, disable_help_flag = true, disable_help_subcommand = true)]
-#[command(help_template = "{subcommands}")]
 pub(super) struct Line {
     #[command(subcommand)]
     pub(super) command: LineCommand,
@@ -21,31 +36,22 @@ pub(super) struct Line {
 #[derive(Debug, Subcommand)]
 #[command(disable_help_flag = true)]
 pub(super) enum LineCommand {
-    /// get KEY: print a value
-    Get { key: OsString },
-    /// put KEY VALUE: set a key
+    Get {
+        key: OsString,
+    },
     Put {
         key: OsString,
         #[arg(allow_negative_numbers = true)]
         value: OsString,
     },
-    /// delete KEY, or delete --from A --to B: remove a key or a range
     Delete(DeleteArgs),
-    /// scan [--from A] [--to B] [--prefix P] [--reverse] [--limit N] [--keys-only] [--values] [--raw]
     Scan(ScanArgs),
-    /// count [--from A] [--to B] [--prefix P]
     Count(RangeArgs),
-    /// what the store holds
     Stats,
-    /// the shape of the tree
     Levels,
-    /// write what is in memory to tables
     Flush,
-    /// make every write so far durable
     Sync,
-    /// this list
     Help,
-    /// end; so does the end of the input
     #[command(alias = "exit")]
     Quit,
 }

@@ -8,7 +8,7 @@ use crate::commands::{count, levels, scan, stats};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, note};
 use crate::store::Store;
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use line::{Line, LineCommand};
 use rustyline::error::ReadlineError;
 use rustyline::{Config, DefaultEditor};
@@ -137,7 +137,7 @@ impl Shell<'_> {
             }
             LineCommand::Flush => store.db.flush()?,
             LineCommand::Sync => store.db.sync()?,
-            LineCommand::Help => out.line(Line::command().render_help().to_string().trim_end())?,
+            LineCommand::Help => out.line(line::HELP)?,
             LineCommand::Quit => return Ok(Then::Quit),
         }
         Ok(Then::GoOn)

@@ -1,7 +1,7 @@
 //! Second section: gets, prefixes and ranges, compared with what the file system says.
 
-use super::Tour;
 use super::expect::Expected;
+use super::state::Tour;
 use crate::bytes::printable;
 use crate::clock::Stopwatch;
 use crate::failure::Result;

@@ -1,8 +1,8 @@
 //! Third section: overwriting, deleting, deleting a range; and the past, which stays as it was.
 
-use super::Tour;
 use super::ask::directories;
 use super::expect::Expected;
+use super::state::Tour;
 use crate::bytes::printable;
 use crate::failure::Result;
 use crate::units;

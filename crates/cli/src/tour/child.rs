@@ -4,7 +4,6 @@
 //! little-endian, the highest bit set if everything up to it has been synced. Values and keys follow from the number.
 
 use crate::failure::{Failure, Result};
-use crate::store;
 use crate::tuning::TuningArgs;
 use esker::base::checksum::mix64;
 use esker::{Batch, Db, Options, WriteOptions};
@@ -37,8 +36,9 @@ pub(crate) struct Args {
 
 /// Writes until the end.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let options: Options = args.tuning.options_over(&super::small_tree())?;
-    let db = Db::open_with(&args.db, options, store::setup())?;
+    let options: Options = args.tuning.options_over(&super::state::small_tree())?;
+    // What recovery drops after a kill is the parent's to tell.
+    let db = Db::open(&args.db, options)?;
     let stdout = io::stdout().as_fd().try_clone_to_owned();
     // Not buffered: what is acknowledged must be on its way.
     let mut acks = File::from(stdout.map_err(|error| Failure::output(&error))?);

@@ -5,16 +5,18 @@
 //!             -> open (recovery) -> the records must be 0..n, with every acknowledged one among them
 //! ```
 
-use super::Tour;
 use super::child::{SYNCED, key, value};
+use super::state::Tour;
 use crate::clock::Stopwatch;
 use crate::failure::{Failure, Result};
-use crate::store;
 use crate::units;
-use esker::{Db, ScanOptions};
+use esker::event::Event;
+use esker::{Db, ScanOptions, Setup};
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often the process is killed.
 const ROUNDS: u64 = 3;
@@ -45,8 +47,9 @@ pub(super) fn kill(tour: &mut Tour<'_>, dir: &Path) -> Result<()> {
     for round in 0..ROUNDS {
         tour.pause()?;
         let acked = write_and_die(tour, dir, first, WRITING_SECONDS[round as usize])?;
+        let torn_bytes = Arc::new(AtomicU64::new(0));
         let watch = Stopwatch::start();
-        let db = Db::open_with(dir, tour.plan.options.clone(), store::setup())?;
+        let db = Db::open_with(dir, tour.plan.options.clone(), counting(&torn_bytes))?;
         let recovery_ns = watch.ns();
         let survivors = survivors(&db)?;
         db.close()?;
@@ -54,7 +57,11 @@ pub(super) fn kill(tour: &mut Tour<'_>, dir: &Path) -> Result<()> {
         let rate = units::rate(written, acked.seconds);
         let remark = format!("writes acknowledged at {rate}, then SIGKILL");
         tour.show.figure(&format!("round {}", round + 1), written, &remark)?;
-        let remark = format!("to open it again; {} records", units::count(survivors.records));
+        let remark = format!(
+            "to open it; {} records, {} of a torn write dropped",
+            units::count(survivors.records),
+            units::bytes(torn_bytes.load(Ordering::Relaxed))
+        );
         tour.show.text_figure("recovery", &units::duration_ns(recovery_ns), &remark)?;
         let lost = acked.records.saturating_sub(survivors.records);
         let what = format!("none of the {} acknowledged is lost", units::count(acked.records));
@@ -70,6 +77,17 @@ pub(super) fn kill(tour: &mut Tour<'_>, dir: &Path) -> Result<()> {
         first = survivors.records;
     }
     Ok(())
+}
+
+/// Counts the bytes of writes that the kill cut off: they are expected here.
+fn counting(torn: &Arc<AtomicU64>) -> Setup {
+    let torn = torn.clone();
+    let listener = move |event: &Event| {
+        if let Event::WalReplayed { torn_bytes, .. } = event {
+            torn.fetch_add(*torn_bytes, Ordering::Relaxed);
+        }
+    };
+    Setup { listener: Some(Arc::new(listener)), ..Setup::default() }
 }
 
 /// Starts the child and kills it when it has written for a while.
@@ -189,7 +207,7 @@ mod tests {
     fn a_gap_and_a_wrong_value_are_found() {
         let dir = std::env::temp_dir().join(format!("esker-kill-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
-        let db = Db::open(&dir, super::super::small_tree()).expect("open");
+        let db = Db::open(&dir, super::super::state::small_tree()).expect("open");
         for n in [0, 1, 2, 4] {
             db.put(&key(n), &value(n)).expect("put");
         }

@@ -9,6 +9,8 @@ pub(crate) mod child;
 mod expect;
 mod kill;
 mod show;
+mod shuffle;
+mod state;
 mod summary;
 
 use crate::clock::Stopwatch;
@@ -19,41 +21,13 @@ use crate::paint::Paint;
 use crate::progress::Progress;
 use crate::store;
 use crate::{output, units};
-use esker::{Compression, Db, KeyspaceOptions, Options};
+use esker::Db;
 use expect::Expected;
 use show::Show;
+use shuffle::Shuffled;
+use state::{Figures, Tour};
+pub(crate) use state::{Plan, small_tree};
 use std::path::{Path, PathBuf};
-use summary::Figures;
-
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-
-/// What the tour is to do.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// Where the stores go; `None` is a temporary directory.
-    pub(crate) dir: Option<PathBuf>,
-    pub(crate) source: PathBuf,
-    pub(crate) keep: bool,
-    pub(crate) json: bool,
-    pub(crate) options: Options,
-}
-
-/// Options that give a few megabytes a tree of several levels.
-pub(crate) fn small_tree() -> Options {
-    Options {
-        memory_budget_bytes: 64 * MIB,
-        default_keyspace: KeyspaceOptions {
-            memtable_bytes: MIB,
-            table_bytes_max: 512 * KIB,
-            level_base_bytes: 2 * MIB,
-            level_fanout: 4,
-            compression: vec![Compression::Lz4],
-            ..KeyspaceOptions::default()
-        },
-        ..Options::default()
-    }
-}
 
 /// The directory of the stores. Removed in the end unless it is to be kept.
 struct Place {
@@ -92,15 +66,6 @@ impl Drop for Place {
             let _ = std::fs::remove_dir(&self.dir);
         }
     }
-}
-
-/// What all parts of the tour need.
-struct Tour<'a> {
-    plan: &'a Plan,
-    show: Show,
-    figures: Figures,
-    interrupt: Interrupt,
-    watch: Stopwatch,
 }
 
 /// Does the tour.
@@ -162,16 +127,9 @@ impl Tour<'_> {
         summary::summary(self, db, &place.files())
     }
 
-    /// A place where the tour may end early.
-    fn pause(&self) -> Result<()> {
-        match self.interrupt.asked() {
-            true => Err(Failure::interrupted("the tour was interrupted: run it again")),
-            false => Ok(()),
-        }
-    }
-
     fn load(&mut self, db: &Db) -> Result<()> {
-        let mut source = FileTree::open(&self.plan.source, Paths::Full, false)?;
+        let mut source = Shuffled::new(FileTree::open(&self.plan.source, Paths::Full, false)?)?;
+        self.pause()?;
         let plan = load::Plan { bulk: false, keyspace: db.default_keyspace(), db };
         let progress = Progress::start("loading", self.plan.json);
         let (done, ended) = load::load(&mut source, &plan, progress, &self.interrupt);
@@ -179,13 +137,9 @@ impl Tour<'_> {
         db.sync()?;
         self.show.figure("records", done.records, &units::rate(done.records, done.seconds))?;
         let bytes = units::bytes(done.bytes);
-        self.show.text_figure(
-            "keys and values",
-            &bytes,
-            "in batches of 1 000, synced at the end",
-        )?;
-        if done.skipped > 0 {
-            self.show.figure("left out", done.skipped, "could not be read")?;
+        self.show.text_figure("keys and values", &bytes, "in random order, in batches of 1 000")?;
+        if source.skipped > 0 {
+            self.show.figure("left out", source.skipped, "could not be read")?;
         }
         self.figures.loaded = done.records;
         self.figures.loaded_bytes = done.bytes;

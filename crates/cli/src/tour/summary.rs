@@ -1,38 +1,15 @@
 //! Last section: the tour in numbers, and the shape of the tree.
 
-use super::Tour;
+use super::state::Tour;
 use crate::failure::{Failure, Result};
+use crate::paint::Paint;
 use crate::tree;
 use crate::units;
 use esker::Db;
-use serde::Serialize;
 use std::path::Path;
 
-/// What the sections found out.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Figures {
-    pub(super) loaded: u64,
-    pub(super) loaded_bytes: u64,
-    pub(super) load_seconds: f64,
-    pub(super) scan_per_second: u64,
-    pub(super) gets: u64,
-    pub(super) get_p50_ns: u64,
-    pub(super) get_p99_ns: u64,
-    pub(super) overwritten: u64,
-    pub(super) deleted: u64,
-    /// Records that should be in the store in the end.
-    pub(super) expected_records: u64,
-    pub(super) disk_bytes: u64,
-    pub(super) write_amplification: f64,
-    pub(super) kills: u64,
-    pub(super) killed_acknowledged: u64,
-    pub(super) came_back: u64,
-    pub(super) kill_seconds: f64,
-    pub(super) recovery_ns_max: u64,
-    pub(super) checks: u64,
-    pub(super) failed: u64,
-    pub(super) seconds: f64,
-}
+/// Before each line of the drawing.
+const INDENT: &str = "   ";
 
 /// Sums up, draws the tree, closes the store.
 pub(super) fn summary(tour: &mut Tour<'_>, db: Db, dir: &Path) -> Result<()> {
@@ -76,9 +53,9 @@ pub(super) fn summary(tour: &mut Tour<'_>, db: Db, dir: &Path) -> Result<()> {
     let failed = format!("{} failed, {:.1} s in all", f.failed, f.seconds);
     show.figure("checks", f.checks, &failed)?;
     show.line("")?;
-    let paint = show.paint;
+    let paint = Paint { width: show.paint.width - INDENT.len(), ..show.paint };
     for line in tree::draw(&keyspace, &tour.plan.options.default_keyspace, &paint) {
-        show.line(&format!("   {line}"))?;
+        show.line(format!("{INDENT}{line}").trim_end())?;
     }
     Ok(())
 }
