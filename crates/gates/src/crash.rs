@@ -4,8 +4,10 @@
 //! disk kept is chosen in several ways, the store is reopened, and its contents must be a prefix of
 //! the scenario's batches that holds every durable one. Then recovery itself is cut off at random calls.
 
+use crate::gate::{Config, Outcome, for_cases};
 use crate::history::{History, State, compare, keyspaces, random_ops, small_options};
 use crate::random::Random;
+use esker::base::sync::Mutex;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::base::{Env, Vfs};
 use esker::{Batch, Db, Error, Options, Result, Setup, WriteOptions};
@@ -208,6 +210,26 @@ pub const SCENARIOS: &[(&str, Script)] = &[
     }),
     ("large batches", |run| run.write_many(12, 200_000, 4)),
 ];
+
+/// The gate: every scenario, with both kinds of logs, cut at every call.
+pub fn gate(config: &Config) -> Outcome {
+    let seeds = config.choose(1, 20);
+    let cases = SCENARIOS.len() as u64 * 2 * seeds;
+    let sum = Mutex::new(Totals::default());
+    for_cases(config.cases(cases), |case| {
+        let (name, script) = SCENARIOS[(case / 2) as usize % SCENARIOS.len()];
+        let plain_logs = case % 2 == 1;
+        let seed = config.seed + case / 2 / SCENARIOS.len() as u64;
+        let mut totals = Totals::default();
+        let result = every_call(name, script, plain_logs, seed, 1, &mut totals);
+        let mut sum = sum.lock();
+        sum.crashes += totals.crashes;
+        sum.reopens += totals.reopens;
+        result
+    })?;
+    let totals = sum.into_inner();
+    Ok(format!("{} cuts, {} reopens", totals.crashes, totals.reopens))
+}
 
 /// What a gate run came to.
 #[derive(Clone, Copy, Debug, Default)]

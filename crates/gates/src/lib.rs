@@ -4,5 +4,9 @@
 //! a failure can be run again from it.
 
 pub mod crash;
+pub mod gate;
 pub mod history;
+pub mod memory;
+pub mod power;
 pub mod random;
+pub mod script;

@@ -1,43 +1,92 @@
-//! `esker-gates GATE [--long] [--seed N]`: runs one reliability gate, or `all`.
+//! `esker-gates GATE|all [--long] [--seed N] [--minutes M] [--case N]`: runs reliability gates.
+//!
+//! Prints what each came to. Exits with an error if any found a violation.
 
-use esker_gates::crash::{self, Totals};
+use esker_gates::gate::{Config, Outcome, Stopwatch};
+use esker_gates::{crash, power};
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: esker_gates::memory::Counting = esker_gates::memory::Counting;
+
+/// A gate: its name, what it does in its short and its long form, and how.
+struct Gate {
+    name: &'static str,
+    short: &'static str,
+    long: &'static str,
+    run: fn(&Config) -> Outcome,
+}
+
+const GATES: &[Gate] = &[
+    Gate {
+        name: "crash",
+        short: "power cut at every call of each scenario",
+        long: "the same with 20 seeds",
+        run: crash::gate,
+    },
+    Gate {
+        name: "power",
+        short: "20 thousand power cuts of random scripts",
+        long: "a million",
+        run: power::gate,
+    },
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let long = arguments.iter().any(|a| a == "--long");
-    let seed = arguments
-        .iter()
-        .position(|a| a == "--seed")
-        .and_then(|at| arguments.get(at + 1))
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1);
-    match crash_gate(long, seed) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn crash_gate(long: bool, seed: u64) -> Result<(), String> {
-    let seeds = if long { 20 } else { 1 };
-    let mut totals = Totals::default();
-    for seed in seed..seed + seeds {
-        for &(name, script) in crash::SCENARIOS {
-            for plain_logs in [false, true] {
-                let before = totals;
-                crash::every_call(name, script, plain_logs, seed, 1, &mut totals)?;
-                println!(
-                    "crash: {name} ({} logs), seed {seed}: {} cuts, {} reopens, 0 violations",
-                    if plain_logs { "plain" } else { "preallocated" },
-                    totals.crashes - before.crashes,
-                    totals.reopens - before.reopens
-                );
+    let wanted = arguments.first().map_or("", String::as_str);
+    let chosen: Vec<&Gate> =
+        GATES.iter().filter(|gate| wanted == "all" || wanted == gate.name).collect();
+    let config = match parse(arguments.get(1..).unwrap_or_default()) {
+        Ok(config) if !chosen.is_empty() => config,
+        Ok(_) => return usage("no such gate"),
+        Err(message) => return usage(&message),
+    };
+    let (mut passed, mut failed) = (0, 0);
+    for gate in chosen {
+        let form = if config.long { gate.long } else { gate.short };
+        println!("{}: {form}; seed {}", gate.name, config.seed);
+        let watch = Stopwatch::default();
+        let outcome = (gate.run)(&config);
+        let seconds = watch.seconds();
+        match outcome {
+            Ok(totals) => {
+                println!("{}: {totals}, 0 violations, {seconds:.1} s", gate.name);
+                passed += 1;
+            }
+            Err(report) => {
+                println!("{report}\n{}: FAILED after {seconds:.1} s", gate.name);
+                failed += 1;
             }
         }
     }
-    println!("crash: {} cuts, {} reopens, 0 violations", totals.crashes, totals.reopens);
-    Ok(())
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn parse(arguments: &[String]) -> Result<Config, String> {
+    let mut config = Config { seed: 1, long: false, minutes: None, case: None };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let value = words.next().and_then(|text| text.parse::<f64>().ok());
+            value.ok_or_else(|| format!("{word} needs a number"))
+        };
+        match word.as_str() {
+            "--long" => config.long = true,
+            "--seed" => config.seed = number()? as u64,
+            "--minutes" => config.minutes = Some(number()?),
+            "--case" => config.case = Some(number()? as u64),
+            _ => return Err(format!("what is {word}?")),
+        }
+    }
+    Ok(config)
+}
+
+fn usage(message: &str) -> ExitCode {
+    eprintln!("{message}\nusage: esker-gates GATE|all [--long] [--seed N] [--minutes M] [--case N]");
+    for gate in GATES {
+        eprintln!("  {:8} {}; --long: {}", gate.name, gate.short, gate.long);
+    }
+    ExitCode::FAILURE
 }
