@@ -285,14 +285,25 @@ fn survive(run: &Run, k: u64, totals: &mut Totals) -> std::result::Result<(), St
     ];
     for (i, &survival) in survivals.iter().enumerate() {
         let kept = run.vfs.crash(survival, k * 31 + i as u64);
-        check_store(run, &kept, survival, totals).map_err(|e| format!("{survival:?}: {e}"))?;
+        // Taken before the check, which recovers the store and closes it in good order.
+        let again = kept.deep_copy();
+        let least = match survival {
+            Survival::ProcessDeath | Survival::All => run.history.acknowledged,
+            _ => run.history.durable,
+        };
+        check_store(run, &kept, least, totals).map_err(|e| format!("{survival:?}: {e}"))?;
         // Recovery is cut off too, at a call chosen at random.
         let mut random = Random::new(k ^ (i as u64) << 32);
-        let again = kept.deep_copy();
         again.set_crash_at(again.mutating_calls() + 1 + random.below(25));
-        let _ = open(&again, DIR, &run.options).map(std::mem::drop);
+        let recovered = open(&again, DIR, &run.options).map(std::mem::drop).is_ok();
+        again.power_off();
         let kept_again = again.crash(survivals[random.below(5) as usize], k);
-        check_store(run, &kept_again, survival, totals)
+        let least = match survival {
+            // What a process leaves behind unsynced is durable only once it is recovered.
+            Survival::ProcessDeath if !recovered => run.history.durable,
+            _ => least,
+        };
+        check_store(run, &kept_again, least, totals)
             .map_err(|e| format!("{survival:?}, then cut off in recovery: {e}"))?;
     }
     Ok(())
@@ -301,14 +312,10 @@ fn survive(run: &Run, k: u64, totals: &mut Totals) -> std::result::Result<(), St
 fn check_store(
     run: &Run,
     kept: &StrictVfs,
-    survival: Survival,
+    least: usize,
     totals: &mut Totals,
 ) -> std::result::Result<(), String> {
     let history = &run.history;
-    let least = match survival {
-        Survival::ProcessDeath | Survival::All => history.acknowledged,
-        _ => history.durable,
-    };
     totals.reopens += 1;
     let db = match open(kept, DIR, &run.options) {
         Ok(db) => db,

@@ -124,13 +124,6 @@ impl History {
         self.batches.pop();
     }
 
-    /// Forgets all batches after the first `count`, which are acknowledged and durable.
-    pub fn truncate(&mut self, count: usize) {
-        self.batches.truncate(count);
-        self.acknowledged = count;
-        self.durable = count;
-    }
-
     /// Everything acknowledged so far is durable.
     pub fn all_durable(&mut self) {
         self.durable = self.acknowledged;

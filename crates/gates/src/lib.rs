@@ -4,6 +4,7 @@
 //! a failure can be run again from it.
 
 pub mod crash;
+pub mod faults;
 pub mod gate;
 pub mod history;
 pub mod memory;

@@ -3,7 +3,7 @@
 //! Prints what each came to. Exits with an error if any found a violation.
 
 use esker_gates::gate::{Config, Outcome, Stopwatch};
-use esker_gates::{crash, power};
+use esker_gates::{crash, faults, power};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -29,6 +29,12 @@ const GATES: &[Gate] = &[
         short: "20 thousand power cuts of random scripts",
         long: "a million",
         run: power::gate,
+    },
+    Gate {
+        name: "faults",
+        short: "every call of each kind fails, then the disk heals",
+        long: "the same with 200 random scripts",
+        run: faults::gate,
     },
 ];
 

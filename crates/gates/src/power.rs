@@ -106,6 +106,11 @@ impl Script {
         let world = World::plain(&again);
         let recovered = world.open(DIR, &player.options);
         let noted = recovered.as_ref().is_ok_and(|db| db.put(b"~after", b"0").is_ok());
+        let least = match (survival, &recovered) {
+            // What a process leaves behind unsynced is durable only once it is recovered.
+            (Survival::ProcessDeath, Err(_)) => player.history.durable,
+            _ => least,
+        };
         drop(recovered);
         again.power_off();
         let second = random_survival(&mut random);

@@ -192,12 +192,17 @@ impl Player {
 
     /// Opens the store, or returns the one that is open.
     pub fn db(&mut self) -> Result<Db> {
+        let db = self.bare_db()?;
+        keyspaces(&db)?;
+        Ok(db)
+    }
+
+    /// The same, without creating the keyspaces that are missing.
+    pub fn bare_db(&mut self) -> Result<Db> {
         if self.db.is_none() {
             self.db = Some(self.world.open(DIR, &self.options)?);
         }
-        let db = self.db.clone().ok_or(Error::Cancelled)?;
-        keyspaces(&db)?;
-        Ok(db)
+        self.db.clone().ok_or(Error::Cancelled)
     }
 
     /// The open store, if it is open.
@@ -209,6 +214,11 @@ impl Player {
     pub fn is_poisoned(&self) -> bool {
         let probe = self.db.as_ref().map(|db| db.write(Batch::new(), WriteOptions::default()));
         matches!(probe, Some(Err(Error::Poisoned { .. })))
+    }
+
+    /// True if what failed just now may come to light when the store is opened again.
+    fn failure_is_open(&self) -> bool {
+        self.world.strict.is_off() || self.is_poisoned()
     }
 
     /// Plays a step.
@@ -246,7 +256,7 @@ impl Player {
                 self.db()?;
             }
             Step::Read => {
-                let db = self.db()?;
+                let db = self.bare_db()?;
                 let state = self.history.state_after(self.history.acknowledged);
                 compare_or_fail(&db, &state)?;
             }
@@ -256,7 +266,7 @@ impl Player {
 
     /// Notes that the batch begun last failed.
     fn batch_failed(&mut self) {
-        if self.is_poisoned() {
+        if self.failure_is_open() {
             self.fate_open = true;
             return;
         }
@@ -351,7 +361,7 @@ impl Player {
         let done = db.create_keyspace(&name, self.options.default_keyspace.clone());
         let fate = match &done {
             Ok(_) => Fate::Done,
-            Err(_) if self.is_poisoned() => Fate::Open,
+            Err(_) if self.failure_is_open() => Fate::Open,
             Err(_) => Fate::No,
         };
         if fate != Fate::No {
@@ -367,26 +377,10 @@ impl Player {
         let done = db.drop_keyspace(&self.guests[at].name);
         self.guests[at].dropped = match &done {
             Ok(()) => Fate::Done,
-            Err(_) if self.is_poisoned() => Fate::Open,
+            Err(_) if self.failure_is_open() => Fate::Open,
             Err(_) => Fate::No,
         };
         done
-    }
-
-    /// Settles what was open, after the store was reopened and found to hold `count` batches.
-    pub fn settle(&mut self, db: &Db, count: usize) {
-        self.history.truncate(count);
-        self.fate_open = false;
-        let names = db.keyspace_names();
-        self.guests.retain_mut(|guest| {
-            let there = names.contains(&guest.name);
-            if guest.created == Fate::Open {
-                guest.created = Fate::Done;
-            }
-            guest.dropped = Fate::No;
-            guest.writes.retain(|&n| n <= count);
-            there
-        });
     }
 
     /// Checks that an open store holds a prefix of at least `least` batches. Returns how many.
