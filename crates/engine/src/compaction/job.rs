@@ -119,7 +119,8 @@ fn merge(
     cursor.seek_to_first()?;
     while cursor.valid() {
         let (key, trailer) = (cursor.key(), cursor.trailer());
-        if let Some(trailer) = fate(&mut retention, &mut below, key, trailer) {
+        let covered = || tombstones.covering(order, key, Seq::MAX).is_some();
+        if let Some(trailer) = fate(&mut retention, &mut below, key, trailer, covered) {
             output.add(key, trailer, cursor.value())?;
         }
         cursor.next()?;
@@ -135,12 +136,15 @@ fn merge(
 }
 
 /// The trailer a record is kept with, or `None` if it is left out.
+///
+/// `covered`: some range tombstone of the inputs lies over the key.
 #[inline]
 fn fate(
     retention: &mut Retention<'_>,
     below: &mut Below<'_>,
     key: &[u8],
     trailer: Trailer,
+    covered: impl FnOnce() -> bool,
 ) -> Option<Trailer> {
     if !retention.is_seen(key, trailer) {
         return None;
@@ -151,8 +155,9 @@ fn fate(
     // Every snapshot sees this record, and it is the oldest of its key that anybody sees.
     match trailer.kind() {
         Some(Kind::Delete) if below.is_empty_at(key) => None,
-        // Its age no longer matters; 0 takes one byte.
-        Some(Kind::Put) if below.is_empty_at(key) => Some(trailer.with_seq(0)),
+        // Its age no longer matters; 0 takes one byte. Beside a tombstone that goes on for the sake of
+        // other keys it does matter: the record is newer.
+        Some(Kind::Put) if below.is_empty_at(key) && !covered() => Some(trailer.with_seq(0)),
         _ => Some(trailer),
     }
 }

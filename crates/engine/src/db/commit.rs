@@ -30,8 +30,6 @@ use std::time::Duration;
 pub(super) struct CommitState {
     wal: Writer,
     number: u64,
-    /// An append failed; the log may end in half a record.
-    broken: bool,
     next_seq: Seq,
     /// Keyspaces whose active memtable is full.
     full: Vec<KeyspaceId>,
@@ -42,7 +40,7 @@ const ROOM_WAIT: Duration = Duration::from_millis(50);
 
 impl CommitState {
     pub(super) fn new(wal: Writer, number: u64, next_seq: Seq) -> CommitState {
-        CommitState { wal, number, broken: false, next_seq, full: Vec::new() }
+        CommitState { wal, number, next_seq, full: Vec::new() }
     }
 
     /// Sequence number of the newest record.
@@ -78,7 +76,7 @@ impl CommitState {
                 None => self.log_one(core, &mut request.batch),
             };
             if let Err(error) = &result
-                && self.broken
+                && self.wal.is_broken()
             {
                 failed = Some(error.clone());
             }
@@ -126,7 +124,7 @@ impl CommitState {
 
     #[inline]
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.wal.append(bytes).inspect_err(|_| self.broken = true)
+        self.wal.append(bytes)
     }
 
     /// Puts a logged batch into the memtables. Its first sequence number stands in its header.
@@ -189,7 +187,7 @@ impl CommitState {
                 return Err(error);
             }
         }
-        if self.broken {
+        if self.wal.is_broken() {
             self.rotate(core)?;
         }
         let limit = core.options.memtables_limit_bytes();
@@ -273,7 +271,7 @@ impl CommitState {
     /// Starts a new log.
     ///
     /// # Errors
-    /// The old log stays the current one (and broken, if it was).
+    /// The old log stays the current one.
     pub(super) fn rotate(&mut self, core: &Core) -> Result<()> {
         let number = core.store.new_number();
         let mut versions = core.lock_versions()?;
@@ -284,14 +282,11 @@ impl CommitState {
         core.current_wal.store(number, Ordering::Release);
         let old = std::mem::replace(&mut self.wal, writer);
         let bytes = old.len_bytes();
-        let broken = std::mem::replace(&mut self.broken, false);
-        // A log that failed is not synced: what it holds after the last good record is void.
         let retired = RetiredWal {
             number: std::mem::replace(&mut self.number, number),
             bytes,
             writer: Arc::new(Mutex::new(Some(old))),
         };
-        let _ = broken;
         core.retired_wal_bytes.fetch_add(bytes, Ordering::Relaxed);
         core.retired.lock().push(retired);
         for keyspace in core.keyspaces.load().by_id.values() {
@@ -340,21 +335,25 @@ pub(super) fn new_wal(
 
 /// Makes all logs older than `before` durable and closes them.
 pub(super) fn sync_retired(core: &Core, before: u64) -> Result<()> {
-    let dirty: Vec<Arc<Mutex<Option<Writer>>>> = core
+    let dirty: Vec<(u64, Arc<Mutex<Option<Writer>>>)> = core
         .retired
         .lock()
         .iter()
         .filter(|wal| wal.number < before)
-        .map(|wal| wal.writer.clone())
+        .map(|wal| (wal.number, wal.writer.clone()))
         .collect();
-    for writer in dirty {
+    for (number, writer) in dirty {
+        let path = names::wal(&core.dir, number);
         let mut slot = writer.lock();
         if let Some(mut wal) = slot.take() {
             if !wal.is_durable() {
                 wal.sync()
                     .inspect_err(|error| core.poison(format!("syncing an old log: {error}")))?;
             }
-            wal.finish()?;
+            // It only keeps space it does not need.
+            if let Err(error) = wal.finish() {
+                core.events.emit(&Event::CleanupFailed { path, error });
+            }
         }
     }
     Ok(())

@@ -105,6 +105,11 @@ impl Manifest {
         self.writer.sync()
     }
 
+    /// True if nothing more may be appended.
+    pub(super) fn is_broken(&self) -> bool {
+        self.writer.is_broken()
+    }
+
     pub(super) fn number(&self) -> u64 {
         self.current.number
     }

@@ -286,7 +286,7 @@ impl VersionSet {
     ) -> Result<()> {
         edit.push(Change::NextNumber(self.store.peek_number()));
         let next = self.derive(&edit, options)?;
-        if self.broken || self.manifest.len_bytes() > self.manifest_bytes_max {
+        if self.is_broken() || self.manifest.len_bytes() > self.manifest_bytes_max {
             self.rewrite()?;
         }
         if let Err(error) = self.manifest.append(&edit).and_then(|()| self.manifest.sync()) {
@@ -402,6 +402,11 @@ impl VersionSet {
         }
     }
 
+    /// True if the manifest takes no more edits.
+    fn is_broken(&self) -> bool {
+        self.broken || self.manifest.is_broken()
+    }
+
     /// Starts a new manifest that holds the present state.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.store.new_number();
@@ -409,7 +414,11 @@ impl VersionSet {
         let manifest = Manifest::create(&self.store.env, &self.store.dir, number, &state)?;
         let old = std::mem::replace(&mut self.manifest, manifest);
         self.broken = false;
-        for number in std::mem::take(&mut self.void_tables) {
+        let live: std::collections::BTreeSet<u64> =
+            self.keyspaces.values().flat_map(|k| k.tables()).map(|t| t.meta.number).collect();
+        // A void edit may have moved a table that is where it was.
+        let void = std::mem::take(&mut self.void_tables);
+        for number in void.into_iter().filter(|number| !live.contains(number)) {
             self.remove_file(names::table(&self.store.dir, number));
         }
         self.remove_manifest(names::manifest(&self.store.dir, old.number()));
@@ -450,7 +459,7 @@ impl VersionSet {
 
     /// Records that everything up to `seq` is durable, and ends the manifest.
     pub(crate) fn close(mut self, seq: Seq) -> Result<()> {
-        if self.broken {
+        if self.is_broken() {
             self.rewrite()?;
         }
         let mut edit = VersionEdit::new();
