@@ -4,8 +4,10 @@
 //! disk kept is chosen in several ways, the store is reopened, and its contents must be a prefix of
 //! the scenario's batches that holds every durable one. Then recovery itself is cut off at random calls.
 
+use crate::gate::{Config, Outcome, for_cases};
 use crate::history::{History, State, compare, keyspaces, random_ops, small_options};
 use crate::random::Random;
+use esker::base::sync::Mutex;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::base::{Env, Vfs};
 use esker::{Batch, Db, Error, Options, Result, Setup, WriteOptions};
@@ -209,6 +211,26 @@ pub const SCENARIOS: &[(&str, Script)] = &[
     ("large batches", |run| run.write_many(12, 200_000, 4)),
 ];
 
+/// The gate: every scenario, with both kinds of logs, cut at every call.
+pub fn gate(config: &Config) -> Outcome {
+    let seeds = config.choose(1, 20);
+    let cases = SCENARIOS.len() as u64 * 2 * seeds;
+    let sum = Mutex::new(Totals::default());
+    for_cases(config.cases(cases), |case| {
+        let (name, script) = SCENARIOS[(case / 2) as usize % SCENARIOS.len()];
+        let plain_logs = case % 2 == 1;
+        let seed = config.seed + case / 2 / SCENARIOS.len() as u64;
+        let mut totals = Totals::default();
+        let result = every_call(name, script, plain_logs, seed, 1, &mut totals);
+        let mut sum = sum.lock();
+        sum.crashes += totals.crashes;
+        sum.reopens += totals.reopens;
+        result
+    })?;
+    let totals = sum.into_inner();
+    Ok(format!("{} cuts, {} reopens", totals.crashes, totals.reopens))
+}
+
 /// What a gate run came to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
@@ -263,14 +285,25 @@ fn survive(run: &Run, k: u64, totals: &mut Totals) -> std::result::Result<(), St
     ];
     for (i, &survival) in survivals.iter().enumerate() {
         let kept = run.vfs.crash(survival, k * 31 + i as u64);
-        check_store(run, &kept, survival, totals).map_err(|e| format!("{survival:?}: {e}"))?;
+        // Taken before the check, which recovers the store and closes it in good order.
+        let again = kept.deep_copy();
+        let least = match survival {
+            Survival::ProcessDeath | Survival::All => run.history.acknowledged,
+            _ => run.history.durable,
+        };
+        check_store(run, &kept, least, totals).map_err(|e| format!("{survival:?}: {e}"))?;
         // Recovery is cut off too, at a call chosen at random.
         let mut random = Random::new(k ^ (i as u64) << 32);
-        let again = kept.deep_copy();
         again.set_crash_at(again.mutating_calls() + 1 + random.below(25));
-        let _ = open(&again, DIR, &run.options).map(std::mem::drop);
+        let recovered = open(&again, DIR, &run.options).map(std::mem::drop).is_ok();
+        again.power_off();
         let kept_again = again.crash(survivals[random.below(5) as usize], k);
-        check_store(run, &kept_again, survival, totals)
+        let least = match survival {
+            // What a process leaves behind unsynced is durable only once it is recovered.
+            Survival::ProcessDeath if !recovered => run.history.durable,
+            _ => least,
+        };
+        check_store(run, &kept_again, least, totals)
             .map_err(|e| format!("{survival:?}, then cut off in recovery: {e}"))?;
     }
     Ok(())
@@ -279,14 +312,10 @@ fn survive(run: &Run, k: u64, totals: &mut Totals) -> std::result::Result<(), St
 fn check_store(
     run: &Run,
     kept: &StrictVfs,
-    survival: Survival,
+    least: usize,
     totals: &mut Totals,
 ) -> std::result::Result<(), String> {
     let history = &run.history;
-    let least = match survival {
-        Survival::ProcessDeath | Survival::All => history.acknowledged,
-        _ => history.durable,
-    };
     totals.reopens += 1;
     let db = match open(kept, DIR, &run.options) {
         Ok(db) => db,

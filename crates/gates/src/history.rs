@@ -4,7 +4,7 @@
 //! prefix it claims to be; the rest of its contents is then compared with that prefix, whole.
 
 use crate::random::Random;
-use esker::{Batch, Db, Keyspace, KeyspaceId, Options, ScanOptions};
+use esker::{Batch, Db, Error, Keyspace, KeyspaceId, Options, ScanOptions};
 use std::collections::BTreeMap;
 
 /// The key under which each batch writes its number.
@@ -22,6 +22,30 @@ pub enum Op {
     Delete(usize, Vec<u8>),
     /// Removes `[start, end)`.
     DeleteRange(usize, Vec<u8>, Vec<u8>),
+}
+
+/// Why a comparison did not succeed.
+#[derive(Clone, Debug)]
+pub enum Trouble {
+    /// The store refused to answer.
+    Failed(Error),
+    /// The store answered wrongly.
+    Wrong(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Failed(error)
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Trouble::Failed(error) => write!(f, "{error}"),
+            Trouble::Wrong(what) => f.write_str(what),
+        }
+    }
 }
 
 /// The contents of all keyspaces.
@@ -189,6 +213,11 @@ pub fn keyspaces(db: &Db) -> esker::Result<[Keyspace; 3]> {
 
 /// Compares a store with a state: by scanning forward and backward, and by reading keys.
 pub fn compare(db: &Db, state: &State) -> Result<(), String> {
+    compare_or_fail(db, state).map_err(|trouble| trouble.to_string())
+}
+
+/// As [`compare`], telling a refusal from a wrong answer.
+pub fn compare_or_fail(db: &Db, state: &State) -> Result<(), Trouble> {
     let names = db.keyspace_names();
     for (i, expected) in state.iter().enumerate() {
         let name = if i == 0 { "default" } else { KEYSPACES[i - 1] };
@@ -196,10 +225,13 @@ pub fn compare(db: &Db, state: &State) -> Result<(), String> {
             if expected.is_empty() {
                 continue;
             }
-            return Err(format!("keyspace {name} is gone"));
+            return Err(Trouble::Wrong(format!("keyspace {name} is gone")));
         }
-        let keyspace = db.keyspace(name).map_err(|e| e.to_string())?;
-        compare_keyspace(&keyspace, expected).map_err(|e| format!("keyspace {name}: {e}"))?;
+        let keyspace = db.keyspace(name)?;
+        compare_keyspace(&keyspace, expected).map_err(|trouble| match trouble {
+            Trouble::Wrong(what) => Trouble::Wrong(format!("keyspace {name}: {what}")),
+            failed => failed,
+        })?;
     }
     Ok(())
 }
@@ -207,34 +239,37 @@ pub fn compare(db: &Db, state: &State) -> Result<(), String> {
 fn compare_keyspace(
     keyspace: &Keyspace,
     expected: &BTreeMap<Vec<u8>, Vec<u8>>,
-) -> Result<(), String> {
-    let text = |e: esker::Error| e.to_string();
-    let mut cursor = keyspace.scan(&ScanOptions::default()).map_err(text)?;
-    cursor.seek_to_first().map_err(text)?;
+) -> Result<(), Trouble> {
+    let wrong = |what: String| Err(Trouble::Wrong(what));
+    let mut cursor = keyspace.scan(&ScanOptions::default())?;
+    cursor.seek_to_first()?;
     for (key, value) in expected {
         if !cursor.valid() || cursor.key() != &key[..] || cursor.value() != &value[..] {
             let found = cursor.valid().then(|| cursor.key().escape_ascii().to_string());
-            return Err(format!("forward: expected {}, found {found:?}", key.escape_ascii()));
+            return wrong(format!("forward: expected {}, found {found:?}", key.escape_ascii()));
         }
-        cursor.next().map_err(text)?;
+        cursor.next()?;
     }
     if cursor.valid() {
-        return Err(format!("forward: {} should not be there", cursor.key().escape_ascii()));
+        return wrong(format!("forward: {} should not be there", cursor.key().escape_ascii()));
     }
-    cursor.seek_to_last().map_err(text)?;
-    for key in expected.keys().rev() {
-        if !cursor.valid() || cursor.key() != &key[..] {
+    cursor.seek_to_last()?;
+    for (key, value) in expected.iter().rev() {
+        if !cursor.valid() || cursor.key() != &key[..] || cursor.value() != &value[..] {
             let found = cursor.valid().then(|| cursor.key().escape_ascii().to_string());
-            return Err(format!("backward: expected {}, found {found:?}", key.escape_ascii()));
+            return wrong(format!("backward: expected {}, found {found:?}", key.escape_ascii()));
         }
-        cursor.prev().map_err(text)?;
+        cursor.prev()?;
+    }
+    if cursor.valid() {
+        return wrong(format!("backward: {} should not be there", cursor.key().escape_ascii()));
     }
     for (key, value) in expected.iter().step_by(7) {
-        match keyspace.get(key).map_err(text)? {
+        match keyspace.get(key)? {
             Some(found) if found == *value => {}
             found => {
                 let found = found.map(|v| v.len());
-                return Err(format!("get {}: found {found:?} bytes", key.escape_ascii()));
+                return wrong(format!("get {}: found {found:?} bytes", key.escape_ascii()));
             }
         }
     }

@@ -4,7 +4,12 @@
 //! a failure can be run again from it.
 
 pub mod crash;
+pub mod faults;
+pub mod gate;
 pub mod history;
 pub mod limits;
+pub mod memory;
 pub mod model;
+pub mod power;
 pub mod random;
+pub mod script;

@@ -2,18 +2,42 @@
 //!
 //! Both run on the real file system with real threads.
 
+use crate::gate::{Config, Outcome};
 use crate::random::Random;
 use esker::{Db, Options};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a run was like.
+/// Runs the gate. The budget comes first, before anything else has used memory.
+pub fn gate(config: &Config) -> Outcome {
+    let dir = std::env::temp_dir().join(format!("esker-limits-{}", std::process::id()));
+    let mut violations = Vec::new();
+    let mut note = |name: &str, result: esker::Result<Figures>| {
+        let _ = std::fs::remove_dir_all(&dir);
+        let figures = result.map_err(|e| format!("{name}: {e}"))?;
+        figures.lines.iter().for_each(|line| println!("  {line}"));
+        violations.extend(figures.violations);
+        Ok::<(), String>(())
+    };
+    let (memory_bytes, data_bytes) = config.choose((64 << 20, 1 << 30), (256 << 20, 10 << 30));
+    note("budget", budget(&dir, memory_bytes, data_bytes, config.seed))?;
+    let burst_bytes = config.choose(1 << 30, 5 << 30);
+    note("burst", burst(&dir, burst_bytes, 1_024, config.seed))?;
+    match violations.is_empty() {
+        true => Ok(format!(
+            "{} MiB of memory, a burst of {} MiB",
+            memory_bytes >> 20,
+            burst_bytes >> 20
+        )),
+        false => Err(violations.join("\n")),
+    }
+}
+
+/// What a run was like, in lines for people, and what should not have been.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
-    /// Lines for people.
-    pub lines: Vec<String>,
-    /// What should not have been.
-    pub violations: Vec<String>,
+struct Figures {
+    lines: Vec<String>,
+    violations: Vec<String>,
 }
 
 /// Bytes of memory of this process: (private, of files, highest so far).
@@ -76,7 +100,7 @@ fn now() -> Instant {
 }
 
 /// Loads `data_bytes` under a budget, reads at random, and watches the memory.
-pub fn budget(dir: &Path, budget_bytes: u64, data_bytes: u64, seed: u64) -> esker::Result<Figures> {
+fn budget(dir: &Path, budget_bytes: u64, data_bytes: u64, seed: u64) -> esker::Result<Figures> {
     let mut figures = Figures::default();
     let before = memory().0;
     let options = Options { memory_budget_bytes: budget_bytes, ..Options::default() };
@@ -140,7 +164,7 @@ pub fn budget(dir: &Path, budget_bytes: u64, data_bytes: u64, seed: u64) -> eske
 }
 
 /// Writes `data_bytes` as fast as they are taken and watches how long puts wait.
-pub fn burst(dir: &Path, data_bytes: u64, value_bytes: u64, seed: u64) -> esker::Result<Figures> {
+fn burst(dir: &Path, data_bytes: u64, value_bytes: u64, seed: u64) -> esker::Result<Figures> {
     let mut figures = Figures::default();
     let db = Db::open(dir, Options::default())?;
     let entries = data_bytes / (16 + value_bytes);

@@ -1,77 +1,112 @@
-//! `esker-gates GATE [--long] [--seed N]`: runs one reliability gate, or `all`.
+//! `esker-gates GATE|all [--long] [--seed N] [--minutes M] [--case N]`: runs reliability gates.
+//!
+//! Prints what each came to. Exits with an error if any found a violation.
 
-use esker_gates::crash::{self, Totals};
+use esker_gates::gate::{Config, Outcome, Stopwatch};
+use esker_gates::{crash, faults, limits, model, power};
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: esker_gates::memory::Counting = esker_gates::memory::Counting;
+
+/// A gate: its name, what it does in its short and its long form, and how.
+struct Gate {
+    name: &'static str,
+    short: &'static str,
+    long: &'static str,
+    run: fn(&Config) -> Outcome,
+}
+
+const GATES: &[Gate] = &[
+    Gate {
+        name: "crash",
+        short: "power cut at every call of each scenario",
+        long: "the same with 20 seeds",
+        run: crash::gate,
+    },
+    Gate {
+        name: "model",
+        short: "10 million operations against plain maps",
+        long: "a thousand million",
+        run: model::gate,
+    },
+    Gate {
+        name: "limits",
+        short: "64 MiB of memory for 1 GiB of data; a burst of 1 GiB",
+        long: "256 MiB for 10 GiB; a burst of 5 GiB",
+        run: limits::gate,
+    },
+    Gate {
+        name: "power",
+        short: "20 thousand power cuts of random scripts",
+        long: "a million",
+        run: power::gate,
+    },
+    Gate {
+        name: "faults",
+        short: "every call of each kind fails, then the disk heals",
+        long: "the same with 200 random scripts",
+        run: faults::gate,
+    },
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let long = arguments.iter().any(|a| a == "--long");
-    let seed = arguments
-        .iter()
-        .position(|a| a == "--seed")
-        .and_then(|at| arguments.get(at + 1))
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1);
-    let gate = arguments.first().map_or("all", String::as_str);
-    let crash = || if matches!(gate, "crash" | "all") { crash_gate(long, seed) } else { Ok(()) };
-    let model = || if matches!(gate, "model" | "all") { model_gate(long, seed) } else { Ok(()) };
-    let limits = || if matches!(gate, "limits" | "all") { limits_gate(long, seed) } else { Ok(()) };
-    match crash().and_then(|()| model()).and_then(|()| limits()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn model_gate(long: bool, seed: u64) -> Result<(), String> {
-    let (stores, operations) = if long { (2_000, 500_000) } else { (100, 100_000) };
-    let mut totals = esker_gates::model::ModelTotals::default();
-    for seed in seed..seed + stores {
-        esker_gates::model::run(seed, operations, &mut totals)?;
-    }
-    println!(
-        "model: {} operations on {} stores, {} opens, all answers the same",
-        totals.operations, totals.stores, totals.opens
-    );
-    Ok(())
-}
-
-fn limits_gate(long: bool, seed: u64) -> Result<(), String> {
-    let dir = std::env::temp_dir().join(format!("esker-limits-{}", std::process::id()));
-    let (budget, data, burst) =
-        if long { (256 << 20, 10 << 30, 5 << 30) } else { (64 << 20, 1 << 30, 1 << 30) };
-    let mut violations = Vec::new();
-    let mut run = |name: &str, result: esker::Result<esker_gates::limits::Figures>| {
-        let _ = std::fs::remove_dir_all(&dir);
-        let figures = result.map_err(|e| format!("{name}: {e}"))?;
-        figures.lines.iter().for_each(|line| println!("{name}: {line}"));
-        violations.extend(figures.violations.iter().map(|v| format!("{name}: {v}")));
-        Ok::<(), String>(())
+    let wanted = arguments.first().map_or("", String::as_str);
+    let chosen: Vec<&Gate> =
+        GATES.iter().filter(|gate| wanted == "all" || wanted == gate.name).collect();
+    let config = match parse(arguments.get(1..).unwrap_or_default()) {
+        Ok(config) if !chosen.is_empty() => config,
+        Ok(_) => return usage("no such gate"),
+        Err(message) => return usage(&message),
     };
-    run("burst", esker_gates::limits::burst(&dir, burst, 1_024, seed))?;
-    run("budget", esker_gates::limits::budget(&dir, budget, data, seed))?;
-    if violations.is_empty() { Ok(()) } else { Err(violations.join("\n")) }
-}
-
-fn crash_gate(long: bool, seed: u64) -> Result<(), String> {
-    let seeds = if long { 20 } else { 1 };
-    let mut totals = Totals::default();
-    for seed in seed..seed + seeds {
-        for &(name, script) in crash::SCENARIOS {
-            for plain_logs in [false, true] {
-                let before = totals;
-                crash::every_call(name, script, plain_logs, seed, 1, &mut totals)?;
-                println!(
-                    "crash: {name} ({} logs), seed {seed}: {} cuts, {} reopens, 0 violations",
-                    if plain_logs { "plain" } else { "preallocated" },
-                    totals.crashes - before.crashes,
-                    totals.reopens - before.reopens
-                );
+    let (mut passed, mut failed) = (0, 0);
+    for gate in chosen {
+        let form = if config.long { gate.long } else { gate.short };
+        println!("{}: {form}; seed {}", gate.name, config.seed);
+        let watch = Stopwatch::default();
+        let outcome = (gate.run)(&config);
+        let seconds = watch.seconds();
+        match outcome {
+            Ok(totals) => {
+                println!("{}: {totals}, 0 violations, {seconds:.1} s", gate.name);
+                passed += 1;
+            }
+            Err(report) => {
+                println!("{report}\n{}: FAILED after {seconds:.1} s", gate.name);
+                failed += 1;
             }
         }
     }
-    println!("crash: {} cuts, {} reopens, 0 violations", totals.crashes, totals.reopens);
-    Ok(())
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn parse(arguments: &[String]) -> Result<Config, String> {
+    let mut config = Config { seed: 1, long: false, minutes: None, case: None };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let value = words.next().and_then(|text| text.parse::<f64>().ok());
+            value.ok_or_else(|| format!("{word} needs a number"))
+        };
+        match word.as_str() {
+            "--long" => config.long = true,
+            "--seed" => config.seed = number()? as u64,
+            "--minutes" => config.minutes = Some(number()?),
+            "--case" => config.case = Some(number()? as u64),
+            _ => return Err(format!("what is {word}?")),
+        }
+    }
+    Ok(config)
+}
+
+fn usage(message: &str) -> ExitCode {
+    eprintln!(
+        "{message}\nusage: esker-gates GATE|all [--long] [--seed N] [--minutes M] [--case N]"
+    );
+    for gate in GATES {
+        eprintln!("  {:8} {}; --long: {}", gate.name, gate.short, gate.long);
+    }
+    ExitCode::FAILURE
 }

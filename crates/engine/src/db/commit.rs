@@ -59,7 +59,7 @@ impl CommitState {
                 None => self.log_one(core, &mut request.batch),
             };
             if let Err(error) = &result
-                && self.broken
+                && self.wal.is_broken()
             {
                 failed = Some(error.clone());
             }
@@ -107,7 +107,7 @@ impl CommitState {
 
     #[inline]
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.wal.append(bytes).inspect_err(|_| self.broken = true)
+        self.wal.append(bytes)
     }
 
     /// Puts a logged batch into the memtables. Its first sequence number stands in its header.
@@ -158,9 +158,8 @@ impl CommitState {
         core.counters.syncs.fetch_add(1, Ordering::Relaxed);
         sync_retired(core, self.number)?;
         self.wal.sync().inspect_err(|error| core.poison(format!("syncing the log: {error}")))?;
-        // What was synced is durable even if that cannot be noted; the next write starts a new log.
-        self.broken |= self.wal.mark().is_err();
-        Ok(())
+        // An older log may have failed in another thread's hands.
+        core.check_writable()
     }
 
     /// Sees to it that the group can be written: memory, and a log that takes records.
@@ -173,7 +172,7 @@ impl CommitState {
                 return Err(error);
             }
         }
-        if self.broken {
+        if self.wal.is_broken() {
             self.rotate(core)?;
         }
         let limit = core.options.memtables_limit_bytes();
@@ -257,7 +256,7 @@ impl CommitState {
     /// Starts a new log.
     ///
     /// # Errors
-    /// The old log stays the current one (and broken, if it was).
+    /// The old log stays the current one.
     pub(super) fn rotate(&mut self, core: &Core) -> Result<()> {
         let number = core.store.new_number();
         let mut versions = core.lock_versions()?;
@@ -268,7 +267,6 @@ impl CommitState {
         core.current_wal.store(number, Ordering::Release);
         let old = std::mem::replace(&mut self.wal, writer);
         let bytes = old.len_bytes();
-        self.broken = false;
         let retired = RetiredWal {
             number: std::mem::replace(&mut self.number, number),
             bytes,
@@ -291,8 +289,6 @@ impl CommitState {
         let mut wal = self.wal;
         if !wal.is_durable() {
             wal.sync()?;
-            // The manifest vouches for everything up to the last record.
-            let _ = wal.mark();
         }
         wal.finish()?;
         Ok(last_seq)
@@ -324,23 +320,25 @@ pub(super) fn new_wal(
 
 /// Makes all logs older than `before` durable and closes them.
 pub(super) fn sync_retired(core: &Core, before: u64) -> Result<()> {
-    let dirty: Vec<Arc<Mutex<Option<Writer>>>> = core
+    let dirty: Vec<(u64, Arc<Mutex<Option<Writer>>>)> = core
         .retired
         .lock()
         .iter()
         .filter(|wal| wal.number < before)
-        .map(|wal| wal.writer.clone())
+        .map(|wal| (wal.number, wal.writer.clone()))
         .collect();
-    for writer in dirty {
+    for (number, writer) in dirty {
+        let path = names::wal(&core.dir, number);
         let mut slot = writer.lock();
         if let Some(mut wal) = slot.take() {
             if !wal.is_durable() {
                 wal.sync()
                     .inspect_err(|error| core.poison(format!("syncing an old log: {error}")))?;
-                // The log behind it vouches for it by where it starts.
-                let _ = wal.mark();
             }
-            wal.finish()?;
+            // It only keeps space it does not need.
+            if let Err(error) = wal.finish() {
+                core.events.emit(&Event::CleanupFailed { path, error });
+            }
         }
     }
     Ok(())

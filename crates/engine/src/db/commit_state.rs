@@ -9,8 +9,6 @@ use std::sync::Arc;
 pub(super) struct CommitState {
     pub(super) wal: Writer,
     pub(super) number: u64,
-    /// An append failed; the log may end in half a record.
-    pub(super) broken: bool,
     pub(super) next_seq: Seq,
     /// Keyspaces whose active memtable is full.
     pub(super) full: Vec<KeyspaceId>,
@@ -18,7 +16,7 @@ pub(super) struct CommitState {
 
 impl CommitState {
     pub(super) fn new(wal: Writer, number: u64, next_seq: Seq) -> CommitState {
-        CommitState { wal, number, broken: false, next_seq, full: Vec::new() }
+        CommitState { wal, number, next_seq, full: Vec::new() }
     }
 
     /// Sequence number of the newest record.

@@ -215,7 +215,6 @@ impl Opening {
                     wal.append(batch)?;
                 }
                 wal.sync()?;
-                wal.mark()?;
                 edit = VersionEdit::new();
                 finish(&mut edit, &mut versions);
             }

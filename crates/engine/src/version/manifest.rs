@@ -83,7 +83,6 @@ impl Manifest {
             writer.append(&edit.encode())?;
         }
         writer.sync()?;
-        writer.mark()?;
         env.vfs.sync_dir(dir)?;
         let mut manifest = Manifest { writer, current: Current { number, salt, durable_bytes: 0 } };
         manifest.point_current_here(env, dir)?;
@@ -107,9 +106,9 @@ impl Manifest {
         self.writer.sync()
     }
 
-    /// Notes how far it is durable; after an error it takes no more edits.
-    pub(super) fn mark(&mut self) -> Result<()> {
-        self.writer.mark()
+    /// True if nothing more may be appended.
+    pub(super) fn is_broken(&self) -> bool {
+        self.writer.is_broken()
     }
 
     pub(super) fn number(&self) -> u64 {

@@ -286,7 +286,7 @@ impl VersionSet {
     ) -> Result<()> {
         edit.push(Change::NextNumber(self.store.peek_number()));
         let next = self.derive(&edit, options)?;
-        if self.broken || self.manifest.len_bytes() > self.manifest_bytes_max {
+        if self.is_broken() || self.manifest.len_bytes() > self.manifest_bytes_max {
             self.rewrite()?;
         }
         if let Err(error) = self.manifest.append(&edit).and_then(|()| self.manifest.sync()) {
@@ -297,8 +297,6 @@ impl VersionSet {
             }));
             return Err(error);
         }
-        // The edit is in force whether or not that can be noted.
-        self.broken |= self.manifest.mark().is_err();
         self.adopt(next, &edit);
         Ok(())
     }
@@ -404,6 +402,11 @@ impl VersionSet {
         }
     }
 
+    /// True if the manifest takes no more edits.
+    fn is_broken(&self) -> bool {
+        self.broken || self.manifest.is_broken()
+    }
+
     /// Starts a new manifest that holds the present state.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.store.new_number();
@@ -461,14 +464,13 @@ impl VersionSet {
 
     /// Records that everything up to `seq` is durable, and ends the manifest.
     pub(crate) fn close(mut self, seq: Seq) -> Result<()> {
-        if self.broken {
+        if self.is_broken() {
             self.rewrite()?;
         }
         let mut edit = VersionEdit::new();
         edit.push(Change::NextNumber(self.store.peek_number())).push(Change::Closed(seq));
         self.manifest.append(&edit)?;
         self.manifest.sync()?;
-        self.manifest.mark()?;
         self.manifest.close(&self.store.env, &self.store.dir)
     }
 }

@@ -12,19 +12,13 @@ mod writes;
 
 pub use orders::OrderKind;
 
+use crate::gate::{Config, Outcome, case_seed, for_cases};
 use crate::random::Random;
+use std::sync::atomic::{AtomicU64, Ordering};
 use world::World;
 
-/// What the gate did.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ModelTotals {
-    /// Operations done.
-    pub operations: u64,
-    /// Times the store was opened.
-    pub opens: u64,
-    /// Stores made.
-    pub stores: u64,
-}
+/// Operations on each store.
+const OPERATIONS: u64 = 100_000;
 
 type Step = fn(&mut World) -> Result<(), String>;
 
@@ -88,8 +82,22 @@ const STEPS: &[(u64, &str, Step)] = &[
     (6, "approximate sizes", World::approximate_size),
 ];
 
-/// Runs `operations` on one store made from `seed`.
-pub fn run(seed: u64, operations: u64, totals: &mut ModelTotals) -> Result<(), String> {
+/// Runs the gate: many stores, each with its own options.
+pub fn gate(config: &Config) -> Outcome {
+    let stores = config.choose(100, 10_000);
+    let opens = AtomicU64::new(0);
+    for_cases(config.cases(stores), |case| {
+        let made = run(case_seed(config.seed, case), OPERATIONS)?;
+        opens.fetch_add(made, Ordering::Relaxed);
+        Ok(())
+    })?;
+    let opens = opens.into_inner();
+    let operations = config.cases(stores).count() as u64 * OPERATIONS;
+    Ok(format!("{operations} operations on {stores} stores, {opens} opens"))
+}
+
+/// Runs operations on one store made from `seed`. Returns how often it was opened.
+fn run(seed: u64, operations: u64) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let mut world = World::new(seed, &mut random)?;
     let weights: u64 = STEPS.iter().map(|step| step.0).sum();
@@ -104,14 +112,11 @@ pub fn run(seed: u64, operations: u64, totals: &mut ModelTotals) -> Result<(), S
         world.name_step(name);
         step(&mut world).map_err(|error| {
             format!(
-                "model: seed {seed}, operation {i} ({name}), {}: {error}\nbefore it: {}",
+                "operation {i} ({name}), {}: {error}\nbefore it: {}",
                 world.describe(),
                 world.recent_steps()
             )
         })?;
-        totals.operations += 1;
     }
-    totals.opens += world.opens;
-    totals.stores += 1;
-    Ok(())
+    Ok(world.opens)
 }
