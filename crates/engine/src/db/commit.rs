@@ -145,7 +145,7 @@ impl CommitState {
         let bytes = active.memory_bytes();
         let counted = keyspace.counted_bytes.swap(bytes, Ordering::Relaxed);
         core.memtable_bytes.fetch_add(bytes - counted, Ordering::Relaxed);
-        if bytes >= keyspace.options.memtable_bytes && !self.full.contains(&keyspace.id) {
+        if bytes >= core.memtable_limit_bytes(keyspace) && !self.full.contains(&keyspace.id) {
             self.full.push(keyspace.id);
         }
     }

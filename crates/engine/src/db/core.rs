@@ -246,6 +246,13 @@ impl Core {
         self.keyspaces.load().get(id).cloned()
     }
 
+    /// Bytes at which a keyspace's memtable is sealed: a quarter of what all may hold at the most, so
+    /// that some can be flushed while others fill.
+    #[inline]
+    pub(super) fn memtable_limit_bytes(&self, keyspace: &KeyspaceCore) -> u64 {
+        keyspace.options.memtable_bytes.min(self.options.memtables_limit_bytes() / 4)
+    }
+
     /// Bytes of all memtables, about.
     #[inline]
     pub(super) fn memtable_bytes(&self) -> u64 {
