@@ -12,6 +12,7 @@ pub mod coding;
 pub mod env;
 pub mod error;
 pub mod key;
+pub mod pages;
 pub mod sync;
 pub mod vfs;
 

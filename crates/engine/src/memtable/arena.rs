@@ -11,8 +11,9 @@
 //! memtable's write lock).
 
 use esker_base::Trailer;
+use esker_base::pages::Pages;
+use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 
 const GRANULE: usize = 4;
 const CHUNK_BITS: u32 = 20;
@@ -43,6 +44,8 @@ pub(super) struct Arena {
     /// Chunks allocated so far.
     chunk_count: AtomicU32,
     used_bytes: AtomicU64,
+    /// What the chunks' addresses point into. Freed when the arena is.
+    memory: Mutex<Vec<Pages<u8>>>,
 }
 
 /// A place in append order: everything before it has been seen.
@@ -61,7 +64,12 @@ impl Arena {
                 capacity: AtomicU32::new(0),
             })
             .collect();
-        Arena { chunks, chunk_count: AtomicU32::new(0), used_bytes: AtomicU64::new(0) }
+        Arena {
+            chunks,
+            chunk_count: AtomicU32::new(0),
+            used_bytes: AtomicU64::new(0),
+            memory: Mutex::new(Vec::new()),
+        }
     }
 
     /// Bytes of records, padding included.
@@ -126,12 +134,9 @@ impl Arena {
             large if large > SHARED_BYTES_MAX => large,
             _ => CHUNK_BYTES,
         };
-        let layout = chunk_layout(bytes);
-        // SAFETY: the layout is not empty.
-        let base = unsafe { alloc(layout) };
-        if base.is_null() {
-            handle_alloc_error(layout);
-        }
+        let memory = Pages::<u8>::zeroed(bytes);
+        let base = memory.as_ptr();
+        self.memory.lock().push(memory);
         let chunk = &self.chunks[count as usize];
         chunk.capacity.store((bytes / GRANULE) as u32, Ordering::Relaxed);
         chunk.base.store(base, Ordering::Release);
@@ -238,20 +243,5 @@ impl Arena {
     fn ends_before(&self, from: Position, last: u32) -> bool {
         from.chunk + 1 == last
             && from.granule >= self.chunks[from.chunk as usize].used.load(Ordering::Acquire)
-    }
-}
-
-fn chunk_layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, 64).expect("a chunk is far below isize::MAX")
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        let count = self.chunk_count.load(Ordering::Acquire) as usize;
-        for chunk in &self.chunks[..count] {
-            let bytes = chunk.capacity.load(Ordering::Relaxed) as usize * GRANULE;
-            // SAFETY: allocated by `add_chunk` with this layout, and freed only here.
-            unsafe { dealloc(chunk.base.load(Ordering::Relaxed), chunk_layout(bytes)) };
-        }
     }
 }

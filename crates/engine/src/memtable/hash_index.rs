@@ -9,6 +9,7 @@
 //! Tables that were outgrown live until the index is dropped, because readers may still be in them.
 
 use super::arena::EntryRef;
+use esker_base::pages::Pages;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -18,7 +19,7 @@ const SLOTS_MIN: usize = 1 << 10;
 struct Table {
     /// 32 minus the binary logarithm of the number of slots.
     shift: u32,
-    slots: Box<[AtomicU64]>,
+    slots: Pages<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -53,10 +54,7 @@ impl Slot {
 impl Table {
     fn new(slots: usize) -> Table {
         debug_assert!(slots.is_power_of_two() && slots <= 1 << 31);
-        Table {
-            shift: 32 - slots.trailing_zeros(),
-            slots: (0..slots).map(|_| AtomicU64::new(0)).collect(),
-        }
+        Table { shift: 32 - slots.trailing_zeros(), slots: Pages::zeroed(slots) }
     }
 
     #[inline]
@@ -154,7 +152,7 @@ impl HashIndex {
     fn grow(&self) {
         let old = self.table();
         let new = Table::new(old.slots.len() * 2);
-        for slot in &old.slots {
+        for slot in old.slots.iter() {
             let word = slot.load(Ordering::Relaxed);
             if word != 0 {
                 let free = new.probe((word >> 32) as u32, |_| false);

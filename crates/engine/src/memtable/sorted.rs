@@ -10,6 +10,7 @@
 
 use super::arena::{Arena, EntryRef, Position};
 use esker_base::key::{prefix_u64, shared_prefix_len};
+use esker_base::pages::Pages;
 use esker_base::sync::Mutex;
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
@@ -36,7 +37,7 @@ pub(super) struct Piece {
     /// Length of the prefix shared by all keys; 0 in custom orders.
     shared: usize,
     /// Key bytes after the shared prefix; all 0 in custom orders.
-    entries: Box<[(u64, EntryRef)]>,
+    entries: Pages<(u64, u32)>,
 }
 
 impl Sorted {
@@ -49,7 +50,7 @@ impl Sorted {
         let mut state = self.state.lock();
         if !arena.ends_at(state.until) {
             let mut fresh = Vec::new();
-            state.until = arena.walk(state.until, |entry| fresh.push(entry));
+            state.until = arena.walk(state.until, |entry| fresh.push(entry.0));
             let mut pieces = state.pieces.to_vec();
             while let Some(last) = pieces.last()
                 && last.entries.len() < MERGE_RATIO * fresh.len()
@@ -67,8 +68,16 @@ impl Sorted {
     pub(super) fn whole(&self, order: &KeyOrder, arena: &Arena) -> Arc<Piece> {
         let mut state = self.state.lock();
         if state.pieces.len() != 1 || !arena.ends_at(state.until) {
-            let mut all = Vec::new();
-            state.until = arena.walk(Position::default(), |entry| all.push(entry));
+            let mut count = 0;
+            let until = arena.walk(Position::default(), |_| count += 1);
+            let mut all = Pages::<u32>::zeroed(count);
+            let mut slots = all.iter_mut();
+            arena.walk(Position::default(), |entry| {
+                if let Some(slot) = slots.next() {
+                    *slot = entry.0;
+                }
+            });
+            state.until = until;
             state.pieces = Arc::new(vec![Arc::new(Piece::build(order, arena, &all))]);
         }
         state.pieces[0].clone()
@@ -76,22 +85,27 @@ impl Sorted {
 }
 
 impl Piece {
-    fn build(order: &KeyOrder, arena: &Arena, names: &[EntryRef]) -> Piece {
+    fn build(order: &KeyOrder, arena: &Arena, names: &[u32]) -> Piece {
+        let key = |name: u32| arena.key(EntryRef(name));
+        let mut entries = Pages::<(u64, u32)>::zeroed(names.len());
         if !order.is_bytewise() {
-            let mut entries: Box<[_]> = names.iter().map(|&name| (0, name)).collect();
+            entries.iter_mut().zip(names).for_each(|(entry, &name)| entry.1 = name);
             entries.sort_unstable_by(|a, b| {
-                let (ka, kb) = (arena.key(a.1), arena.key(b.1));
-                order.compare_internal((ka, arena.trailer(a.1)), (kb, arena.trailer(b.1)))
+                let trailer = |name| arena.trailer(EntryRef(name));
+                order.compare_internal((key(a.1), trailer(a.1)), (key(b.1), trailer(b.1)))
             });
             return Piece { shared: 0, entries };
         }
-        let first = names.first().map_or(&[][..], |&name| arena.key(name));
-        let shared = names.iter().fold(first.len(), |shared, &name| {
-            shared_prefix_len(&first[..shared], arena.key(name))
+        let first = names.first().map_or(&[][..], |&name| key(name));
+        let shared = names
+            .iter()
+            .fold(first.len(), |shared, &name| shared_prefix_len(&first[..shared], key(name)));
+        for (entry, &name) in entries.iter_mut().zip(names) {
+            *entry = (prefix_u64(&key(name)[shared..]), name);
+        }
+        entries.sort_unstable_by(|a, b| {
+            a.0.cmp(&b.0).then_with(|| compare(arena, EntryRef(a.1), EntryRef(b.1)))
         });
-        let mut entries: Box<[_]> =
-            names.iter().map(|&name| (prefix_u64(&arena.key(name)[shared..]), name)).collect();
-        entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| compare(arena, a.1, b.1)));
         Piece { shared, entries }
     }
 
@@ -103,7 +117,7 @@ impl Piece {
 
     #[inline]
     pub(super) fn entry(&self, at: usize) -> Option<EntryRef> {
-        self.entries.get(at).map(|e| e.1)
+        self.entries.get(at).map(|e| EntryRef(e.1))
     }
 
     /// Index of the first record at or after `(key, trailer)`.
@@ -119,7 +133,7 @@ impl Piece {
         };
         let Some(first) = self.entry(0) else { return 0 };
         if !order.is_bytewise() {
-            return self.entries.partition_point(|e| before(e.1));
+            return self.entries.partition_point(|e| before(EntryRef(e.1)));
         }
         let prefix = &arena.key(first)[..self.shared];
         if !key.starts_with(prefix) {
@@ -128,7 +142,7 @@ impl Piece {
         }
         let wanted = prefix_u64(&key[self.shared..]);
         self.entries.partition_point(|e| match e.0.cmp(&wanted) {
-            Ordering::Equal => before(e.1),
+            Ordering::Equal => before(EntryRef(e.1)),
             unequal => unequal.is_lt(),
         })
     }

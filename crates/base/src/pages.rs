@@ -1,0 +1,133 @@
+//! Large zeroed arrays straight from the system.
+//!
+//! An allocator that keeps what is freed for later turns a few large short-lived arrays into a heap
+//! that stays as large as its peak, whatever the budget says. Arrays from [`LARGE_BYTES`] on are
+//! therefore mapped, and unmapped when dropped; smaller ones come from the allocator.
+
+use rustix::mm::{MapFlags, ProtFlags};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// Arrays of at least this many bytes are mapped.
+pub const LARGE_BYTES: usize = 128 << 10;
+
+/// A type for which all-zero bytes are a value, and which needs no dropping.
+///
+/// # Safety
+/// Both must be true.
+pub unsafe trait Zeroable {}
+
+// SAFETY: an integer of zero, and no drop.
+unsafe impl Zeroable for u8 {}
+// SAFETY: an integer of zero, and no drop.
+unsafe impl Zeroable for u32 {}
+// SAFETY: has the representation of `u64`, and no drop.
+unsafe impl Zeroable for AtomicU64 {}
+// SAFETY: both are integers; padding has no invalid value.
+unsafe impl Zeroable for (u64, u32) {}
+
+/// An array of fixed length, zero at first.
+pub struct Pages<T: Zeroable> {
+    start: NonNull<T>,
+    len: usize,
+}
+
+// SAFETY: owns its elements like a box does.
+unsafe impl<T: Zeroable + Send> Send for Pages<T> {}
+// SAFETY: shared access gives shared access to the elements only.
+unsafe impl<T: Zeroable + Sync> Sync for Pages<T> {}
+
+impl<T: Zeroable> Pages<T> {
+    /// An array of `len` zeros.
+    ///
+    /// # Panics
+    /// If the size overflows. Ends the process, like any allocation, if there is no memory.
+    pub fn zeroed(len: usize) -> Pages<T> {
+        let layout = layout::<T>(len);
+        if layout.size() == 0 {
+            return Pages { start: NonNull::dangling(), len };
+        }
+        let start = if layout.size() >= LARGE_BYTES {
+            // SAFETY: a fresh private mapping at an address the kernel chooses.
+            let mapped = unsafe {
+                let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+                rustix::mm::mmap_anonymous(std::ptr::null_mut(), layout.size(), prot, flags)
+            };
+            mapped.unwrap_or(std::ptr::null_mut()).cast::<T>()
+        } else {
+            // SAFETY: the size is not zero.
+            unsafe { alloc_zeroed(layout) }.cast::<T>()
+        };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        Pages { start, len }
+    }
+
+    /// Address of the first element.
+    pub fn as_ptr(&self) -> *mut T {
+        self.start.as_ptr()
+    }
+}
+
+fn layout<T>(len: usize) -> Layout {
+    let layout = Layout::array::<T>(len).expect("an array fits the address space");
+    assert!(layout.align() <= 4096, "pages are aligned to their size");
+    layout
+}
+
+impl<T: Zeroable> Deref for Pages<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` elements, zeroed at first and so valid, owned by this value.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Zeroable> DerefMut for Pages<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and access is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Zeroable> Drop for Pages<T> {
+    fn drop(&mut self) {
+        let layout = layout::<T>(self.len);
+        let start = self.start.as_ptr();
+        if layout.size() >= LARGE_BYTES {
+            // SAFETY: mapped with this size by `zeroed`, and nobody refers to it any more.
+            let unmapped = unsafe { rustix::mm::munmap(start.cast(), layout.size()) };
+            debug_assert!(unmapped.is_ok(), "munmap of our own mapping: {unmapped:?}");
+        } else if layout.size() > 0 {
+            // SAFETY: allocated with this layout by `zeroed`.
+            unsafe { dealloc(start.cast(), layout) };
+        }
+    }
+}
+
+impl<T: Zeroable> fmt::Debug for Pages<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pages({} x {} B)", self.len, size_of::<T>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_of_every_size_are_zero_and_writable() {
+        for len in [0, 1, 100, LARGE_BYTES / 4 - 1, LARGE_BYTES / 4, 3 << 20] {
+            let mut pages = Pages::<u32>::zeroed(len);
+            assert_eq!(pages.len(), len);
+            assert!(pages.iter().all(|&n| n == 0));
+            pages.iter_mut().enumerate().for_each(|(i, n)| *n = i as u32);
+            assert!(pages.iter().enumerate().all(|(i, &n)| n == i as u32));
+        }
+    }
+}
