@@ -86,10 +86,12 @@ impl Failure {
 
     /// Writing to standard output failed.
     pub(crate) fn output(error: &io::Error) -> Failure {
-        Failure {
-            reader_gone: error.kind() == io::ErrorKind::BrokenPipe,
-            ..Failure::other(format!("cannot write the output: {}", reason(error)))
-        }
+        let code = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::NoSpace,
+            _ => Code::Other,
+        };
+        let message = format!("cannot write the output: {}", reason(error));
+        Failure { code, message, reader_gone: error.kind() == io::ErrorKind::BrokenPipe }
     }
 
     /// The same failure, told from a place.

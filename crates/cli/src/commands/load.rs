@@ -59,7 +59,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     // A source that is not there must not leave an empty store behind.
-    let mut source = load::open(&args.source, &args.from)?;
+    let mut source = load::open(&args.source, &args.from, &interrupt)?;
     let store = args.store.create()?;
     let progress = Progress::start("loading", args.quiet || args.store.json);
     let plan = Plan { bulk: args.bulk, keyspace: &store.keyspace, db: &store.db };
