@@ -112,7 +112,13 @@ pub(crate) fn reason(error: &io::Error) -> String {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let (code, remedy) = match &error {
-            Error::InvalidArgument { what } => return Failure::usage(what.clone()),
+            // Most say what would be right.
+            Error::InvalidArgument { what } if what.contains(": ") => {
+                return Failure::usage(what.clone());
+            }
+            Error::InvalidArgument { what } => {
+                return Failure::usage(format!("{what}: change the argument"));
+            }
             Error::Corruption { .. } => {
                 (Code::Corruption, "run `esker verify` for all of it, then repair or restore")
             }

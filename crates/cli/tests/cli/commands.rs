@@ -182,7 +182,7 @@ fn stats_levels_and_verify() {
     on(&store, &["flush"]).good();
     on(&store, &["put", "d", "6"]).good();
     let stats = on(&store, &["stats"]);
-    assert!(stats.good().contains("5            0\n"), "{}", stats.text());
+    assert!(stats.good().contains("             5           0\n"), "{}", stats.text());
     let json = on(&store, &["stats", "--json"]);
     assert!(json.good().contains("\"memtable_entries\":1"), "{}", json.text());
     assert!(json.good().contains("\"disk\":{\"files\":"), "{}", json.text());

@@ -30,7 +30,7 @@ fn wrong_calls() {
     for (line, code, part) in [
         ("get".to_owned(), 2, "<KEY>"),
         ("get a b".to_owned(), 2, "unexpected argument"),
-        ("gte a".to_owned(), 2, "'get'"),
+        ("gett a".to_owned(), 2, "'get'"),
         ("get a --preset fast".to_owned(), 2, "edge"),
         ("get a --option speed=1".to_owned(), 2, "memory_budget_bytes"),
         ("get a --option block_bytes=1".to_owned(), 2, "512"),
