@@ -69,6 +69,18 @@ impl Failure {
         Failure::new(Code::Usage, message)
     }
 
+    /// What clap found wrong, in one line. `hint`: what to do if clap has no better idea.
+    pub(crate) fn arguments(error: &clap::Error, hint: &str) -> Failure {
+        let text = error.to_string();
+        let words = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut paragraphs = text.split("\n\n").map(words);
+        let what = paragraphs.next().unwrap_or_default();
+        let what = what.strip_prefix("error: ").unwrap_or(&what).trim_end_matches('.');
+        let tip =
+            paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: ").map(str::to_owned));
+        Failure::usage(format!("{what}: {}", tip.as_deref().unwrap_or(hint)))
+    }
+
     /// Ended by Ctrl-C.
     pub(crate) fn interrupted(message: impl Into<String>) -> Failure {
         Failure::new(Code::Interrupted, message)
