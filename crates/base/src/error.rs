@@ -93,10 +93,13 @@ impl Error {
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> Error {
         let path = path.to_path_buf();
         match source.kind() {
-            // Whatever made a sync fail, the bytes are in doubt.
-            _ if matches!(op, SYNC | SYNC_DIR) => Error::Io { op, path, source: Arc::new(source) },
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace { path },
             io::ErrorKind::NotFound => Error::NotFound { path },
+            // Whatever makes a sync fail, the bytes are in doubt: that is never just a full disk.
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                if !matches!(op, SYNC | SYNC_DIR) =>
+            {
+                Error::NoSpace { path }
+            }
             _ => Error::Io { op, path, source: Arc::new(source) },
         }
     }

@@ -1,6 +1,6 @@
 //! What a table costs: ns per add, per warm get, per miss, per step of a cursor.
 //!
-//! Usage: `table_speed [million entries] [block KiB] [restart interval] [none|lz4|zstd]`.
+//! Usage: `table_speed [thousand entries] [block KiB] [restart interval] [none|lz4|zstd] [thousand gets]`.
 
 use esker::base::checksum::{hash64, mix64};
 use esker::base::key::SEQ_MAX;
@@ -52,13 +52,54 @@ impl Bench {
         self.report(name, count, start);
         Ok(())
     }
+
+    /// Times a walk from the last record to the first.
+    fn walk_back(&self, table: &Arc<TableReader>) -> Result<()> {
+        let start = self.env.clock.now_ns();
+        let mut cursor = table.cursor(CursorOptions::default());
+        cursor.seek_to_last()?;
+        while cursor.valid() {
+            black_box(cursor.value());
+            cursor.prev()?;
+        }
+        self.report("prev, cached", self.entries, start);
+        Ok(())
+    }
+
+    /// Times point lookups and seeks.
+    fn gets(&self, table: &Arc<TableReader>, gets: u64) -> Result<()> {
+        for (name, odd) in [("get, warm", 0), ("get, warm, again", 0), ("get of a missing key", 1)]
+        {
+            let start = self.env.clock.now_ns();
+            let mut found = 0u64;
+            for i in 0..gets {
+                let key = key(mix64(i) % self.entries * 2 + odd);
+                if let Some((_, value)) = table.get(&key, hash64(&key), SEQ_MAX, None)? {
+                    found += 1;
+                    black_box(value[0]);
+                }
+            }
+            self.report(name, gets, start);
+            assert_eq!(found, if odd == 0 { gets } else { 0 });
+        }
+        let start = self.env.clock.now_ns();
+        let seeks = gets / 4;
+        let mut cursor = table.cursor(CursorOptions::default());
+        for i in 0..seeks {
+            let key = key(mix64(i) % self.entries * 2);
+            cursor.seek(&key, Trailer::seek(SEQ_MAX))?;
+            black_box(cursor.value());
+        }
+        self.report("seek, warm", seeks, start);
+        Ok(())
+    }
 }
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
     let number =
         |i: usize, default: u64| args.get(i).and_then(|a| a.parse::<u64>().ok()).unwrap_or(default);
-    let entries = number(1, 2) * 1_000_000;
+    let entries = number(1, 2_000) * 1_000;
     let options = KeyspaceOptions {
         block_bytes: (number(2, 4) << 10) as u32,
         restart_interval: number(3, 16) as u32,
@@ -105,37 +146,8 @@ fn main() -> Result<()> {
     bench.walk("next, cached", &table, CursorOptions::default())?;
     bench.walk("next, cached, again", &table, CursorOptions::default())?;
 
-    let start = env.clock.now_ns();
-    let mut cursor = table.cursor(CursorOptions::default());
-    cursor.seek_to_last()?;
-    while cursor.valid() {
-        black_box(cursor.value());
-        cursor.prev()?;
-    }
-    bench.report("prev, cached", entries, start);
-
-    let gets = 4_000_000;
-    for (name, odd) in [("get, warm", 0), ("get, warm, again", 0), ("get of a missing key", 1)] {
-        let start = env.clock.now_ns();
-        let mut found = 0u64;
-        for i in 0..gets {
-            let key = key(mix64(i) % entries * 2 + odd);
-            if let Some((_, value)) = table.get(&key, hash64(&key), SEQ_MAX, None)? {
-                found += 1;
-                black_box(value[0]);
-            }
-        }
-        bench.report(name, gets, start);
-        assert_eq!(found, if odd == 0 { gets } else { 0 });
-    }
-    let start = env.clock.now_ns();
-    let seeks = 1_000_000;
-    for i in 0..seeks {
-        let key = key(mix64(i) % entries * 2);
-        cursor.seek(&key, Trailer::seek(SEQ_MAX))?;
-        black_box(cursor.value());
-    }
-    bench.report("seek, warm", seeks, start);
+    bench.walk_back(&table)?;
+    bench.gets(&table, number(5, 4_000) * 1_000)?;
     println!(
         "cache {} MiB of {}, pinned {} KiB, false positives {}",
         context.cache.usage_bytes() >> 20,

@@ -44,8 +44,9 @@ pub struct Options {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KeyspaceOptions {
-    /// Bytes a memtable takes before it is sealed and flushed. Raising it lowers write
-    /// amplification and lengthens recovery. Default: 64 MiB. Range: 64 KiB to 4 GiB.
+    /// Bytes a memtable takes before it is sealed and flushed, at most a quarter of
+    /// `memtables_bytes_max`. Raising it lowers write amplification and lengthens recovery.
+    /// Default: 64 MiB. Range: 64 KiB to 4 GiB.
     pub memtable_bytes: u64,
     /// Uncompressed bytes of a data block. Raising it compresses better and reads more per get.
     /// Default: 4 KiB. Range: 512 B to 1 MiB.

@@ -20,6 +20,6 @@ pub(crate) use cursor::RunCursor;
 pub(crate) use edit::{Change, TableMeta, VersionEdit};
 pub(crate) use output::RunOutput;
 pub(crate) use set::{KeyspaceRecord, Recovered, VersionSet};
-pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun, LevelScore, Reason};
+pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun, LevelScore};
 pub(crate) use store::{Table, TableStore};
 pub(crate) use tree::{KeyRange, Run, Version};

@@ -9,7 +9,7 @@ use crate::log::TornTail;
 use crate::names;
 use crate::options::KeyspaceOptions;
 use esker_base::{Error, KeyspaceId, Result, Seq};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -217,9 +217,17 @@ impl Recovered {
 }
 
 impl VersionSet {
-    /// The set of a database that is being created: no keyspaces yet.
-    pub(crate) fn create(store: &Arc<TableStore>, manifest_bytes_max: u64) -> Result<VersionSet> {
-        VersionSet::start(store, manifest_bytes_max, BTreeMap::new(), BTreeMap::new(), 1)
+    /// The set of a database that is being created: an empty default keyspace.
+    pub(crate) fn create(
+        store: &Arc<TableStore>,
+        manifest_bytes_max: u64,
+        name: &str,
+        options: Arc<KeyspaceOptions>,
+    ) -> Result<VersionSet> {
+        let version = Arc::default();
+        let record = KeyspaceRecord { name: name.to_owned(), options, version, flushed_seq: 0 };
+        let keyspaces = BTreeMap::from([(KeyspaceId::DEFAULT, record)]);
+        VersionSet::start(store, manifest_bytes_max, keyspaces, BTreeMap::new(), 1)
     }
 
     fn start(
@@ -278,7 +286,7 @@ impl VersionSet {
     ) -> Result<()> {
         edit.push(Change::NextNumber(self.store.peek_number()));
         let next = self.derive(&edit, options)?;
-        if self.broken || self.manifest.len_bytes() > self.manifest_bytes_max {
+        if self.is_broken() || self.manifest.len_bytes() > self.manifest_bytes_max {
             self.rewrite()?;
         }
         if let Err(error) = self.manifest.append(&edit).and_then(|()| self.manifest.sync()) {
@@ -375,7 +383,7 @@ impl VersionSet {
             if new.is_some_and(|new| Arc::ptr_eq(new, &old.version)) {
                 continue;
             }
-            let kept: std::collections::BTreeSet<u64> =
+            let kept: BTreeSet<u64> =
                 new.iter().flat_map(|v| v.tables()).map(|(_, t)| t.meta.number).collect();
             for (_, table) in old.version.tables() {
                 if !kept.contains(&table.meta.number) {
@@ -394,6 +402,11 @@ impl VersionSet {
         }
     }
 
+    /// True if the manifest takes no more edits.
+    fn is_broken(&self) -> bool {
+        self.broken || self.manifest.is_broken()
+    }
+
     /// Starts a new manifest that holds the present state.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.store.new_number();
@@ -401,8 +414,17 @@ impl VersionSet {
         let manifest = Manifest::create(&self.store.env, &self.store.dir, number, &state)?;
         let old = std::mem::replace(&mut self.manifest, manifest);
         self.broken = false;
+        let live: BTreeSet<u64> = self
+            .keyspaces
+            .values()
+            .flat_map(KeyspaceRecord::tables)
+            .map(|table| table.meta.number)
+            .collect();
+        // An edit that was to move a table names one that is live.
         for number in std::mem::take(&mut self.void_tables) {
-            self.remove_file(names::table(&self.store.dir, number));
+            if !live.contains(&number) {
+                self.remove_file(names::table(&self.store.dir, number));
+            }
         }
         self.remove_manifest(names::manifest(&self.store.dir, old.number()));
         Ok(())
@@ -442,7 +464,7 @@ impl VersionSet {
 
     /// Records that everything up to `seq` is durable, and ends the manifest.
     pub(crate) fn close(mut self, seq: Seq) -> Result<()> {
-        if self.broken {
+        if self.is_broken() {
             self.rewrite()?;
         }
         let mut edit = VersionEdit::new();

@@ -367,6 +367,7 @@ impl Disk {
 
     /// The same disk after the machine or the process stopped.
     pub(super) fn after_crash(&self, survival: Survival, seed: u64) -> Disk {
+        let survival = survival.plain();
         let mut rng = Rng::new(seed);
         let mut disk = self.clone();
         (disk.calls, disk.off_at, disk.off) = (0, None, false);

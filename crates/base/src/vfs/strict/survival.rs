@@ -10,7 +10,7 @@ pub enum Survival {
     /// A power cut that keeps each unsynced block and each unsynced name with this chance,
     /// independently of all others.
     Some {
-        /// 0 to 100.
+        /// 0 (as `None`) to 100 (as `All`).
         percent: u8,
     },
     /// A power cut that comes just after the disk had written everything.
@@ -18,6 +18,17 @@ pub enum Survival {
     /// The process dies and the machine runs on: nothing is lost, and nothing becomes more durable
     /// than it was (a later power cut can still take what was never synced).
     ProcessDeath,
+}
+
+impl Survival {
+    /// The same with the ends of the scale under their own names.
+    pub(super) fn plain(self) -> Survival {
+        match self {
+            Survival::Some { percent: 0 } => Survival::None,
+            Survival::Some { percent: 100.. } => Survival::All,
+            other => other,
+        }
+    }
 }
 
 /// Repeatable randomness.

@@ -88,6 +88,8 @@ fn unsynced_blocks_survive_one_by_one() {
         assert!(count(&vfs, 50, lost) > 0, "block {block} was never lost");
         assert!(count(&vfs, 50, kept) > 0, "block {block} was never kept");
     }
+    assert_eq!(count(&vfs, 100, |v| state(v) == bytes), 200);
+    assert_eq!(count(&vfs, 0, |v| state(v).is_empty()), 200);
     // Whatever survives is what was written, or zeros.
     for seed in 0..200 {
         let left = state(&vfs.crash(Survival::Some { percent: 50 }, seed));
