@@ -69,6 +69,18 @@ impl Failure {
         Failure::new(Code::Usage, message)
     }
 
+    /// What clap found wrong, in one line. `hint`: what to do if clap has no better idea.
+    pub(crate) fn arguments(error: &clap::Error, hint: &str) -> Failure {
+        let text = error.to_string();
+        let words = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut paragraphs = text.split("\n\n").map(words);
+        let what = paragraphs.next().unwrap_or_default();
+        let what = what.strip_prefix("error: ").unwrap_or(&what).trim_end_matches('.');
+        let tip =
+            paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: ").map(str::to_owned));
+        Failure::usage(format!("{what}: {}", tip.as_deref().unwrap_or(hint)))
+    }
+
     /// Ended by Ctrl-C.
     pub(crate) fn interrupted(message: impl Into<String>) -> Failure {
         Failure::new(Code::Interrupted, message)
@@ -86,10 +98,12 @@ impl Failure {
 
     /// Writing to standard output failed.
     pub(crate) fn output(error: &io::Error) -> Failure {
-        Failure {
-            reader_gone: error.kind() == io::ErrorKind::BrokenPipe,
-            ..Failure::other(format!("cannot write the output: {}", reason(error)))
-        }
+        let code = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::NoSpace,
+            _ => Code::Other,
+        };
+        let message = format!("cannot write the output: {}", reason(error));
+        Failure { code, message, reader_gone: error.kind() == io::ErrorKind::BrokenPipe }
     }
 
     /// The same failure, told from a place.
@@ -110,7 +124,13 @@ pub(crate) fn reason(error: &io::Error) -> String {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let (code, remedy) = match &error {
-            Error::InvalidArgument { what } => return Failure::usage(what.clone()),
+            // Most say what would be right.
+            Error::InvalidArgument { what } if what.contains(": ") => {
+                return Failure::usage(what.clone());
+            }
+            Error::InvalidArgument { what } => {
+                return Failure::usage(format!("{what}: change the argument"));
+            }
             Error::Corruption { .. } => {
                 (Code::Corruption, "run `esker verify` for all of it, then repair or restore")
             }

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Ok(esker) => commands::run(esker.command),
         // Mistakes are told in one line, like all failures.
         Err(error) if error.use_stderr() && error.kind() != MISSING => {
-            Err(failure::Failure::usage(usage_line(&error)))
+            Err(failure::Failure::arguments(&error, "--help tells more"))
         }
         // Help and version.
         Err(error) => error.exit(),
@@ -47,16 +47,4 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code as u8)
         }
     }
-}
-
-/// What clap has to say, as `what: what to do`.
-fn usage_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let mut paragraphs = text
-        .split("\n\n")
-        .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
-    let what = paragraphs.next().unwrap_or_default();
-    let what = what.strip_prefix("error: ").unwrap_or(&what).trim_end_matches('.').to_owned();
-    let tip = paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: ").map(str::to_owned));
-    format!("{what}: {}", tip.unwrap_or_else(|| "--help tells more".to_owned()))
 }

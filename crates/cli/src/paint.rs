@@ -4,7 +4,7 @@ use std::env;
 use std::fmt::Write;
 
 /// Narrower than this, drawings are not laid out any more.
-const WIDTH_MIN: usize = 60;
+const WIDTH_MIN: usize = 76;
 /// Wider than this, they do not get easier to read.
 const WIDTH_MAX: usize = 110;
 /// Width where there is no terminal.

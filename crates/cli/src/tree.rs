@@ -173,10 +173,10 @@ mod tests {
     fn eighty_columns_are_enough() {
         let plain = Paint::plain();
         let fancy = Paint { unicode: true, ..plain };
-        for paint in [plain, fancy, Paint { width: 60, ..plain }] {
+        for paint in [plain, fancy, Paint { width: 76, ..plain }] {
             for line in draw(&sample(), &KeyspaceOptions::default(), &paint) {
                 let width = line.chars().count();
-                assert!(width <= paint.width.max(62), "{width} columns: {line}");
+                assert!(width <= paint.width, "{width} columns: {line}");
             }
         }
     }
@@ -185,15 +185,15 @@ mod tests {
     fn a_tree_is_drawn() {
         let lines = draw(&sample(), &KeyspaceOptions::default(), &Paint::plain());
         let expected = "\
-default  322 344 252 records in 506 tables and memory, 30.2 GiB on disk
+default  324 430 414 records in 506 tables and memory, 30.2 GiB on disk
 
                  full                  bytes       limit      tables  tombstones
-mem            [##......]           16.0 MiB    64.0 MiB
-L0           [######......]         20.0 MiB 2 of 4 runs           2       10.0%
+mem           [##......]            16.0 MiB    64.0 MiB
+L0         [#######.......]         20.0 MiB 2 of 4 runs           2       10.0%
      o o
-L1         [#############...]      200.0 MiB   256.0 MiB           4       10.0%
+L1      [################....]     200.0 MiB   256.0 MiB           4       10.0%
      oooo
-L2     [#########################]  30.0 GiB        none         500       10.0%
+L2   [###########################]  30.0 GiB        none         500       10.0%
      oooooooooooooooooooooooooooooooooooooooooooooooooo  each 10 tables";
         assert_eq!(lines.join("\n"), expected);
     }

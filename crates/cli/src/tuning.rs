@@ -39,6 +39,12 @@ impl TuningArgs {
         if self.preset == "default" { self.over(base) } else { self.options() }
     }
 
+    /// The same, to be given to another process.
+    pub(crate) fn as_args(&self) -> Vec<String> {
+        let settings = self.settings.iter().flat_map(|s| ["--option".to_owned(), s.clone()]);
+        ["--preset".to_owned(), self.preset.clone()].into_iter().chain(settings).collect()
+    }
+
     fn over(&self, base: &Options) -> Result<Options> {
         let mut tree = to_tree(base)?;
         for setting in &self.settings {

@@ -9,8 +9,9 @@ use crate::tree;
 /// Draw the shape of the tree
 ///
 /// One row per level: a bar that shows how full the level is against its limit, its bytes, tables and the share of
-/// tombstones; below it one cell per table. Level 0 fills up by sorted runs, all others by bytes. Without --keyspace all
-/// keyspaces are drawn. Colours and blocks on a terminal, plain ASCII elsewhere or with NO_COLOR.
+/// tombstones; below it one cell per table. Level 0 fills up by sorted runs, all others by bytes. Limits are those of the
+/// options given. Without --keyspace all keyspaces are drawn. On a terminal with colours, unless NO_COLOR is set, and
+/// blocks; elsewhere plain ASCII.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Example:
   esker levels --db store")]

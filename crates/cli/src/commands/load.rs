@@ -1,6 +1,6 @@
 //! `esker load`: many records from somewhere else.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::load::{self, Plan, SourceArgs};
 use crate::output::Output;
@@ -59,13 +59,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     // A source that is not there must not leave an empty store behind.
-    let mut source = load::open(&args.source, &args.from)?;
+    let mut source = load::open(&args.source, &args.from, &interrupt)?;
     let store = args.store.create()?;
     let progress = Progress::start("loading", args.quiet || args.store.json);
     let plan = Plan { bulk: args.bulk, keyspace: &store.keyspace, db: &store.db };
     let (done, ended) = load::load(source.as_mut(), &plan, progress, &interrupt);
-    // Whatever ended it, what was loaded must last.
-    store.close()?;
+    // Whatever ended it, what was loaded must last; of two failures the first one tells more.
+    let ended = ended.and(store.close());
     let mut out = Output::new();
     if args.store.json {
         out.json(&json!({
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     out.finish()?;
     ended.map_err(|failure| {
         let records = units::plural(done.records, "record", "records");
-        crate::failure::Failure {
+        Failure {
             message: format!("{}; {records} before that are in the store", failure.message),
             ..failure
         }

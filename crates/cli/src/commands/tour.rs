@@ -46,6 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         source: args.source.clone(),
         keep: args.keep,
         json: args.json,
+        child_args: args.tuning.as_args(),
         options: args.tuning.options_over(&tour::small_tree())?,
     })
 }

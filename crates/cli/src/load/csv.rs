@@ -3,6 +3,7 @@
 use super::source::{Record, Source, Step};
 use super::text::{self, Counted, Meter};
 use crate::failure::{Code, Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::output::to_json;
 use crate::progress::At;
 use csv::{ByteRecord, ErrorKind, Position, Reader, ReaderBuilder};
@@ -63,8 +64,14 @@ impl Csv {
     ///
     /// # Errors
     /// The file cannot be read; there is no column for the key; a name stands twice.
-    pub(super) fn open(path: &Path, delimiter: u8, key: Key, skip_bad: bool) -> Result<Csv> {
-        let (input, meter) = text::open(path)?;
+    pub(super) fn open(
+        path: &Path,
+        delimiter: u8,
+        key: Key,
+        skip_bad: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Csv> {
+        let (input, meter) = text::open(path, interrupt)?;
         let mut reader = ReaderBuilder::new().delimiter(delimiter).from_reader(input);
         let head = reader.byte_headers().map_err(|error| explain(&error))?.clone();
         let mut columns: Vec<String> = Vec::new();

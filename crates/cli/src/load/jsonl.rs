@@ -3,6 +3,7 @@
 use super::source::{Record, Source, Step};
 use super::text::{self, Counted, Meter};
 use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::progress::At;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -28,8 +29,13 @@ pub(super) struct JsonLines {
 
 impl JsonLines {
     /// Opens a file.
-    pub(super) fn open(path: &Path, key: Option<String>, skip_bad: bool) -> Result<JsonLines> {
-        let (input, meter) = text::open(path)?;
+    pub(super) fn open(
+        path: &Path,
+        key: Option<String>,
+        skip_bad: bool,
+        interrupt: &Interrupt,
+    ) -> Result<JsonLines> {
+        let (input, meter) = text::open(path, interrupt)?;
         let input = BufReader::with_capacity(64 << 10, input);
         let path = path.to_path_buf();
         Ok(JsonLines { path, input, meter, key, skip_bad, line: 0, text: Vec::new() })

@@ -72,7 +72,11 @@ pub(crate) enum Paths {
 }
 
 /// Opens a source from its name on the command line.
-pub(crate) fn open(name: &OsStr, args: &SourceArgs) -> Result<Box<dyn Source>> {
+pub(crate) fn open(
+    name: &OsStr,
+    args: &SourceArgs,
+    interrupt: &Interrupt,
+) -> Result<Box<dyn Source>> {
     let bytes = name.as_bytes();
     let wrong = || {
         Failure::usage(format!(
@@ -93,11 +97,11 @@ pub(crate) fn open(name: &OsStr, args: &SourceArgs) -> Result<Box<dyn Source>> {
                 return Err(Failure::usage("--delimiter: give one ASCII character, such as ;"));
             };
             let key = csv::Key::new(args.key.as_deref(), args.row_numbers);
-            Ok(Box::new(csv::Csv::open(path, delimiter, key, args.skip_bad)?))
+            Ok(Box::new(csv::Csv::open(path, delimiter, key, args.skip_bad, interrupt)?))
         }
         b"jsonl" => {
             let key = args.key.clone().filter(|_| !args.row_numbers);
-            Ok(Box::new(jsonl::JsonLines::open(path, key, args.skip_bad)?))
+            Ok(Box::new(jsonl::JsonLines::open(path, key, args.skip_bad, interrupt)?))
         }
         b"leveldb" => Ok(Box::new(leveldb::LevelDb::open(path)?)),
         _ => Err(wrong()),
@@ -171,7 +175,12 @@ impl Loader<'_> {
     /// The next record; false at the end. Left-out entries are told and counted.
     fn next(&mut self, source: &mut dyn Source, record: &mut Record) -> Result<bool> {
         loop {
-            match source.next(record)? {
+            let step = source.next(record).or_else(|failure| {
+                // A source that gave up because of Ctrl-C has no fault of its own.
+                self.check_interrupt()?;
+                Err(failure)
+            })?;
+            match step {
                 Step::Record => return Ok(true),
                 Step::End => return Ok(false),
                 Step::Note(what) => self.progress.suspend(|| note(&what)),

@@ -1,7 +1,10 @@
-//! Text files as sources: opening them, and counting how much was read.
+//! Text files as sources: opening them, counting how much was read, and not waiting for ever for more.
 
 use crate::failure::{Code, Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::progress::At;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,15 +27,24 @@ impl Meter {
 
 /// A file or standard input, counted.
 pub(super) struct Counted {
-    inner: Box<dyn Read>,
+    inner: Input,
     meter: Meter,
 }
 
+enum Input {
+    File(File),
+    /// May have nothing to give for a long time.
+    Stdin(Interrupt),
+}
+
+/// How long a read of standard input waits before it looks whether the user has had enough.
+const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
 /// Opens a file; `-` is standard input.
-pub(super) fn open(path: &Path) -> Result<(Counted, Meter)> {
+pub(super) fn open(path: &Path, interrupt: &Interrupt) -> Result<(Counted, Meter)> {
     let mut meter = Meter::default();
-    let inner: Box<dyn Read> = if path.as_os_str() == "-" {
-        Box::new(io::stdin())
+    let inner = if path.as_os_str() == "-" {
+        Input::Stdin(interrupt.clone())
     } else {
         let fail = |error: io::Error| Failure::io("read", path, &error);
         let file = File::open(path).map_err(fail)?;
@@ -42,16 +54,38 @@ pub(super) fn open(path: &Path) -> Result<(Counted, Meter)> {
             return Err(Failure::new(Code::Usage, format!("{path} is a directory: name a file")));
         }
         meter.total_bytes = metadata.is_file().then_some(metadata.len());
-        Box::new(file)
+        Input::File(file)
     };
     Ok((Counted { inner, meter: meter.clone() }, meter))
 }
 
 impl Read for Counted {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buf)?;
+        let read = match &mut self.inner {
+            Input::File(file) => file.read(buf)?,
+            Input::Stdin(interrupt) => read_stdin(buf, interrupt)?,
+        };
         self.meter.read_bytes.set(self.meter.read_bytes.get() + read as u64);
         Ok(read)
+    }
+}
+
+/// Reads standard input.
+///
+/// # Errors
+/// Also if the user wants to end: what was read so far may end in the middle of a row.
+fn read_stdin(buf: &mut [u8], interrupt: &Interrupt) -> io::Result<usize> {
+    let stdin = io::stdin();
+    loop {
+        if interrupt.asked() {
+            return Err(io::Error::other("interrupted"));
+        }
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&WAIT)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            // Not through the buffer of `Stdin`, which poll does not see.
+            Ok(_) => return Ok(rustix::io::read(&stdin, buf)?),
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

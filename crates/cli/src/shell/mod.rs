@@ -93,7 +93,9 @@ impl Shell<'_> {
         let mut out = Output::new();
         let then = match Line::try_parse_from(words) {
             Ok(line) => self.command(&line.command, &mut out)?,
-            Err(error) if error.use_stderr() => return Err(Failure::usage(first_line(&error))),
+            Err(error) if error.use_stderr() => {
+                return Err(Failure::arguments(&error, "`help` lists the commands"));
+            }
             // Help was asked for.
             Err(error) => {
                 out.line(error.to_string().trim_end())?;
@@ -142,11 +144,4 @@ impl Shell<'_> {
         }
         Ok(Then::GoOn)
     }
-}
-
-/// The first line of what clap has to say, without its own mark.
-fn first_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    format!("{}: `help` lists the commands", line.trim_start_matches("error: "))
 }

@@ -98,6 +98,7 @@ fn write_and_die(tour: &Tour<'_>, dir: &Path, first: u64, seconds: f64) -> Resul
         .arg("--db")
         .arg(dir)
         .args(["--first", &first.to_string()])
+        .args(&tour.plan.child_args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

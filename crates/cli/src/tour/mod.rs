@@ -74,6 +74,8 @@ impl Drop for Place {
 /// A check failed, the source cannot be read, or the store failed.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     let interrupt = Interrupt::watch()?;
+    // Tells what is wrong with the source before anything is made.
+    FileTree::open(&plan.source, Paths::Full, false)?;
     let mut place = Place::new(plan)?;
     let paint = Paint::for_stdout(output::to_terminal());
     let mut tour = Tour {

@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) keep: bool,
     pub(crate) json: bool,
     pub(crate) options: Options,
+    /// The same options for the process that is killed.
+    pub(crate) child_args: Vec<String>,
 }
 
 /// Options that give a few megabytes a tree of several levels.

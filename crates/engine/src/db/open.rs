@@ -67,6 +67,11 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
         }
         create_dir_durably(env.vfs.as_ref(), dir)?;
     }
+    if !opening.options.create_if_missing && !env.vfs.exists(&names::current(dir))? {
+        // A directory that holds no database is not even given a lock.
+        check_no_data(env, dir)?;
+        return Err(Error::NotFound { path: names::current(dir) });
+    }
     let lock = env.vfs.lock(&names::lock(dir))?;
     let core = if env.vfs.exists(&names::current(dir))? {
         if opening.options.error_if_exists {
@@ -138,12 +143,7 @@ impl Opening {
 
     /// A new database: an empty default keyspace and a log.
     fn create(self, lock: Box<dyn FileLock>) -> Result<Core> {
-        let files = list_files(&self.env, &self.dir)?;
-        let data = |kind: &FileKind| matches!(kind, FileKind::Table(_) | FileKind::Wal(_));
-        if files.iter().any(data) {
-            let what = "CURRENT is missing from a directory with data; run repair";
-            return Err(Error::corruption(names::current(&self.dir), 0, what));
-        }
+        let files = check_no_data(&self.env, &self.dir)?;
         if !self.options.create_if_missing {
             return Err(Error::NotFound { path: names::current(&self.dir) });
         }
@@ -245,6 +245,9 @@ impl Opening {
 
     /// A database that is only read: logs are replayed into memory.
     fn read_only(self, lock: Option<Box<dyn FileLock>>) -> Result<Core> {
+        if !self.env.vfs.exists(&names::current(&self.dir))? {
+            check_no_data(&self.env, &self.dir)?;
+        }
         let recovered = Recovered::read(&self.store)?;
         recover::check_files(&self.env, &self.dir, &recovered)?;
         let wals = recovered.wals.clone();
@@ -300,6 +303,17 @@ impl Opening {
         }
         Ok(())
     }
+}
+
+/// Fails if a directory without CURRENT holds data. Returns the files of ours that it holds.
+fn check_no_data(env: &Env, dir: &Path) -> Result<Vec<FileKind>> {
+    let files = list_files(env, dir)?;
+    let data = |kind: &FileKind| matches!(kind, FileKind::Table(_) | FileKind::Wal(_));
+    if files.iter().any(data) {
+        let what = "CURRENT is missing from a directory with data; run repair";
+        return Err(Error::corruption(names::current(dir), 0, what));
+    }
+    Ok(files)
 }
 
 fn build_keyspaces(

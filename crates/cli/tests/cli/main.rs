@@ -1,0 +1,11 @@
+//! Tests of the real `esker` binary: every command, every kind of failure, and what is left on the disk.
+
+mod commands;
+mod errors;
+mod interrupt;
+mod leveldb;
+mod load_files;
+mod load_text;
+mod shell;
+mod support;
+mod tour;

@@ -1,0 +1,73 @@
+//! Scripts through the shell.
+
+use crate::support::{Temp, feed, on};
+
+/// Runs a script on a store with one record.
+fn run(args: &[&str], script: &str) -> (i32, String, String, String) {
+    let temp = Temp::new();
+    on(&temp.store(), &["put", "first", "1"]).good();
+    let line = [&["shell"], args].concat();
+    let ended = feed(&temp.store(), &line, script.as_bytes());
+    let held = on(&temp.store(), &["scan"]).good().to_owned();
+    (ended.code, ended.text().to_owned(), ended.err, held)
+}
+
+#[test]
+fn scripts() {
+    for (script, out, held) in [
+        ("", "", "first\t1\n"),
+        ("get first\nget second\n", "1\n(not found)\n", "first\t1\n"),
+        ("put a 'x y'\nget a", "x y\n", "a\tx y\nfirst\t1\n"),
+        (
+            "  # comment\n\nput \"a\\tb\" -5\nscan --from a --to b\n",
+            "a\\tb\t-5\n",
+            "a\\tb\t-5\nfirst\t1\n",
+        ),
+        ("delete first\ncount\n", "0\n", ""),
+        ("put a 1\nput b 2\ndelete --from a --to c\ncount", "1\n", "first\t1\n"),
+        (
+            "put a 1\nput b 2\nscan --reverse --keys-only --limit 2\nquit\nput c 3\n",
+            "first\nb\n",
+            "a\t1\nb\t2\nfirst\t1\n",
+        ),
+        ("flush\nsync\ncount --prefix f\nexit\n", "1\n", "first\t1\n"),
+        ("put '' ''\nget ''\n", "\n", "\t\nfirst\t1\n"),
+    ] {
+        let (code, printed, err, left) = run(&[], script);
+        assert_eq!((code, err.as_str()), (0, ""), "{script:?}");
+        assert_eq!((printed.as_str(), left.as_str()), (out, held), "{script:?}");
+    }
+}
+
+#[test]
+fn the_first_fault_ends_a_script_and_what_came_before_stays() {
+    for (script, code, part) in [
+        ("put a 1\nbogus\nput b 2\n", 2, "line 2: unrecognized subcommand 'bogus'"),
+        ("put a 1\nput b\nput b 2\n", 2, "line 2: the following required arguments"),
+        ("put a 1\nput 'b 2\nput b 2\n", 2, "line 2: a quote is not closed"),
+        ("put a 1\nput b \\q\nput b 2\n", 2, "line 2: unknown escape"),
+        ("put a 1\nscan --from b --to a\nput b 2\n", 2, "line 2: the range ends before it starts"),
+        ("put a 1\ndelete\nput b 2\n", 2, "line 2:"),
+    ] {
+        let (ended, _, err, held) = run(&[], script);
+        assert_eq!((ended, held.as_str()), (code, "a\t1\nfirst\t1\n"), "{script:?}: {err}");
+        assert!(err.contains(part) && err.lines().count() == 1, "{script:?}: {err}");
+    }
+}
+
+#[test]
+fn encodings_help_and_drawings() {
+    let (code, out, _, held) = run(&["--encoding", "hex"], "put 00ff 0a\nget 00ff\nscan\n");
+    assert_eq!((code, out.as_str()), (0, "0a\n00ff\t0a\n6669727374\t31\n"));
+    assert_eq!(held, "\\x00\\xff\t\\n\nfirst\t1\n");
+    let (code, out, _, _) = run(&["--json"], "get first\nget no\n");
+    assert_eq!((code, out.as_str()), (0, "{\"key\":\"first\",\"value\":\"1\"}\nnull\n"));
+    let (code, out, _, _) = run(&[], "help\nstats\nlevels\n");
+    assert_eq!(code, 0);
+    for part in ["delete --from A --to B", "keyspace         default", "0 of 4 runs"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let (code, _, err, held) = run(&["--read-only"], "put a 1\n");
+    assert_eq!((code, held.as_str()), (1, "first\t1\n"), "{err}");
+    assert!(err.contains("line 1: the store is open for reading only"), "{err}");
+}
