@@ -30,6 +30,14 @@ pub mod table;
 pub mod value;
 mod version;
 
+/// Making a damaged database one that opens again.
+pub mod repair {
+    pub use crate::db::repair::{
+        FileFate, FileReport, KeyspaceReport, LostRange, MissingWrites, RepairProgress,
+        RepairReport, Structure, repair,
+    };
+}
+
 pub use db::{
     Cursor, Db, Ingest, Keyspace, Pair, Pairs, ScanOptions, Setup, Snapshot, VerifyProgress,
     VerifyReport,

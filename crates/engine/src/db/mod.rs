@@ -23,6 +23,7 @@ mod open;
 mod queue;
 mod read;
 mod recover;
+pub(crate) mod repair;
 mod scan;
 mod snapshot;
 mod stall;

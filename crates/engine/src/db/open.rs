@@ -168,8 +168,7 @@ impl Opening {
         let files = list_files(&self.env, &self.dir)?;
         self.store.skip_numbers_below(recover::number_after(&files));
         recover::check_files(&self.env, &self.dir, &recovered)?;
-        let closed_seq = recovered.closed_seq;
-        let table_seq = recovered.newest_table_seq();
+        let target = recover::Target::of(&recovered);
         let wals = recovered.wals.clone();
         let options_for = |name: &str| Arc::new(self.options.for_keyspace(name).clone());
         recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
@@ -179,7 +178,7 @@ impl Opening {
             &self.store,
             &versions.keyspaces,
             &wals,
-            &recover::Target { table_seq, closed_seq },
+            &target,
             recover::Spill::ToTables,
         )?;
         let last_seq = replayed.last_seq;
@@ -249,10 +248,7 @@ impl Opening {
         let recovered = Recovered::read(&self.store)?;
         recover::check_files(&self.env, &self.dir, &recovered)?;
         let wals = recovered.wals.clone();
-        let target = recover::Target {
-            table_seq: recovered.newest_table_seq(),
-            closed_seq: recovered.closed_seq,
-        };
+        let target = recover::Target::of(&recovered);
         let options_for = |name: &str| Arc::new(self.options.for_keyspace(name).clone());
         let records = recovered.into_read_only(&self.store, options_for)?;
         let replayed =

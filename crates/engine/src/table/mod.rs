@@ -18,15 +18,18 @@ mod format;
 mod index;
 mod inspect;
 mod reader;
+mod salvage;
 #[cfg(test)]
 mod tests;
 
 pub use builder::{TableBuilder, TableSummary};
 pub use cursor::{CursorOptions, TableCursor};
 pub use filter::FilterBlock;
-pub use format::{FORMAT_VERSION, FileIdentity, Handle, Properties, read_identity};
+pub use format::{FORMAT_VERSION, FileIdentity, Handle, Origin, Properties, read_identity};
 pub use inspect::{DataBlock, DataBlocks};
+pub(crate) use reader::read_properties;
 pub use reader::{TableContext, TableReader};
+pub(crate) use salvage::{TableRemains, Tombstones};
 
 use crate::block::Block;
 use crate::cache::{Cache, Weigh};

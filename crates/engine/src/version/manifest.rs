@@ -21,11 +21,11 @@ const RESERVE_BYTES: u64 = 64 << 10;
 
 /// What CURRENT says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Current {
-    pub(super) number: u64,
-    pub(super) salt: u64,
+pub(crate) struct Current {
+    pub(crate) number: u64,
+    pub(crate) salt: u64,
     /// The manifest is durable at least up to here.
-    pub(super) durable_bytes: u64,
+    pub(crate) durable_bytes: u64,
 }
 
 impl Current {
@@ -50,7 +50,7 @@ impl Current {
     ///
     /// # Errors
     /// `NotFound`: there is none. `Corruption`: it does not say what it should.
-    pub(super) fn read(env: &Env, dir: &Path) -> Result<Current> {
+    pub(crate) fn read(env: &Env, dir: &Path) -> Result<Current> {
         let path = names::current(dir);
         let bytes = read_all(env.vfs.as_ref(), &path, CURRENT_BYTES_MAX)?;
         std::str::from_utf8(&bytes)

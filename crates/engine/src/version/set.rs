@@ -42,25 +42,36 @@ pub(crate) struct VersionSet {
 /// What the manifest said when it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
-    keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
+    pub(crate) keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
     /// Write-ahead logs that hold records not yet in tables, with their salts.
     pub(crate) wals: BTreeMap<u64, u64>,
     /// The newest sequence number, if the database was closed and not written to since.
     pub(crate) closed_seq: Option<Seq>,
-    next_number: u64,
-    manifest_number: u64,
+    /// File numbers and keyspace ids from here on were never given out.
+    pub(crate) next_number: u64,
+    pub(crate) manifest_number: u64,
     torn: Option<TornTail>,
 }
 
-#[derive(Debug)]
-struct RawKeyspace {
-    name: String,
-    order: String,
-    flushed_seq: Seq,
-    tables: BTreeMap<(u32, u64), (u64, TableMeta)>,
+/// A keyspace as edits describe it.
+#[derive(Clone, Debug)]
+pub(crate) struct RawKeyspace {
+    pub(crate) name: String,
+    pub(crate) order: String,
+    pub(crate) flushed_seq: Seq,
+    /// By level and number; with the id of the run.
+    pub(crate) tables: BTreeMap<(u32, u64), (u64, TableMeta)>,
 }
 
 impl Recovered {
+    /// A state that is to be written.
+    pub(crate) fn of(
+        keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
+        wals: BTreeMap<u64, u64>,
+    ) -> Recovered {
+        Recovered { keyspaces, wals, ..Recovered::default() }
+    }
+
     /// Reads the manifest in force.
     ///
     /// # Errors
@@ -83,7 +94,8 @@ impl Recovered {
         Ok(state)
     }
 
-    fn apply(&mut self, change: Change) -> Result<(), &'static str> {
+    /// Takes a change into the state; fails if it does not fit.
+    pub(crate) fn apply(&mut self, change: Change) -> Result<(), &'static str> {
         let unknown = "an edit names a keyspace that does not exist";
         match change {
             Change::NextNumber(number) => self.next_number = self.next_number.max(number),
