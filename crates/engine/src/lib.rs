@@ -30,6 +30,14 @@ pub mod table;
 pub mod value;
 mod version;
 
+/// Looking into files: what stands in a log, a table or CURRENT, damaged ones included.
+pub mod inspect {
+    pub use crate::db::inspect::{
+        CurrentDump, DumpOptions, DumpedKind, DumpedOp, LogEvent, TableEvent, dump_current,
+        dump_log, dump_table,
+    };
+}
+
 /// Making a damaged database one that opens again.
 pub mod repair {
     pub use crate::db::repair::{

@@ -6,7 +6,7 @@
 //! | read | `read`; `scan` |
 //! | open, close | `open` -> `recover` |
 //! | background | `background` -> `flushing`, `compact` |
-//! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `statistics` |
+//! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `inspect`, `statistics` |
 //!
 //! What they share, and the order of locks, is in `core`.
 
@@ -18,6 +18,7 @@ mod core;
 mod flushing;
 mod handle;
 mod ingest;
+pub(crate) mod inspect;
 mod keyspaces;
 mod open;
 mod queue;

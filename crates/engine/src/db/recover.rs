@@ -306,7 +306,8 @@ impl Replay<'_> {
             if u64::from(op.keyspace.0) < self.next_number {
                 return Ok(());
             }
-            let what = "a log holds records of a keyspace that the manifest does not know; run repair";
+            let what =
+                "a log holds records of a keyspace that the manifest does not know; run repair";
             let path = names::manifest(&self.store.dir, self.manifest_number);
             return Err(Error::corruption(path, 0, what));
         };
@@ -334,8 +335,7 @@ impl Replay<'_> {
                     self.out.carried = None;
                     let origin = Origin::new(op.keyspace, &record.name);
                     let options = &record.options;
-                    let tables =
-                        flush_memtable(self.store, options, origin, &mem, &[], &|| false)?;
+                    let tables = flush_memtable(self.store, options, origin, &mem, &[], &|| false)?;
                     keyspace.tables.push(tables);
                 }
             }

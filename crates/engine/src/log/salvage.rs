@@ -71,11 +71,6 @@ impl Salvager {
         self.header
     }
 
-    /// Length of the file.
-    pub(crate) fn file_bytes(&self) -> u64 {
-        self.reader.file_bytes()
-    }
-
     /// True if nothing but zeros stands behind the header's place.
     pub(crate) fn is_blank(&mut self) -> Result<bool> {
         let header_end = HEADER_BYTES as u64;

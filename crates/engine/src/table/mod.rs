@@ -26,6 +26,7 @@ pub use builder::{TableBuilder, TableSummary};
 pub use cursor::{CursorOptions, TableCursor};
 pub use filter::FilterBlock;
 pub use format::{FORMAT_VERSION, FileIdentity, Handle, Origin, Properties, read_identity};
+pub(crate) use inspect::StoredForm;
 pub use inspect::{DataBlock, DataBlocks};
 pub(crate) use reader::read_properties;
 pub use reader::{TableContext, TableReader};

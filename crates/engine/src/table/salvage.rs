@@ -129,6 +129,16 @@ impl TableRemains {
         Ok(search.remains)
     }
 
+    /// The sound data blocks, in order.
+    pub(crate) fn blocks(&self) -> &[Handle] {
+        &self.blocks
+    }
+
+    /// Reads one of them.
+    pub(crate) fn load(&self, counters: &TableCounters, handle: Handle) -> Result<Block> {
+        load(self, counters, handle)
+    }
+
     /// Hands every readable record to `visit`, in order.
     pub(crate) fn records(
         &self,

@@ -34,7 +34,7 @@ impl Current {
         format!("{line} {:08x}\n", crc32c(line.as_bytes()))
     }
 
-    fn decode(text: &str) -> Option<Current> {
+    pub(crate) fn decode(text: &str) -> Option<Current> {
         let (line, crc) = text.strip_suffix('\n')?.rsplit_once(' ')?;
         if crc.len() != 8 || u32::from_str_radix(crc, 16).ok()? != crc32c(line.as_bytes()) {
             return None;
@@ -149,6 +149,16 @@ pub(super) fn replay(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_documented_current_is_what_is_written_and_read() {
+        let page = include_str!("../../../../docs/format/manifest.md");
+        let text = page.split("```text current\n").nth(1).and_then(|rest| rest.split("```").next());
+        let text = text.expect("the page has an example");
+        let current = Current { number: 12, salt: 0xabc, durable_bytes: 4_096 };
+        assert_eq!(Current::decode(text), Some(current));
+        assert_eq!(current.encode(), text);
+    }
 
     #[test]
     fn current_round_trips_and_no_changed_byte_passes() {

@@ -73,9 +73,12 @@ impl Evidence {
                     && m.salt == Some(current.salt)
                     && m.end_bytes >= current.durable_bytes
             }),
-            Err(_) => self.manifests.iter().rev().filter(whole).find(|m| {
-                m.state.as_ref().is_some_and(|state| mostly_there(state, files))
-            }),
+            Err(_) => self
+                .manifests
+                .iter()
+                .rev()
+                .filter(whole)
+                .find(|m| m.state.as_ref().is_some_and(|state| mostly_there(state, files))),
         }
     }
 

@@ -5,13 +5,16 @@ use super::{FileFate, Repair};
 use crate::db::checkpoint::link_or_copy;
 use crate::names::{self, FileKind};
 use crate::version::write_state;
-use esker_base::vfs::Access;
+use esker_base::vfs::{Access, write_atomic};
 use esker_base::{Error, Result, Vfs};
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Bytes compared at a time.
 const COMPARE_BYTES: usize = 256 << 10;
+
+/// Reports of repairs that were not complete are kept in `lost/` under this name and a number.
+const REPORT_PREFIX: &str = "report-";
 
 /// Names tried for a file in `lost/`.
 const NAMES_MAX: u32 = 100_000;
@@ -25,10 +28,13 @@ impl Repair<'_> {
         let state = self.new_state();
         let leaving = self.leaving();
         self.give_second_names(vfs.as_ref(), &dir, &leaving)?;
+        self.report.manifest = self.store.peek_number();
+        self.report.files = std::mem::take(&mut self.fates).into_values().collect();
+        self.keep_report(vfs.as_ref(), &dir.join("lost"))?;
         vfs.sync_dir(&dir)?;
         // If this fails nobody knows whether the new manifest is in force: what it names must stay.
         let made = std::mem::take(&mut self.made);
-        self.report.manifest = write_state(&self.store, &state, self.report.last_seq)?;
+        write_state(&self.store, &state, self.report.last_seq)?;
         // From here on the repaired database is in force. What cannot be removed now is in its way no
         // more than leftovers of a crash are.
         let live: BTreeSet<u64> = state.tables().map(|meta| meta.number).collect();
@@ -41,8 +47,24 @@ impl Repair<'_> {
             let _ = vfs.remove(&names::table(&dir, number));
         }
         let _ = vfs.sync_dir(&dir);
-        self.report.files = std::mem::take(&mut self.fates).into_values().collect();
         Ok(())
+    }
+
+    /// Writes down what is lost before the database looks sound again: a crash may keep the caller
+    /// from ever seeing the report.
+    fn keep_report(&mut self, vfs: &dyn Vfs, lost_dir: &Path) -> Result<()> {
+        if vfs.exists(lost_dir)? {
+            for entry in vfs.list(lost_dir)?.iter().filter(|e| e.name.starts_with(REPORT_PREFIX)) {
+                let note = format!("an earlier repair left its report in lost/{}", entry.name);
+                self.report.notes.push(note);
+            }
+        }
+        if self.report.is_complete() {
+            return Ok(());
+        }
+        let name = format!("{REPORT_PREFIX}{:06}.txt", self.report.manifest);
+        vfs.create_dir_all(lost_dir)?;
+        write_atomic(vfs, &lost_dir.join(name), format!("{}\n", self.report).as_bytes())
     }
 
     fn count_salvaged(&mut self) {
@@ -67,9 +89,11 @@ impl Repair<'_> {
     ///
     /// If anything at all is amiss, those that were read go there too.
     fn give_second_names(&mut self, vfs: &dyn Vfs, dir: &Path, leaving: &[FileKind]) -> Result<()> {
-        let amiss = self.fates.values().any(|said| {
-            matches!(said.fate, FileFate::Lost | FileFate::Salvaged)
-        }) || !self.report.lost.is_empty()
+        let amiss = self
+            .fates
+            .values()
+            .any(|said| matches!(said.fate, FileFate::Lost | FileFate::Salvaged))
+            || !self.report.lost.is_empty()
             || !self.report.missing_writes.is_empty();
         let lost_dir = dir.join("lost");
         let mut any = false;

@@ -286,12 +286,7 @@ impl Repair<'_> {
     }
 
     /// A keyspace that only logs speak of: false if it was dropped after this was written.
-    fn adopt(
-        &mut self,
-        id: KeyspaceId,
-        state: Option<&Recovered>,
-        facts: &Facts,
-    ) -> Result<bool> {
+    fn adopt(&mut self, id: KeyspaceId, state: Option<&Recovered>, facts: &Facts) -> Result<bool> {
         let known_then = state.is_some_and(|state| u64::from(id.0) < state.next_number);
         if known_then || facts.dropped.contains(&id) {
             return Ok(false);
@@ -442,8 +437,7 @@ mod tests {
         let found = [log(0, &[(1, 50)]), log(1, &[(7, 20), (45, 60)]), log(2, &[(10, 12)])];
         let chosen: Vec<(Seq, Seq, usize)> =
             choose(&found).iter().map(|s| (s.first, s.last, s.log)).collect();
-        let expected =
-            [(1, 6, 0), (7, 9, 1), (10, 12, 2), (13, 20, 1), (21, 44, 0), (45, 60, 1)];
+        let expected = [(1, 6, 0), (7, 9, 1), (10, 12, 2), (13, 20, 1), (21, 44, 0), (45, 60, 1)];
         assert_eq!(chosen, expected);
     }
 }

@@ -5,7 +5,8 @@
 //!    yes: its shape is kept; damaged tables are rewritten from their readable blocks
 //!    no:  all tables of a keyspace are merged by sequence number into one new run
 //! logs -> every readable record, in write order -> tables
-//! -> give what cannot stay a second name in lost/ -> new manifest, CURRENT -> remove the first names
+//! -> second names in lost/ for what cannot stay, and the report -> new manifest, CURRENT
+//! -> remove the first names
 //! ```
 //!
 //! Invariants: (1) until CURRENT names the new manifest, every old file stands where it stood; (2) a

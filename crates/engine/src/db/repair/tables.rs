@@ -179,8 +179,8 @@ impl Repair<'_> {
             Vec::new(),
         );
         let counters = self.store.counters.clone();
-        let copied = remains
-            .records(&counters, |key, trailer, value| output.add(key, trailer, value));
+        let copied =
+            remains.records(&counters, |key, trailer, value| output.add(key, trailer, value));
         let mut tables = match copied {
             Ok(()) => output.finish()?,
             Err(error) => {
