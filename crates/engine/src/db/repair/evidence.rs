@@ -63,22 +63,21 @@ impl Evidence {
 
     /// The manifest whose state can be relied on.
     ///
-    /// The one that CURRENT names, if it is whole; without CURRENT the newest whole one most of whose
-    /// files are there. A manifest without a mark was still being written when power failed.
+    /// The one that CURRENT names, if it is whole: CURRENT says how long it was at least. Without CURRENT
+    /// the newest whole one most of whose files are there; without a mark it may still have been
+    /// being written when power failed.
     pub(super) fn reliable(&self, files: &BTreeMap<FileKind, u64>) -> Option<&ManifestRemains> {
-        let whole = |m: &&ManifestRemains| m.state.is_some() && m.durable_bytes > 0;
+        let whole = |m: &&ManifestRemains| m.state.is_some();
         match &self.current {
             Ok(current) => self.manifests.iter().filter(whole).find(|m| {
                 m.number == current.number
                     && m.salt == Some(current.salt)
                     && m.end_bytes >= current.durable_bytes
             }),
-            Err(_) => self
-                .manifests
-                .iter()
-                .rev()
-                .filter(whole)
-                .find(|m| m.state.as_ref().is_some_and(|state| mostly_there(state, files))),
+            Err(_) => self.manifests.iter().rev().filter(whole).find(|m| {
+                let there = m.state.as_ref().is_some_and(|state| mostly_there(state, files));
+                there && m.durable_bytes > 0
+            }),
         }
     }
 

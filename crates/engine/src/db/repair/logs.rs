@@ -36,6 +36,7 @@ struct Found {
     first_seq: Option<Seq>,
     stretches: Vec<Stretch>,
     damaged: bool,
+    torn: bool,
     used: u64,
 }
 
@@ -87,6 +88,11 @@ impl Repair<'_> {
         let stretches = choose(&found);
         let starts = found.iter().filter_map(|log| log.first_seq).min();
         self.report_gaps(&stretches, starts, closed, state);
+        // With gaps in the logs an old record could come back without the newer one of its key.
+        let whole = found.iter().all(|log| !log.damaged) && self.report.missing_writes.is_empty();
+        for target in self.keyspaces.values_mut() {
+            target.hurt &= whole;
+        }
         let mut last = 0;
         for stretch in &stretches {
             self.replay(stretch, &mut found, &mut last, state, facts)?;
@@ -136,6 +142,7 @@ impl Repair<'_> {
             first_seq: header.map(|header| header.first_seq),
             stretches: Vec::new(),
             damaged: header.is_none(),
+            torn: false,
             used: 0,
         };
         // A log that was being created when power failed, before any manifest named it.
@@ -143,6 +150,12 @@ impl Repair<'_> {
             found.damaged = false;
             return Ok(Some(found));
         }
+        self.scan(&mut log, &mut found, index, &name);
+        Ok(Some(found))
+    }
+
+    /// Goes through the records of a log, and lists what cannot be read.
+    fn scan(&mut self, log: &mut Salvager, found: &mut Found, index: usize, name: &str) {
         let mut gaps: Vec<(u64, u64, bool)> = Vec::new();
         let mut durable = 0;
         loop {
@@ -150,7 +163,7 @@ impl Repair<'_> {
                 Ok(Some(piece)) => piece,
                 Ok(None) => break,
                 Err(error) => {
-                    self.report.lose(&name, 0, 0, &error.to_string());
+                    self.report.lose(name, 0, 0, &error.to_string());
                     found.damaged = true;
                     break;
                 }
@@ -166,12 +179,13 @@ impl Repair<'_> {
             }
         }
         for (offset, bytes, is_tail) in gaps {
+            // Of a torn tail nobody was promised anything.
             let torn = is_tail && durable <= offset && offset > 0;
             let what = if torn { "torn tail, never synced" } else { "no record can be read" };
-            self.report.lose(&name, offset, bytes, what);
-            found.damaged = true;
+            self.report.lose(name, offset, bytes, what);
+            found.damaged |= !torn;
+            found.torn |= torn;
         }
-        Ok(Some(found))
     }
 
     /// Leaves out records that a later log, or a close, makes void.
@@ -263,7 +277,10 @@ impl Repair<'_> {
         }
         let Some(target) = self.keyspaces.get_mut(&id) else { return Ok(()) };
         if seq <= target.flushed_seq {
-            return Ok(());
+            if !target.hurt {
+                return Ok(());
+            }
+            target.revived = true;
         }
         let Some(options) = target.options.clone() else {
             self.report.keyspace(id).log_operations_skipped += 1;
@@ -347,7 +364,8 @@ impl Repair<'_> {
                 self.wals.insert(log.number, salt);
                 self.speak_for(kind, FileFate::Kept, "needed for a skipped keyspace", log.used);
             } else if !log.damaged {
-                self.speak_for(kind, FileFate::Read, "sound", log.used);
+                let reason = if log.torn { "read up to its torn tail" } else { "sound" };
+                self.speak_for(kind, FileFate::Read, reason, log.used);
             } else if log.used == 0 && log.stretches.is_empty() {
                 self.speak_for(kind, FileFate::Lost, "nothing in it can be read", 0);
             } else {
@@ -432,6 +450,7 @@ mod tests {
                 .map(|&(first, last)| Stretch { first, last, log: index, offset_bytes: 0 })
                 .collect(),
             damaged: false,
+            torn: false,
             used: 0,
         };
         let found = [log(0, &[(1, 50)]), log(1, &[(7, 20), (45, 60)]), log(2, &[(10, 12)])];

@@ -134,6 +134,10 @@ struct Target {
     /// `None` if the options do not fit: the keyspace is skipped.
     options: Option<Arc<KeyspaceOptions>>,
     flushed_seq: Seq,
+    /// Tables lost records that logs may still hold.
+    hurt: bool,
+    /// Operations were taken from logs although tables should have held them.
+    revived: bool,
     /// By level and number; with the id of the run.
     tables: BTreeMap<(u32, u64), (u64, TableMeta)>,
     /// Operations from logs that are not in a table yet.
@@ -242,6 +246,8 @@ impl Repair<'_> {
             order: order.to_owned(),
             options: known.then(|| Arc::new(options.clone())),
             flushed_seq: 0,
+            hurt: false,
+            revived: false,
             tables: BTreeMap::new(),
             mem: None,
             log_tables: Vec::new(),
@@ -287,7 +293,35 @@ impl Repair<'_> {
         let table_seq = state.newest_table_seq();
         self.report.last_seq = evidence.facts.newest_seq.max(table_seq);
         self.read_logs(&self.logs_of(state), state.closed_seq, Some(state), &evidence.facts)?;
+        self.merge_revived()?;
         self.join_log_tables();
+        Ok(())
+    }
+
+    /// Keyspaces that got back from logs what their tables had lost: older records stand beside newer
+    /// ones, so that their tables have to be merged.
+    fn merge_revived(&mut self) -> Result<()> {
+        let revived = self.keyspaces.iter().filter(|(_, target)| target.revived);
+        let ids: Vec<KeyspaceId> = revived.map(|(&id, _)| id).collect();
+        for id in ids {
+            let Some(target) = self.keyspaces.get_mut(&id) else { continue };
+            let old = std::mem::take(&mut target.tables);
+            let run = old.values().map(|(run, _)| *run).max().map_or(1, |run| run + 1);
+            let mut tables: Vec<TableMeta> = old.into_values().map(|(_, meta)| meta).collect();
+            tables.extend(target.log_tables.drain(..).flatten());
+            for meta in &tables {
+                if let Some(said) = self.fates.get_mut(&FileKind::Table(meta.number)) {
+                    said.fate = FileFate::Read;
+                    said.records = meta.entries + meta.range_tombstones;
+                    "sound; merged with what logs hold".clone_into(&mut said.reason);
+                }
+            }
+            self.merge(id, run, tables)?;
+            self.report.notes.push(format!(
+                "keyspace {} got back from logs what its tables had lost, as far as the logs reach",
+                id.0
+            ));
+        }
         Ok(())
     }
 

@@ -176,7 +176,7 @@ impl Repair<'_> {
     }
 
     /// Merges the tables of a keyspace into one run.
-    fn merge(&mut self, id: KeyspaceId, run: u64, tables: Vec<TableMeta>) -> Result<()> {
+    pub(super) fn merge(&mut self, id: KeyspaceId, run: u64, tables: Vec<TableMeta>) -> Result<()> {
         let Some(target) = self.keyspaces.get(&id) else { return Ok(()) };
         let (Some(options), false) = (target.options.clone(), tables.is_empty()) else {
             return Ok(());

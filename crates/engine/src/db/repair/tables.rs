@@ -38,7 +38,10 @@ impl Repair<'_> {
                 Checked::Written(tables) => tables,
                 Checked::Lost => Vec::new(),
             };
+            let entries: u64 = kept.iter().map(|meta| meta.entries).sum();
+            let ranges: u64 = kept.iter().map(|meta| meta.range_tombstones).sum();
             if let Some(target) = self.keyspaces.get_mut(&id) {
+                target.hurt |= entries < meta.entries || ranges < meta.range_tombstones;
                 for meta in kept {
                     target.tables.insert((level, meta.number), (*run, meta));
                 }

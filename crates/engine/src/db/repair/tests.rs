@@ -329,8 +329,9 @@ fn crash_everywhere(s: &Specimen, damaged: &StrictVfs, what: &str) {
                 Err(Error::Corruption { .. }) => {}
                 Err(error) => panic!("{what}: {error}"),
             }
-            let found = check_repair(s, &after, &what);
-            assert_same(&found, &clean, &format!("{what}: another outcome"));
+            let report = run(&after).unwrap_or_else(|error| panic!("{what}: repair: {error}"));
+            let found = check_repaired(s, &after, &report, &what);
+            assert_same(&found, &clean, &format!("{what}: another outcome\n{report}"));
         }
     }
 }
