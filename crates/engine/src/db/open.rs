@@ -3,7 +3,8 @@
 //! ```text
 //! lock -> CURRENT? -- no --> create
 //!            | yes
-//!         manifest -> are all named files there? -> replay logs -> new log -> remove orphans
+//!         manifest -> are all named files there? -> replay logs -> new manifest, new log
+//!         -> remove orphans
 //! ```
 
 use super::background::Workers;
@@ -132,11 +133,7 @@ impl Opening {
     /// A new database: an empty default keyspace and a log.
     fn create(self, lock: Box<dyn FileLock>) -> Result<Core> {
         let files = list_files(&self.env, &self.dir)?;
-        let data = |kind: &FileKind| matches!(kind, FileKind::Table(_) | FileKind::Wal(_));
-        if files.iter().any(data) {
-            let what = "CURRENT is missing from a directory with data; run repair";
-            return Err(Error::corruption(names::current(&self.dir), 0, what));
-        }
+        self.check_no_data(&files)?;
         if !self.options.create_if_missing {
             return Err(Error::NotFound { path: names::current(&self.dir) });
         }
@@ -172,15 +169,12 @@ impl Opening {
         let wals = recovered.wals.clone();
         let options_for = |name: &str| Arc::new(self.options.for_keyspace(name).clone());
         recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
-        let versions =
-            recovered.into_set(&self.store, options_for, self.options.manifest_bytes_max)?;
-        let replayed = recover::replay(
-            &self.store,
-            &versions.keyspaces,
-            &wals,
-            &target,
-            recover::Spill::ToTables,
-        )?;
+        let records = recovered.keyspaces(&self.store, options_for)?;
+        self.store.skip_numbers_below(recovered.next_number);
+        // Before the manifest is written anew: an open that fails must leave what it failed by.
+        let replayed =
+            recover::replay(&self.store, &records, &wals, &target, recover::Spill::ToTables)?;
+        let versions = recovered.into_set(&self.store, records, self.options.manifest_bytes_max)?;
         let last_seq = replayed.last_seq;
         self.start(lock, versions, replayed, last_seq)
     }
@@ -243,10 +237,25 @@ impl Opening {
         Ok(core)
     }
 
+    /// Without CURRENT there must be no data.
+    fn check_no_data(&self, files: &[FileKind]) -> Result<()> {
+        let data = |kind: &FileKind| matches!(kind, FileKind::Table(_) | FileKind::Wal(_));
+        if files.iter().any(data) {
+            let what = "CURRENT is missing from a directory with data; run repair";
+            return Err(Error::corruption(names::current(&self.dir), 0, what));
+        }
+        Ok(())
+    }
+
     /// A database that is only read: logs are replayed into memory.
     fn read_only(self, lock: Option<Box<dyn FileLock>>) -> Result<Core> {
+        let files = list_files(&self.env, &self.dir)?;
+        if !files.contains(&FileKind::Current) {
+            self.check_no_data(&files)?;
+        }
         let recovered = Recovered::read(&self.store)?;
         recover::check_files(&self.env, &self.dir, &recovered)?;
+        recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
         let wals = recovered.wals.clone();
         let target = recover::Target::of(&recovered);
         let options_for = |name: &str| Arc::new(self.options.for_keyspace(name).clone());

@@ -151,7 +151,7 @@ impl Recovered {
     }
 
     /// Builds the versions, with options found by `options_for(name)`, without writing anything.
-    fn keyspaces(
+    pub(crate) fn keyspaces(
         &self,
         store: &Arc<TableStore>,
         options_for: impl Fn(&str) -> Arc<KeyspaceOptions>,
@@ -209,20 +209,40 @@ impl Recovered {
         }
     }
 
-    /// Builds the versions and starts a new manifest that holds the same state.
+    /// Starts a new manifest that holds the same state. `keyspaces` are those this state describes.
+    ///
+    /// What could show that a log is damaged goes with the old manifest (numbers given out so far): logs
+    /// must have been read before.
     pub(crate) fn into_set(
         self,
         store: &Arc<TableStore>,
-        options_for: impl Fn(&str) -> Arc<KeyspaceOptions>,
+        keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
         manifest_bytes_max: u64,
     ) -> Result<VersionSet> {
         self.report(store);
-        let keyspaces = self.keyspaces(store, options_for)?;
         store.skip_numbers_below(self.next_number);
         let runs = keyspaces.values().flat_map(|k| k.version.runs()).map(|(_, run)| run.id);
         let next_run = runs.max().map_or(1, |id| id + 1);
         let old = names::manifest(&store.dir, self.manifest_number);
-        let set = VersionSet::start(store, manifest_bytes_max, keyspaces, self.wals, next_run)?;
+        let number = store.new_number();
+        let mut state = snapshot(&keyspaces, &self.wals, store.peek_number());
+        if let Some(seq) = self.closed_seq {
+            // Holds until a log is created.
+            let mut closed = VersionEdit::new();
+            closed.push(Change::Closed(seq));
+            state.push(closed);
+        }
+        let manifest = Manifest::create(&store.env, &store.dir, number, &state)?;
+        let set = VersionSet {
+            store: store.clone(),
+            manifest_bytes_max,
+            manifest,
+            broken: false,
+            void_tables: Vec::new(),
+            keyspaces,
+            wals: self.wals,
+            next_run,
+        };
         set.remove_manifest(old);
         Ok(set)
     }
@@ -231,16 +251,7 @@ impl Recovered {
 impl VersionSet {
     /// The set of a database that is being created: no keyspaces yet.
     pub(crate) fn create(store: &Arc<TableStore>, manifest_bytes_max: u64) -> Result<VersionSet> {
-        VersionSet::start(store, manifest_bytes_max, BTreeMap::new(), BTreeMap::new(), 1)
-    }
-
-    fn start(
-        store: &Arc<TableStore>,
-        manifest_bytes_max: u64,
-        keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
-        wals: BTreeMap<u64, u64>,
-        next_run: u64,
-    ) -> Result<VersionSet> {
+        let (keyspaces, wals) = (BTreeMap::new(), BTreeMap::new());
         let number = store.new_number();
         let state = snapshot(&keyspaces, &wals, store.peek_number());
         let manifest = Manifest::create(&store.env, &store.dir, number, &state)?;
@@ -252,7 +263,7 @@ impl VersionSet {
             void_tables: Vec::new(),
             keyspaces,
             wals,
-            next_run,
+            next_run: 1,
         })
     }
 

@@ -169,8 +169,11 @@ fn assert_same(
 
 /// Opening damaged files: the right data, or an error that names `file`.
 fn check_open(s: &Specimen, vfs: &StrictVfs, file: &Path, what: &str) {
-    let read = || -> Result<BTreeMap<String, Contents>> {
-        let db = open(vfs)?;
+    let read = |read_only: bool| -> Result<BTreeMap<String, Contents>> {
+        let db = match read_only {
+            true => Db::open_read_only_with(DIR, options(), setup(vfs))?,
+            false => open(vfs)?,
+        };
         let mut found = BTreeMap::new();
         for name in db.keyspace_names() {
             let pairs = db.keyspace(&name)?.range::<&[u8]>(..)?;
@@ -180,12 +183,17 @@ fn check_open(s: &Specimen, vfs: &StrictVfs, file: &Path, what: &str) {
         }
         Ok(found)
     };
-    match read() {
-        Ok(found) => assert_same(&found, &s.contents, &format!("{what}: opened with other data")),
-        Err(Error::Corruption { path, .. }) => {
-            assert_eq!(path, file, "{what}: blames another file")
+    // An open that fails must not make the next one succeed with less.
+    for read_only in [true, false, false, true] {
+        match read(read_only) {
+            Ok(found) => {
+                assert_same(&found, &s.contents, &format!("{what}: opened with other data"))
+            }
+            Err(Error::Corruption { path, .. }) => {
+                assert_eq!(path, file, "{what}: blames another file")
+            }
+            Err(error) => panic!("{what}: {error}"),
         }
-        Err(error) => panic!("{what}: {error}"),
     }
 }
 
