@@ -1,6 +1,6 @@
 //! What a table costs: ns per add, per warm get, per miss, per step of a cursor.
 //!
-//! Usage: `table_speed [million entries] [block KiB] [restart interval] [none|lz4|zstd]`.
+//! Usage: `table_speed [thousand entries] [block KiB] [restart interval] [none|lz4|zstd] [thousand gets]`.
 
 use esker::base::checksum::{hash64, mix64};
 use esker::base::key::SEQ_MAX;
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
     let number =
         |i: usize, default: u64| args.get(i).and_then(|a| a.parse::<u64>().ok()).unwrap_or(default);
-    let entries = number(1, 2) * 1_000_000;
+    let entries = number(1, 2_000) * 1_000;
     let options = KeyspaceOptions {
         block_bytes: (number(2, 4) << 10) as u32,
         restart_interval: number(3, 16) as u32,
@@ -114,7 +114,7 @@ fn main() -> Result<()> {
     }
     bench.report("prev, cached", entries, start);
 
-    let gets = 4_000_000;
+    let gets = number(5, 4_000) * 1_000;
     for (name, odd) in [("get, warm", 0), ("get, warm, again", 0), ("get of a missing key", 1)] {
         let start = env.clock.now_ns();
         let mut found = 0u64;
@@ -129,7 +129,7 @@ fn main() -> Result<()> {
         assert_eq!(found, if odd == 0 { gets } else { 0 });
     }
     let start = env.clock.now_ns();
-    let seeks = 1_000_000;
+    let seeks = gets / 4;
     for i in 0..seeks {
         let key = key(mix64(i) % entries * 2);
         cursor.seek(&key, Trailer::seek(SEQ_MAX))?;

@@ -10,9 +10,10 @@
 //! gets use.
 
 use quick_cache::sync::Cache as QuickCache;
-use quick_cache::sync::DefaultLifecycle;
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::hash::{BuildHasher, Hasher};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes that the cache itself spends on an entry: slot, table share and ghost, about.
 pub const ENTRY_OVERHEAD_BYTES: usize = 160;
@@ -28,6 +29,11 @@ const SHARDS_MAX: u64 = 64;
 pub trait Weigh {
     /// Heap bytes, without the cache's own overhead.
     fn heap_bytes(&self) -> usize;
+
+    /// Called when the cache drops the entry to make room; not when another replaces it.
+    ///
+    /// Runs under a lock of the cache: it must not call the cache.
+    fn evicted(&self) {}
 }
 
 /// Names a block of a file for ever: the file's random salt and the offset.
@@ -91,9 +97,31 @@ impl<V: Weigh> Weighter<CacheKey, V> for ByBytes {
     }
 }
 
+/// Tells entries that they are dropped, and frees them once the lock is let go.
+#[derive(Clone, Debug)]
+struct Farewell<V>(PhantomData<fn(V)>);
+
+impl<V: Weigh> Lifecycle<CacheKey, V> for Farewell<V> {
+    /// An insertion mostly evicts one or two; more are freed under the lock.
+    type RequestState = [Option<V>; 2];
+
+    fn on_evict(&self, state: &mut Self::RequestState, _: CacheKey, value: V) {
+        value.evicted();
+        if let Some(free) = state.iter_mut().find(|s| s.is_none()) {
+            *free = Some(value);
+        }
+    }
+}
+
+/// Epochs that pass while the contents turn over once.
+const EPOCHS_PER_TURNOVER: u64 = 4;
+
 /// A sharded cache of cheaply cloned entries.
 pub struct Cache<V: Weigh + Clone> {
-    inner: QuickCache<CacheKey, V, ByBytes, Mix>,
+    inner: QuickCache<CacheKey, V, ByBytes, Mix, Farewell<V>>,
+    /// Weight put in since the epoch began.
+    epoch_bytes: AtomicU64,
+    epoch: AtomicU32,
 }
 
 impl<V: Weigh + Clone> Cache<V> {
@@ -103,20 +131,17 @@ impl<V: Weigh + Clone> Cache<V> {
         // Rounded down to a power of two, which the cache would otherwise round up to.
         let shards = 1usize << shards.ilog2();
         let items = (capacity_bytes / ENTRY_BYTES_EXPECTED).clamp(16, 1 << 22) as usize;
+        let farewell = Farewell(PhantomData);
         let inner = match OptionsBuilder::new()
             .weight_capacity(capacity_bytes)
             .estimated_items_capacity(items)
             .shards(shards)
             .build()
         {
-            Ok(options) => {
-                QuickCache::with_options(options, ByBytes, Mix, DefaultLifecycle::default())
-            }
-            Err(_) => {
-                QuickCache::with(items, capacity_bytes, ByBytes, Mix, DefaultLifecycle::default())
-            }
+            Ok(options) => QuickCache::with_options(options, ByBytes, Mix, farewell),
+            Err(_) => QuickCache::with(items, capacity_bytes, ByBytes, Mix, farewell),
         };
-        Cache { inner }
+        Cache { inner, epoch_bytes: AtomicU64::new(0), epoch: AtomicU32::new(0) }
     }
 
     /// The entry, if it is there.
@@ -127,7 +152,23 @@ impl<V: Weigh + Clone> Cache<V> {
 
     /// Puts an entry in, evicting others as needed. One heavier than a shard is not kept.
     pub fn insert(&self, key: CacheKey, value: V) {
+        let weight = ByBytes.weight(&key, &value);
+        let before = self.epoch_bytes.fetch_add(weight, Ordering::Relaxed);
+        if before + weight > self.capacity_bytes() / EPOCHS_PER_TURNOVER {
+            self.epoch_bytes.store(0, Ordering::Relaxed);
+            self.epoch.fetch_add(1, Ordering::Relaxed);
+        }
         self.inner.insert(key, value);
+    }
+
+    /// A number that moves on a few times while the contents turn over once, and stands still while
+    /// nothing is put in.
+    ///
+    /// Who finds entries without asking the cache should ask it once an epoch, so that it knows
+    /// what is in use.
+    #[inline]
+    pub fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Relaxed)
     }
 
     /// Bytes held now.

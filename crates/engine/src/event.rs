@@ -18,6 +18,18 @@ impl<F: Fn(&Event) + Send + Sync> EventListener for F {
     }
 }
 
+/// Why a compaction was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompactionReason {
+    /// The level is over its limit.
+    Size,
+    /// The tables hold many tombstones.
+    Tombstones,
+    /// The user asked.
+    Manual,
+}
+
 /// Something the engine did or noticed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -62,6 +74,8 @@ pub enum Event {
     CompactionStarted {
         /// Its keyspace.
         keyspace: KeyspaceId,
+        /// Why it was chosen.
+        reason: CompactionReason,
         /// Level it takes from.
         level: usize,
         /// Level it puts to.

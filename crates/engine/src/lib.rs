@@ -47,8 +47,8 @@ pub mod repair {
 }
 
 pub use db::{
-    Cursor, Db, Ingest, Keyspace, Pair, Pairs, ScanOptions, Setup, Snapshot, VerifyProgress,
-    VerifyReport,
+    Cursor, Db, Ingest, Keyspace, Pair, Pairs, ScanOptions, ScanRange, Setup, Snapshot,
+    VerifyProgress, VerifyReport,
 };
 pub use esker_base as base;
 pub use esker_base::{Batch, Comparator, Error, KeyOrder, KeyspaceId, Result};

@@ -1,12 +1,13 @@
 //! Counters of what the engine did: relaxed, striped by thread, read seldom.
 //!
 //! Flow: readers -> [`TableCounters::local`] -> `add`;  statistics -> [`TableCounters::total`].
-//! Invariants: (1) counters only grow; (2) a stripe fills exactly one cache line.
-//! Threads: any. A thread keeps to one stripe, so that two readers do not fight for a line; a
-//! total taken while others count may miss what they count at that moment, never more.
+//! Invariants: (1) counters only grow; (2) a stripe fills exactly one cache line; (3) every stripe
+//! but the last belongs to at most one living thread, which alone writes it.
+//! Threads: any. A total taken while others count may miss what they count at that moment, never
+//! more.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// What is counted while tables are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,41 +30,85 @@ pub enum TableCounter {
 }
 
 const COUNTERS: usize = 8;
-const STRIPES: usize = 8;
+/// Threads that count at once without sharing; the last stripe is for all others.
+const STRIPES: usize = 32;
+const SHARED: usize = STRIPES - 1;
 
-/// One thread's share of the counters.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct TableStripe([AtomicU64; COUNTERS]);
+struct Stripe([AtomicU64; COUNTERS]);
 
-const _: () = assert!(size_of::<TableStripe>() == 64);
+const _: () = assert!(size_of::<Stripe>() == 64);
 
-impl TableStripe {
+/// The calling thread's share of the counters.
+#[derive(Debug)]
+pub struct LocalCounters<'a> {
+    stripe: &'a Stripe,
+    shared: bool,
+}
+
+impl LocalCounters<'_> {
     /// Adds `n`.
     #[inline]
     pub fn add(&self, which: TableCounter, n: u64) {
-        self.0[which as usize].fetch_add(n, Ordering::Relaxed);
+        let counter = &self.stripe.0[which as usize];
+        if self.shared {
+            counter.fetch_add(n, Ordering::Relaxed);
+        } else {
+            // Nobody else writes here. A locked addition would hold back the loads around it, which
+            // are what a read waits for.
+            counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        }
     }
 }
 
 /// Counters shared by all tables of a database.
 #[derive(Debug, Default)]
 pub struct TableCounters {
-    stripes: [TableStripe; STRIPES],
+    stripes: [Stripe; STRIPES],
 }
 
-static NEXT_STRIPE: AtomicUsize = AtomicUsize::new(0);
+/// A bit for each stripe that a thread has to itself.
+static TAKEN: AtomicU32 = AtomicU32::new(1 << SHARED);
+
+/// A thread's stripe, given back when the thread ends.
+struct Seat(Cell<usize>);
+
+const NO_SEAT: usize = usize::MAX;
 
 thread_local! {
-    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+    static SEAT: Seat = const { Seat(Cell::new(NO_SEAT)) };
 }
 
-#[cold]
-fn choose_stripe() -> usize {
-    let chosen = NEXT_STRIPE.fetch_add(1, Ordering::Relaxed) % STRIPES;
-    // A thread that is being torn down counts somewhere, no matter where.
-    let _ = STRIPE.try_with(|s| s.set(chosen));
-    chosen
+impl Seat {
+    #[cold]
+    fn take(&self) -> usize {
+        let mut taken = TAKEN.load(Ordering::Relaxed);
+        let seat = loop {
+            let free = taken.trailing_ones() as usize;
+            if free >= SHARED {
+                break SHARED;
+            }
+            // Acquire: what the thread before counted is seen before it is added to.
+            let with = taken | 1 << free;
+            let swap = TAKEN.compare_exchange(taken, with, Ordering::Acquire, Ordering::Relaxed);
+            match swap {
+                Ok(_) => break free,
+                Err(now) => taken = now,
+            }
+        };
+        self.0.set(seat);
+        seat
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let seat = self.0.get();
+        if seat < SHARED {
+            TAKEN.fetch_and(!(1 << seat), Ordering::Release);
+        }
+    }
 }
 
 impl TableCounters {
@@ -74,10 +119,14 @@ impl TableCounters {
 
     /// The calling thread's share; fetch it once for several additions.
     #[inline]
-    pub fn local(&self) -> &TableStripe {
-        let at = STRIPE.try_with(Cell::get).unwrap_or(0);
-        let at = if at == usize::MAX { choose_stripe() } else { at };
-        &self.stripes[at % STRIPES]
+    pub fn local(&self) -> LocalCounters<'_> {
+        let seat = SEAT.try_with(|seat| match seat.0.get() {
+            NO_SEAT => seat.take(),
+            at => at,
+        });
+        // A thread that is being torn down has given its stripe back.
+        let at = seat.unwrap_or(SHARED).min(SHARED);
+        LocalCounters { stripe: &self.stripes[at], shared: at == SHARED }
     }
 
     /// The sum over all threads.
@@ -94,7 +143,7 @@ mod tests {
     fn threads_count_apart_and_sum_up() {
         let counters = TableCounters::new();
         std::thread::scope(|scope| {
-            for _ in 0..10 {
+            for _ in 0..50 {
                 scope.spawn(|| {
                     for _ in 0..1_000 {
                         counters.local().add(TableCounter::Reads, 1);
@@ -103,8 +152,8 @@ mod tests {
                 });
             }
         });
-        assert_eq!(counters.total(TableCounter::Reads), 10_000);
-        assert_eq!(counters.total(TableCounter::ReadBytes), 30_000);
+        assert_eq!(counters.total(TableCounter::Reads), 50_000);
+        assert_eq!(counters.total(TableCounter::ReadBytes), 150_000);
         assert_eq!(counters.total(TableCounter::FilterChecks), 0);
     }
 }

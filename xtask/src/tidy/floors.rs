@@ -35,6 +35,8 @@ pub(super) const RULES: Rules = Rules {
         ("cursor", 0),
         ("value", 0),
         ("range_tombstone", 0),
+        ("names", 0),
+        ("report", 0),
     ],
     cycles: &[],
 };
@@ -47,5 +49,6 @@ pub(super) const CRATES: &[CrateFloor] = &[
     ("crates/base", "esker-base", 0),
     ("crates/engine", "esker", 1),
     ("crates/cli", "esker-cli", 2),
+    ("crates/gates", "esker-gates", 2),
     ("xtask", "xtask", 0),
 ];

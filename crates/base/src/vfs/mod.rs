@@ -144,6 +144,33 @@ pub fn read_all(vfs: &dyn Vfs, path: &Path, limit_bytes: u64) -> Result<Vec<u8>>
     Ok(bytes)
 }
 
+/// Creates a directory and those above it, so that none of them vanishes in a power cut.
+///
+/// Where the directory exists, its name is made durable in the one above it all the same: whoever
+/// made it may not have done so.
+pub fn create_dir_durably(vfs: &dyn Vfs, path: &Path) -> Result<()> {
+    let mut made = vec![path];
+    for above in path.ancestors().skip(1) {
+        if above.as_os_str().is_empty() || vfs.exists(above)? {
+            break;
+        }
+        made.push(above);
+    }
+    vfs.create_dir_all(path)?;
+    for dir in made.into_iter().rev() {
+        vfs.sync_dir(parent_of(dir))?;
+    }
+    Ok(())
+}
+
+/// The directory a path is in.
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// Writes a small file so that it is whole or absent after a crash: a temporary name, sync, rename,
 /// sync of the directory.
 pub fn write_atomic(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
@@ -153,5 +180,5 @@ pub fn write_atomic(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
     file.sync()?;
     file.finish()?;
     vfs.rename(&temporary, path)?;
-    vfs.sync_dir(path.parent().unwrap_or(Path::new(".")))
+    vfs.sync_dir(parent_of(path))
 }

@@ -22,8 +22,8 @@ pub(crate) use compress::{codec_name, zeroed};
 pub use cursor::BlockCursor;
 
 use crate::value::Value;
+use esker_base::Trailer;
 use esker_base::coding::take_varint;
-use esker_base::{KeyOrder, Trailer};
 use std::sync::Arc;
 
 /// Why bytes are not a block; the caller knows the file and the offset.
@@ -109,6 +109,17 @@ impl Block {
         Ok(Block { data: payload.data, start, end })
     }
 
+    /// A block that [`Block::as_whole`] took apart.
+    #[inline]
+    pub(crate) fn whole(data: Arc<[u8]>, end: u32) -> Block {
+        Block { data, start: 0, end }
+    }
+
+    /// The bytes and where the payload ends in them, if it begins where they begin.
+    pub(crate) fn as_whole(&self) -> Option<(&Arc<[u8]>, u32)> {
+        (self.start == 0 && !self.is_small_window()).then_some((&self.data, self.end))
+    }
+
     /// The payload.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
@@ -127,30 +138,6 @@ impl Block {
         let (restarts, keys_bytes) = header(self.bytes()).unwrap_or((0, 0));
         let keys_at = HEADER_BYTES + RESTART_BYTES * restarts;
         Layout { restarts, keys_at, values_at: keys_at + keys_bytes }
-    }
-
-    /// The newest record of `key` whose trailer is at most `trailer`, its value not copied.
-    ///
-    /// # Errors
-    /// A reason if a record on the way does not decode.
-    /// # Cost
-    /// No allocation in bytewise order; one for the key in a custom order.
-    #[inline]
-    pub fn get(
-        self,
-        order: &KeyOrder,
-        key: &[u8],
-        trailer: Trailer,
-    ) -> Result<Option<(Trailer, Value)>, Damage> {
-        let layout = self.layout();
-        let found = search::lower_bound(self.bytes(), &layout, order, key, trailer)?;
-        let Some(hit) = found else { return Ok(None) };
-        if !hit.same_key {
-            return Ok(None);
-        }
-        let start = self.start as usize + hit.value_at;
-        let value = Value::shared(self.data, start, start + hit.record.value_bytes);
-        Ok(Some((hit.record.trailer, value)))
     }
 
     /// The same block in bytes of its own, if it is a small window of larger ones.

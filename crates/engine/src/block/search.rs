@@ -10,7 +10,8 @@
 //! s = m   compare its suffix with the rest of the target, and learn the new m
 //! ```
 
-use super::{Damage, Layout, Record, restart};
+use super::{Block, Damage, Layout, Record, restart};
+use crate::value::Value;
 use esker_base::key::shared_prefix_len;
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
@@ -48,7 +49,7 @@ const BAD_VALUE: Damage = Damage("block value does not lie in the block");
 const BAD_SHARED: Damage = Damage("block record shares more than the key before has");
 
 /// The record at restart `i`, where its key stands whole, and where its value stands.
-#[inline]
+#[inline(always)]
 pub(super) fn restart_record(
     bytes: &[u8],
     layout: &Layout,
@@ -95,16 +96,18 @@ pub(super) fn lower_bound(
     }
 }
 
+/// `a.cmp(b)`, eight bytes at a time and without a call; keys are short.
 #[inline(always)]
-fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
-    // Most keys are decided by their first eight bytes or have at least as many.
-    if let (Some(x), Some(y)) = (a.first_chunk::<8>(), b.first_chunk::<8>()) {
-        let (x, y) = (u64::from_be_bytes(*x), u64::from_be_bytes(*y));
+fn compare_bytes(mut a: &[u8], mut b: &[u8]) -> Ordering {
+    while let (Some((x, a_rest)), Some((y, b_rest))) =
+        (a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
+    {
         if x != y {
-            return x.cmp(&y);
+            return u64::from_be_bytes(*x).cmp(&u64::from_be_bytes(*y));
         }
+        (a, b) = (a_rest, b_rest);
     }
-    a.cmp(b)
+    a.iter().cmp(b)
 }
 
 type Passed = (usize, Record, usize);
@@ -174,6 +177,7 @@ fn walk_bytewise(
     let mut at = first.suffix_end;
     let mut value_bytes = first.value_bytes;
     let mut matched = shared_prefix_len(&bytes[first.suffix_at..first.suffix_end], key);
+    let padded = Padded::new(key);
     while at < end {
         let record = Record::decode(bytes, layout.values_at, at)?;
         value_at += value_bytes;
@@ -188,7 +192,10 @@ fn walk_bytewise(
         if record.shared == matched {
             let suffix = &bytes[record.suffix_at..record.suffix_end];
             let rest = &key[matched..];
-            let same = shared_prefix_len(suffix, rest);
+            let same = match padded.same_bytes(bytes, &record, matched) {
+                Some(same) => same.min(suffix.len()).min(rest.len()),
+                None => shared_prefix_len(suffix, rest),
+            };
             match (suffix.get(same), rest.get(same)) {
                 (None, None) if record.trailer <= trailer => return hit(true),
                 (Some(_), None) => return hit(false),
@@ -200,6 +207,39 @@ fn walk_bytewise(
         value_bytes = record.value_bytes;
     }
     restart_hit(bytes, layout, low, |candidate| candidate == key)
+}
+
+/// A target with room behind it, so that eight of its bytes can be had from anywhere in it.
+struct Padded {
+    bytes: [u8; PADDED_KEY_BYTES + 8],
+    fits: bool,
+}
+
+/// Longer keys are compared byte for byte.
+const PADDED_KEY_BYTES: usize = 56;
+
+impl Padded {
+    #[inline(always)]
+    fn new(key: &[u8]) -> Padded {
+        let mut bytes = [0; PADDED_KEY_BYTES + 8];
+        let fits = key.len() <= PADDED_KEY_BYTES;
+        if fits {
+            bytes[..key.len()].copy_from_slice(key);
+        }
+        Padded { bytes, fits }
+    }
+
+    /// How many bytes from `matched` on equal those of the record's suffix, which may both have
+    /// fewer; `None` if eight bytes do not tell. Has no branch that depends on the keys.
+    #[inline(always)]
+    fn same_bytes(&self, bytes: &[u8], record: &Record, matched: usize) -> Option<usize> {
+        let suffix = bytes.get(record.suffix_at..)?.first_chunk::<8>()?;
+        let rest = self.bytes.get(matched..)?.first_chunk::<8>()?;
+        let differ = u64::from_le_bytes(*suffix) ^ u64::from_le_bytes(*rest);
+        let suffix_len = record.suffix_end - record.suffix_at;
+        let tells = self.fits && (differ != 0 || suffix_len <= 8);
+        tells.then_some(differ.trailing_zeros() as usize / 8)
+    }
 }
 
 #[inline(never)]
@@ -268,4 +308,30 @@ pub(super) fn append_suffix(
     key.truncate(record.shared);
     key.extend_from_slice(&bytes[record.suffix_at..record.suffix_end]);
     Ok(())
+}
+
+impl Block {
+    /// The newest record of `key` whose trailer is at most `trailer`, its value not copied.
+    ///
+    /// # Errors
+    /// A reason if a record on the way does not decode.
+    /// # Cost
+    /// No allocation in bytewise order; one for the key in a custom order.
+    #[inline]
+    pub fn get(
+        self,
+        order: &KeyOrder,
+        key: &[u8],
+        trailer: Trailer,
+    ) -> Result<Option<(Trailer, Value)>, Damage> {
+        let layout = self.layout();
+        let found = lower_bound(self.bytes(), &layout, order, key, trailer)?;
+        let Some(hit) = found else { return Ok(None) };
+        if !hit.same_key {
+            return Ok(None);
+        }
+        let start = self.start as usize + hit.value_at;
+        let value = Value::shared(self.data, start, start + hit.record.value_bytes);
+        Ok(Some((hit.record.trailer, value)))
+    }
 }

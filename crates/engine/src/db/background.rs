@@ -1,18 +1,11 @@
-//! Background threads: one flushes, the others compact.
+//! What background threads and those who wait for them tell each other.
 //!
 //! Threads sleep on a condition variable until something changed that may give them work: a memtable was
-//! sealed, a version was installed. A panic in a job poisons the database and wakes whoever waits.
-//! A job that fails for want of space, or by an I/O error that left nothing behind, is tried again.
+//! sealed, a version was installed. Others wait for a job to be done.
 
-use super::core::{Core, KeyspaceCore};
-use super::{compact, flushing};
-use crate::event::Event;
-use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::sync::atomic::AtomicU64;
 use esker_base::sync::{Condvar, Mutex};
 use esker_base::{Error, Result};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a failed job waits before it is tried again.
@@ -25,6 +18,8 @@ pub(super) struct Background {
     work: Condvar,
     /// Others wait here for something to be done.
     progress: Condvar,
+    /// No threads: those who would wait do the work.
+    inline: bool,
     pub(super) compactions_running: AtomicU64,
 }
 
@@ -40,13 +35,19 @@ struct State {
 }
 
 impl Background {
-    pub(super) fn new() -> Background {
+    pub(super) fn new(inline: bool) -> Background {
         Background {
+            inline,
             state: Mutex::new(State::default()),
             work: Condvar::new(),
             progress: Condvar::new(),
             compactions_running: AtomicU64::new(0),
         }
+    }
+
+    /// True if there are no threads.
+    pub(super) fn is_inline(&self) -> bool {
+        self.inline
     }
 
     /// Something changed: there may be work.
@@ -66,13 +67,39 @@ impl Background {
     }
 
     /// Tells the threads to end.
-    fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.state.lock().stop = true;
         self.wake_all();
     }
 
     pub(super) fn stopping(&self) -> bool {
         self.state.lock().stop
+    }
+
+    pub(super) fn set_flush_error(&self, error: Option<Error>) {
+        self.state.lock().flush_error = error;
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.state.lock().changes
+    }
+
+    /// Waits until something changed since `seen`. False if the thread should end.
+    pub(super) fn wait_change(&self, seen: u64) -> bool {
+        let mut state = self.state.lock();
+        while state.changes == seen && !state.stop {
+            self.work.wait(&mut state);
+        }
+        !state.stop
+    }
+
+    /// Waits a while before a retry. False if the thread should end.
+    pub(super) fn wait_retry(&self) -> bool {
+        let mut state = self.state.lock();
+        if !state.stop {
+            self.work.wait_for(&mut state, RETRY);
+        }
+        !state.stop
     }
 
     /// Waits until some job is done, or for this long.
@@ -84,11 +111,7 @@ impl Background {
         if state.stop {
             return Err(Error::Cancelled);
         }
-        if let Some(error) = &state.flush_error {
-            return Err(error.clone());
-        }
-        let before = state.jobs;
-        if state.jobs == before {
+        if state.flush_error.is_none() && !self.inline {
             self.progress.wait_for(&mut state, at_most);
         }
         match &state.flush_error {
@@ -96,150 +119,4 @@ impl Background {
             None => Ok(()),
         }
     }
-
-    fn set_flush_error(&self, error: Option<Error>) {
-        self.state.lock().flush_error = error;
-    }
-
-    fn changes(&self) -> u64 {
-        self.state.lock().changes
-    }
-
-    /// Waits until something changed since `seen`. False if the thread should end.
-    fn wait_change(&self, seen: u64) -> bool {
-        let mut state = self.state.lock();
-        while state.changes == seen && !state.stop {
-            self.work.wait(&mut state);
-        }
-        !state.stop
-    }
-
-    /// Waits a while before a retry. False if the thread should end.
-    fn wait_retry(&self) -> bool {
-        let mut state = self.state.lock();
-        if !state.stop {
-            self.work.wait_for(&mut state, RETRY);
-        }
-        !state.stop
-    }
-}
-
-/// The running threads; ends them when stopped.
-pub(super) struct Workers {
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Workers {
-    /// Starts the threads of a database.
-    pub(super) fn start(core: &Arc<Core>) -> Result<Workers> {
-        let mut workers = Workers { threads: Vec::new() };
-        workers.spawn(core, "esker-flush".to_owned(), flush_next)?;
-        for i in 0..core.options.compaction_thread_count() {
-            workers.spawn(core, format!("esker-compact-{i}"), compact_next)?;
-        }
-        Ok(workers)
-    }
-
-    fn spawn(&mut self, core: &Arc<Core>, name: String, next: Next) -> Result<()> {
-        let on_thread = core.clone();
-        let spawned = std::thread::Builder::new().name(name).spawn(move || run(&on_thread, next));
-        match spawned {
-            Ok(thread) => self.threads.push(thread),
-            Err(error) => {
-                self.stop(core);
-                return Err(Error::io("start a thread for", &core.dir, error));
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends the threads and waits for them.
-    pub(super) fn stop(&mut self, core: &Core) {
-        core.background.stop();
-        for thread in self.threads.drain(..) {
-            // A panic was caught and recorded inside.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Does one piece of work, if there is any.
-type Next = fn(&Arc<Core>) -> Result<bool>;
-
-fn run(core: &Arc<Core>, next: Next) {
-    loop {
-        let seen = core.background.changes();
-        if core.background.stopping() {
-            return;
-        }
-        let outcome = catch_unwind(AssertUnwindSafe(|| next(core)));
-        let go_on = match outcome {
-            Ok(Ok(true)) => true,
-            Ok(Ok(false) | Err(Error::Cancelled)) => core.background.wait_change(seen),
-            Ok(Err(error)) => {
-                retry_or_poison(core, error);
-                core.background.wait_retry()
-            }
-            Err(panic) => {
-                core.poison(format!("a background thread panicked: {}", panic_text(&panic)));
-                return;
-            }
-        };
-        if !go_on {
-            return;
-        }
-    }
-}
-
-fn retry_or_poison(core: &Core, error: Error) {
-    match error {
-        Error::Corruption { .. } => core.poison(error.to_string()),
-        error if error.is_sync_failure() => core.poison(error.to_string()),
-        error => core.events.emit(&Event::BackgroundRetry { error }),
-    }
-}
-
-fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
-}
-
-/// Flushes the oldest sealed memtable, if there is one.
-fn flush_next(core: &Arc<Core>) -> Result<bool> {
-    if core.check_writable().is_err() {
-        return Ok(false);
-    }
-    let keyspaces = core.keyspaces.load();
-    let oldest = |keyspace: &Arc<KeyspaceCore>| {
-        let sealed = keyspace.view.load().sealed.last().cloned()?;
-        Some((keyspace.clone(), sealed))
-    };
-    let next = keyspaces.by_id.values().filter_map(oldest).min_by_key(|(_, s)| s.first_wal);
-    drop(keyspaces);
-    let Some((keyspace, sealed)) = next else { return Ok(false) };
-    let result = flushing::flush(core, &keyspace, &sealed);
-    core.background.set_flush_error(match &result {
-        Err(Error::Cancelled) | Ok(()) => None,
-        Err(error) => Some(error.clone()),
-    });
-    core.store.sweep();
-    core.background.wake_all();
-    result.map(|()| true)
-}
-
-/// Runs the most urgent compaction, if there is one.
-fn compact_next(core: &Arc<Core>) -> Result<bool> {
-    if core.check_writable().is_err() {
-        return Ok(false);
-    }
-    let Some(chosen) = compact::choose(core)? else {
-        core.store.sweep();
-        return Ok(false);
-    };
-    core.background.compactions_running.fetch_add(1, Ordering::Relaxed);
-    let result = chosen.run(core);
-    core.background.compactions_running.fetch_sub(1, Ordering::Relaxed);
-    core.store.sweep();
-    core.background.wake_all();
-    result.map(|()| true)
 }

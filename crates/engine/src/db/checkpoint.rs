@@ -9,7 +9,7 @@ use super::commit::sync_retired;
 use super::core::Core;
 use crate::names;
 use crate::version::VersionSet;
-use esker_base::vfs::{Access, Vfs};
+use esker_base::vfs::{Access, Vfs, create_dir_durably};
 use esker_base::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(super) fn checkpoint(core: &Core, dir: &Path) -> Result<()> {
     if vfs.exists(dir)? {
         return Err(Error::invalid(format!("{} exists already", dir.display())));
     }
-    vfs.create_dir_all(dir)?;
+    create_dir_durably(vfs, dir)?;
     let mut made = Vec::new();
     let result = fill(core, dir, &mut made);
     if result.is_err() {
@@ -69,8 +69,7 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
         link_or_copy(vfs, &names::table(&core.dir, number), &target)?;
     }
     vfs.sync_dir(dir)?;
-    VersionSet::write_copy(&core.store, dir, &keyspaces, &wals, seq)?;
-    vfs.sync_dir(dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+    VersionSet::write_copy(&core.store, dir, &keyspaces, &wals, seq)
 }
 
 /// A hard link, or, where there can be none, a durable copy.

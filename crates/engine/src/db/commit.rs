@@ -12,7 +12,8 @@
 //! one, whose header makes whatever the failed append left behind void; (4) before a log is synced, all
 //! older logs are durable.
 
-use super::core::{Core, KeyspaceCore, RetiredWal, Sealed};
+use super::commit_state::{CommitState, RetiredWal};
+use super::core::{Core, KeyspaceCore, Sealed};
 use super::queue::Request;
 use crate::event::Event;
 use crate::log::{LogHeader, LogKind, Writer};
@@ -26,30 +27,10 @@ use esker_base::{Batch, Error, KeyspaceId, Kind, Result, Seq, Trailer};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the holder of the right to write owns.
-pub(super) struct CommitState {
-    wal: Writer,
-    number: u64,
-    /// An append failed; the log may end in half a record.
-    broken: bool,
-    next_seq: Seq,
-    /// Keyspaces whose active memtable is full.
-    full: Vec<KeyspaceId>,
-}
-
 /// How long a writer waits for memory before it looks again whether something is wrong.
 const ROOM_WAIT: Duration = Duration::from_millis(50);
 
 impl CommitState {
-    pub(super) fn new(wal: Writer, number: u64, next_seq: Seq) -> CommitState {
-        CommitState { wal, number, broken: false, next_seq, full: Vec::new() }
-    }
-
-    /// Sequence number of the newest record.
-    pub(super) fn last_seq(&self) -> Seq {
-        self.next_seq - 1
-    }
-
     /// Takes the next sequence number for something that is not in the log.
     ///
     /// A record without operations stands in for it, so that the log shows no gap.
@@ -78,7 +59,7 @@ impl CommitState {
                 None => self.log_one(core, &mut request.batch),
             };
             if let Err(error) = &result
-                && self.broken
+                && self.wal.is_broken()
             {
                 failed = Some(error.clone());
             }
@@ -126,7 +107,7 @@ impl CommitState {
 
     #[inline]
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.wal.append(bytes).inspect_err(|_| self.broken = true)
+        self.wal.append(bytes)
     }
 
     /// Puts a logged batch into the memtables. Its first sequence number stands in its header.
@@ -176,7 +157,9 @@ impl CommitState {
     pub(super) fn sync(&mut self, core: &Core) -> Result<()> {
         core.counters.syncs.fetch_add(1, Ordering::Relaxed);
         sync_retired(core, self.number)?;
-        self.wal.sync().inspect_err(|error| core.poison(format!("syncing the log: {error}")))
+        self.wal.sync().inspect_err(|error| core.poison(format!("syncing the log: {error}")))?;
+        // An older log may have failed in another thread's hands.
+        core.check_writable()
     }
 
     /// Sees to it that the group can be written: memory, and a log that takes records.
@@ -189,7 +172,7 @@ impl CommitState {
                 return Err(error);
             }
         }
-        if self.broken {
+        if self.wal.is_broken() {
             self.rotate(core)?;
         }
         let limit = core.options.memtables_limit_bytes();
@@ -222,7 +205,7 @@ impl CommitState {
                 }
             }
             drop(keyspaces);
-            core.background.wait_progress(ROOM_WAIT)?;
+            core.wait_progress(ROOM_WAIT)?;
         }
         core.stall.note_wait(core.env.clock.now_ns() - started);
         Ok(())
@@ -273,7 +256,7 @@ impl CommitState {
     /// Starts a new log.
     ///
     /// # Errors
-    /// The old log stays the current one (and broken, if it was).
+    /// The old log stays the current one.
     pub(super) fn rotate(&mut self, core: &Core) -> Result<()> {
         let number = core.store.new_number();
         let mut versions = core.lock_versions()?;
@@ -284,14 +267,11 @@ impl CommitState {
         core.current_wal.store(number, Ordering::Release);
         let old = std::mem::replace(&mut self.wal, writer);
         let bytes = old.len_bytes();
-        let broken = std::mem::replace(&mut self.broken, false);
-        // A log that failed is not synced: what it holds after the last good record is void.
         let retired = RetiredWal {
             number: std::mem::replace(&mut self.number, number),
             bytes,
             writer: Arc::new(Mutex::new(Some(old))),
         };
-        let _ = broken;
         core.retired_wal_bytes.fetch_add(bytes, Ordering::Relaxed);
         core.retired.lock().push(retired);
         for keyspace in core.keyspaces.load().by_id.values() {
@@ -340,21 +320,25 @@ pub(super) fn new_wal(
 
 /// Makes all logs older than `before` durable and closes them.
 pub(super) fn sync_retired(core: &Core, before: u64) -> Result<()> {
-    let dirty: Vec<Arc<Mutex<Option<Writer>>>> = core
+    let dirty: Vec<(u64, Arc<Mutex<Option<Writer>>>)> = core
         .retired
         .lock()
         .iter()
         .filter(|wal| wal.number < before)
-        .map(|wal| wal.writer.clone())
+        .map(|wal| (wal.number, wal.writer.clone()))
         .collect();
-    for writer in dirty {
+    for (number, writer) in dirty {
+        let path = names::wal(&core.dir, number);
         let mut slot = writer.lock();
         if let Some(mut wal) = slot.take() {
             if !wal.is_durable() {
                 wal.sync()
                     .inspect_err(|error| core.poison(format!("syncing an old log: {error}")))?;
             }
-            wal.finish()?;
+            // It only keeps space it does not need.
+            if let Err(error) = wal.finish() {
+                core.events.emit(&Event::CleanupFailed { path, error });
+            }
         }
     }
     Ok(())

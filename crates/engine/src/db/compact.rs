@@ -65,6 +65,7 @@ impl Chosen {
         let spec = &self.spec;
         core.events.emit(&Event::CompactionStarted {
             keyspace: self.keyspace.id,
+            reason: spec.reason,
             level: spec.level,
             output_level: spec.output_level,
             input_tables: spec.tables().count() as u64,
@@ -166,7 +167,7 @@ pub(super) fn compact_range(
                     core.store.sweep();
                     core.background.wake_all();
                 }
-                Manual::Busy => core.background.wait_progress(BUSY_WAIT)?,
+                Manual::Busy => core.wait_progress(BUSY_WAIT)?,
                 Manual::Nothing => break,
             }
         }

@@ -5,12 +5,11 @@
 //! them: they load a keyspace's [`View`] and the visible sequence number, in this order.
 
 use super::background::Background;
-use super::commit::CommitState;
+use super::commit_state::{CommitState, RetiredWal};
 use super::queue::WriteQueue;
 use super::snapshot::SnapshotList;
 use super::stall::Stall;
 use crate::event::{Event, EventSink};
-use crate::log;
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
@@ -64,14 +63,6 @@ pub(super) struct Keyspaces {
     pub(super) by_id: BTreeMap<KeyspaceId, Arc<KeyspaceCore>>,
     /// The default keyspace, once more: most writes are for it.
     pub(super) default: Option<Arc<KeyspaceCore>>,
-}
-
-/// A log that takes no more records.
-pub(super) struct RetiredWal {
-    pub(super) number: u64,
-    pub(super) bytes: u64,
-    /// `None` if the log is durable and closed.
-    pub(super) writer: Arc<Mutex<Option<log::Writer>>>,
 }
 
 /// One keyspace of an open database.
@@ -192,6 +183,7 @@ pub(super) struct Parts {
     pub(super) current_wal: u64,
     pub(super) last_seq: Seq,
     pub(super) read_only: bool,
+    pub(super) inline: bool,
     pub(super) lock: Option<Box<dyn FileLock>>,
 }
 
@@ -213,7 +205,7 @@ impl Core {
             retired_wal_bytes: AtomicU64::new(0),
             visible_seq: AtomicU64::new(parts.last_seq),
             snapshots: Arc::new(SnapshotList::new()),
-            background: Background::new(),
+            background: Background::new(parts.inline),
             counters: WriteCounters::default(),
             memtable_bytes: AtomicU64::new(0),
             poison: OnceLock::new(),
@@ -264,6 +256,27 @@ impl Core {
     #[inline]
     pub(super) fn memtable_bytes(&self) -> u64 {
         self.memtable_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Core {
+    /// Lets a write of so many bytes pass.
+    #[inline]
+    pub(super) fn admit(&self, bytes: u64) {
+        let limit = self.options.memtables_limit_bytes() as f64;
+        self.stall.admit(bytes, self.memtable_bytes() as f64 / limit);
+    }
+
+    /// Tells the pace-keeper how full level 0 is.
+    pub(super) fn measure_level0(&self) {
+        let fill = |keyspace: &Arc<KeyspaceCore>| {
+            let runs = keyspace.view.load().version.level(0).len() as f64;
+            let slow = f64::from(keyspace.options.level0_runs_slow);
+            let max = f64::from(keyspace.options.level0_runs_max);
+            (runs - slow) / (max - slow)
+        };
+        let fullest = self.keyspaces.load().by_id.values().map(fill).fold(0.0, f64::max);
+        self.stall.set_level0_fill(fullest);
     }
 }
 

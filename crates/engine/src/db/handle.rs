@@ -3,7 +3,7 @@
 use super::core::{Core, KeyspaceCore};
 use super::ingest::Ingest;
 use super::open::{self, Running, Setup};
-use super::scan::{Cursor, Pairs, ScanOptions};
+use super::scan::{Cursor, Pairs, ScanOptions, ScanRange};
 use super::snapshot::Snapshot;
 use super::{checkpoint, compact, keyspaces, verify, write};
 use crate::options::{KeyspaceOptions, Options, WriteOptions};
@@ -13,7 +13,6 @@ use crate::version::KeyRange;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Batch, Error, KeyspaceId, Result};
 use std::cell::RefCell;
-use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,7 +26,7 @@ use std::sync::Arc;
 /// let db = esker::Db::open(&dir, esker::Options::default())?;
 /// db.put(b"bread", b"2")?;
 /// assert_eq!(db.get(b"bread")?.as_deref(), Some(&b"2"[..]));
-/// for pair in db.range(..)? {
+/// for pair in db.iter()? {
 ///     let (key, value) = pair?;
 ///     println!("{} {}", key.escape_ascii(), value.escape_ascii());
 /// }
@@ -164,8 +163,13 @@ impl Db {
         self.default.get(key)
     }
 
+    /// All keys and values of the default keyspace, as of now.
+    pub fn iter(&self) -> Result<Pairs> {
+        self.default.iter()
+    }
+
     /// The keys and values of a range of the default keyspace, as of now.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Pairs> {
+    pub fn range(&self, range: impl ScanRange) -> Result<Pairs> {
         self.default.range(range)
     }
 
@@ -335,8 +339,13 @@ impl Keyspace {
         self.running.core.scan(&self.core, options)
     }
 
+    /// All keys and values, as of now.
+    pub fn iter(&self) -> Result<Pairs> {
+        self.pairs(ScanOptions::default())
+    }
+
     /// The keys and values of a range, as of now.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Pairs> {
+    pub fn range(&self, range: impl ScanRange) -> Result<Pairs> {
         self.pairs(ScanOptions::range(range))
     }
 

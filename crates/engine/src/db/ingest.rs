@@ -136,7 +136,7 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, tables: &[TableMeta]) -> R
             commit.seal(core, &[keyspace.id])?;
             while !keyspace.view.load().sealed.is_empty() {
                 core.check_writable()?;
-                core.background.wait_progress(std::time::Duration::from_millis(50))?;
+                core.wait_progress(std::time::Duration::from_millis(50))?;
             }
         }
         if keyspace.dropped.load(Ordering::Relaxed) {

@@ -96,7 +96,7 @@ pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
         };
         while waiting(keyspace) {
             core.check_writable()?;
-            core.background.wait_progress(WAIT)?;
+            core.wait_progress(WAIT)?;
         }
     }
     Ok(())
@@ -115,7 +115,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
         if running == 0 && !core.keyspaces.load().by_id.values().any(busy) {
             return Ok(());
         }
-        core.background.wait_progress(WAIT)?;
+        core.wait_progress(WAIT)?;
     }
 }
 

@@ -5,7 +5,7 @@
 //! | write | `write` -> `queue`, `stall` -> `commit` |
 //! | read | `read`; `scan` |
 //! | open, close | `open` -> `recover` |
-//! | background | `background` -> `flushing`, `compact` |
+//! | background | `workers` -> `flushing`, `compact` |
 //! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `inspect`, `statistics` |
 //!
 //! What they share, and the order of locks, is in `core`.
@@ -13,6 +13,7 @@
 mod background;
 mod checkpoint;
 mod commit;
+mod commit_state;
 mod compact;
 mod core;
 mod flushing;
@@ -30,11 +31,12 @@ mod snapshot;
 mod stall;
 mod statistics;
 mod verify;
+mod workers;
 mod write;
 
 pub use handle::{Db, Keyspace};
 pub use ingest::Ingest;
 pub use open::Setup;
-pub use scan::{Cursor, Pair, Pairs, ScanOptions};
+pub use scan::{Cursor, Pair, Pairs, ScanOptions, ScanRange};
 pub use snapshot::Snapshot;
 pub use verify::{VerifyProgress, VerifyReport};

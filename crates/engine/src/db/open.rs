@@ -7,17 +7,18 @@
 //!         -> remove orphans
 //! ```
 
-use super::background::Workers;
-use super::commit::{CommitState, new_wal};
+use super::commit::new_wal;
+use super::commit_state::CommitState;
 use super::core::{Core, KeyspaceCore, Keyspaces, Parts};
 use super::recover::{self, Replayed};
+use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
 use crate::names::{self, FileKind};
 use crate::options::{KeyspaceOptions, Options};
 use crate::stats::TableCounters;
 use crate::table::BlockCache;
 use crate::version::{Change, KeyspaceRecord, Recovered, TableStore, VersionEdit, VersionSet};
-use esker_base::vfs::FileLock;
+use esker_base::vfs::{FileLock, create_dir_durably};
 use esker_base::{Env, Error, KeyspaceId, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,12 +33,15 @@ pub struct Setup {
     pub env: Env,
     /// Receives events.
     pub listener: Option<Arc<dyn EventListener>>,
+    /// Start no threads: whoever writes, flushes or waits does the work in the background itself. The
+    /// same calls then lead to the same files, which tests and simulations need. Default: false.
+    pub inline_background: bool,
 }
 
 impl Default for Setup {
     /// The real machine, and nobody listens.
     fn default() -> Setup {
-        Setup { env: Env::posix(), listener: None }
+        Setup { env: Env::posix(), listener: None, inline_background: false }
     }
 }
 
@@ -58,11 +62,11 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
     options.validate()?;
     let opening = Opening::new(dir, options, setup);
     let env = &opening.env;
-    if !env.vfs.exists(dir)? {
+    if !env.vfs.exists(&names::current(dir))? {
         if !opening.options.create_if_missing {
             return Err(Error::NotFound { path: dir.to_path_buf() });
         }
-        env.vfs.create_dir_all(dir)?;
+        create_dir_durably(env.vfs.as_ref(), dir)?;
     }
     let lock = env.vfs.lock(&names::lock(dir))?;
     let core = if env.vfs.exists(&names::current(dir))? {
@@ -75,9 +79,9 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
     };
     let core = Arc::new(core);
     core.measure_level0();
-    let workers = Workers::start(&core)?;
-    core.background.wake_workers();
-    Ok(Running { core, workers: esker_base::sync::Mutex::new(Some(workers)) })
+    let workers = if core.background.is_inline() { None } else { Some(Workers::start(&core)?) };
+    core.run_inline();
+    Ok(Running { core, workers: esker_base::sync::Mutex::new(workers) })
 }
 
 /// Opens a database for reading only: nothing on the disk changes.
@@ -105,6 +109,7 @@ struct Opening {
     options: Options,
     events: EventSink,
     store: Arc<TableStore>,
+    inline: bool,
 }
 
 /// The block cache and the bytes that tables may pin, from the budget.
@@ -116,6 +121,7 @@ fn split_budget(options: &Options) -> (u64, u64) {
 
 impl Opening {
     fn new(dir: &Path, options: Options, setup: Setup) -> Opening {
+        let inline = setup.inline_background;
         let (cache_bytes, pin_bytes) = split_budget(&options);
         let events = EventSink::new(setup.listener);
         let store = TableStore::new(
@@ -127,7 +133,8 @@ impl Opening {
             options.open_files_max as usize,
             pin_bytes,
         );
-        Opening { env: setup.env, dir: dir.to_path_buf(), options, events, store: Arc::new(store) }
+        let (env, dir, store) = (setup.env, dir.to_path_buf(), Arc::new(store));
+        Opening { env, dir, options, events, store, inline }
     }
 
     /// A new database: an empty default keyspace and a log.
@@ -142,19 +149,10 @@ impl Opening {
             _ => None,
         });
         self.store.skip_numbers_below(numbers.max().unwrap_or(1));
-        // The names of the directory itself and of those above it must last too.
-        for parent in self.dir.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty()).take(1) {
-            self.env.vfs.sync_dir(parent)?;
-        }
-        let mut versions = VersionSet::create(&self.store, self.options.manifest_bytes_max)?;
         let options = Arc::new(self.options.default_keyspace.clone());
-        let mut edit = VersionEdit::new();
-        edit.push(Change::KeyspaceCreated {
-            id: KeyspaceId::DEFAULT,
-            name: DEFAULT_KEYSPACE.to_owned(),
-            order: options.order.name().to_owned(),
-        });
-        versions.commit(edit, Some(&options))?;
+        let manifest_bytes_max = self.options.manifest_bytes_max;
+        let versions =
+            VersionSet::create(&self.store, manifest_bytes_max, DEFAULT_KEYSPACE, options)?;
         self.remove_orphans(&versions)?;
         self.start(lock, versions, Replayed::default(), 0)
     }
@@ -229,6 +227,7 @@ impl Opening {
             current_wal: number,
             last_seq,
             read_only: false,
+            inline: self.inline,
             lock: Some(lock),
         });
         if carried.is_some() {
@@ -274,6 +273,7 @@ impl Opening {
             current_wal: 0,
             last_seq: replayed.last_seq,
             read_only: true,
+            inline: self.inline,
             lock,
         });
         replayed.adopt_into(&core);

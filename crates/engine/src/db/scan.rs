@@ -9,7 +9,7 @@ use crate::table::CursorOptions;
 use crate::version::{KeyRange, RunCursor};
 use esker_base::key::prefix_end;
 use esker_base::{Error, KeyOrder, Result, Trailer};
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use std::sync::Arc;
 
 /// What a scan covers and how it reads.
@@ -33,20 +33,9 @@ impl Default for ScanOptions<'_> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// All keys of a range.
-    pub fn range<K: AsRef<[u8]>>(range: impl RangeBounds<K>) -> ScanOptions<'a> {
-        // The least key after `key` in bytewise order.
-        let after = |key: &K| [key.as_ref(), &[0]].concat();
-        let start = match range.start_bound() {
-            Bound::Included(key) => Some(key.as_ref().to_vec()),
-            Bound::Excluded(key) => Some(after(key)),
-            Bound::Unbounded => None,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(key) => Some(after(key)),
-            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
-            Bound::Unbounded => None,
-        };
+    /// All keys of a range, such as `a..b`, `a..=b`, `a..`, `..b` or `..`, with keys of any byte type.
+    pub fn range(range: impl ScanRange) -> ScanOptions<'a> {
+        let (start, end) = range.into_bounds();
         ScanOptions { start, end, ..ScanOptions::default() }
     }
 
@@ -62,6 +51,56 @@ impl<'a> ScanOptions<'a> {
     /// The same scan at a snapshot.
     pub fn at(self, snapshot: &'a Snapshot) -> ScanOptions<'a> {
         ScanOptions { snapshot: Some(snapshot), ..self }
+    }
+}
+
+/// The first key of a range and the first after it; `None` is open.
+type Ends = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// A range of keys. Bounds that are closed at their end or open at their start mean bytewise order.
+pub trait ScanRange {
+    /// First key, and end, exclusive.
+    fn into_bounds(self) -> Ends;
+}
+
+/// The least key after `key` in bytewise order.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+impl<K: AsRef<[u8]>> ScanRange for Range<K> {
+    fn into_bounds(self) -> Ends {
+        (Some(self.start.as_ref().to_vec()), Some(self.end.as_ref().to_vec()))
+    }
+}
+
+impl<K: AsRef<[u8]>> ScanRange for RangeInclusive<K> {
+    fn into_bounds(self) -> Ends {
+        (Some(self.start().as_ref().to_vec()), Some(after(self.end().as_ref())))
+    }
+}
+
+impl<K: AsRef<[u8]>> ScanRange for RangeFrom<K> {
+    fn into_bounds(self) -> Ends {
+        (Some(self.start.as_ref().to_vec()), None)
+    }
+}
+
+impl<K: AsRef<[u8]>> ScanRange for RangeTo<K> {
+    fn into_bounds(self) -> Ends {
+        (None, Some(self.end.as_ref().to_vec()))
+    }
+}
+
+impl<K: AsRef<[u8]>> ScanRange for RangeToInclusive<K> {
+    fn into_bounds(self) -> Ends {
+        (None, Some(after(self.end.as_ref())))
+    }
+}
+
+impl ScanRange for RangeFull {
+    fn into_bounds(self) -> Ends {
+        (None, None)
     }
 }
 

@@ -13,7 +13,6 @@
 //! Source: the idea of pacing by measured drain is bLSM's and that of RocksDB's delayed writes; here the
 //! rate is a continuous function of the fill, so that it settles instead of oscillating.
 
-use super::core::Core;
 use crate::event::{Event, EventSink};
 use esker_base::Clock;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -123,7 +122,7 @@ impl Stall {
 
     /// Lets a write of so many bytes pass, after a wait if writes are being slowed.
     #[inline]
-    fn admit(&self, bytes: u64, memory_fill: f64) {
+    pub(super) fn admit(&self, bytes: u64, memory_fill: f64) {
         match self.rate(memory_fill) {
             None if !self.slowing.load(Ordering::Relaxed) => {}
             rate => self.pace(bytes, rate),
@@ -175,27 +174,6 @@ fn blend(rate: &AtomicU64, bytes: u64, duration_ns: u64) {
     let sample = (bytes as f64 * 1e9 / duration_ns.max(1) as f64) as u64;
     let old = rate.load(Ordering::Relaxed);
     rate.store((2 * (old / 3)).saturating_add(sample / 3), Ordering::Relaxed);
-}
-
-impl Core {
-    /// Lets a write of so many bytes pass.
-    #[inline]
-    pub(super) fn admit(&self, bytes: u64) {
-        let limit = self.options.memtables_limit_bytes() as f64;
-        self.stall.admit(bytes, self.memtable_bytes() as f64 / limit);
-    }
-
-    /// Tells the pace-keeper how full level 0 is.
-    pub(super) fn measure_level0(&self) {
-        let fill = |keyspace: &Arc<super::core::KeyspaceCore>| {
-            let runs = keyspace.view.load().version.level(0).len() as f64;
-            let slow = f64::from(keyspace.options.level0_runs_slow);
-            let max = f64::from(keyspace.options.level0_runs_max);
-            (runs - slow) / (max - slow)
-        };
-        let fullest = self.keyspaces.load().by_id.values().map(fill).fold(0.0, f64::max);
-        self.stall.set_level0_fill(fullest);
-    }
 }
 
 #[cfg(test)]

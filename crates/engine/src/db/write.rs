@@ -16,13 +16,15 @@ pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Re
     }
     core.admit(batch.size_bytes() as u64);
     let request = Request { batch: std::mem::take(batch), sync: options.sync };
-    match core.queue.enter(request) {
+    let result = match core.queue.enter(request) {
         Turn::Done(result, returned) => {
             *batch = returned;
             result
         }
         Turn::Lead(leader, request) => lead(core, leader, request, batch),
-    }
+    };
+    core.run_inline();
+    result
 }
 
 /// Writes the group that this thread leads.

@@ -60,6 +60,15 @@ impl<'a> Retention<'a> {
         self.tombstones.is_empty() || !self.is_covered(key, trailer.seq(), stripe)
     }
 
+    /// True if some tombstone lies over the key last judged, however old.
+    ///
+    /// A record under a tombstone that is written too must keep its age, or it would be hidden.
+    #[inline]
+    pub(crate) fn is_under_tombstone(&self, key: &[u8]) -> bool {
+        let fragment = self.tombstones.fragments().get(self.fragment);
+        fragment.is_some_and(|f| !self.order.less(key, &f.start) && self.order.less(key, &f.end))
+    }
+
     fn is_covered(&mut self, key: &[u8], seq: Seq, stripe: usize) -> bool {
         let fragments = self.tombstones.fragments();
         while fragments.get(self.fragment).is_some_and(|f| !self.order.less(key, &f.end)) {

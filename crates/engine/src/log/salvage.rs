@@ -24,7 +24,7 @@ pub(crate) struct Gap {
 }
 
 /// What comes next in a log.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     /// A record for the log's user.
     Record { offset_bytes: u64, end_bytes: u64, payload: &'a [u8] },

@@ -7,14 +7,19 @@ use std::path::Path;
 
 /// Writes one log, front to back.
 ///
-/// After an error of `append` the file may end in half a record: nothing more may be appended, the
-/// owner starts a new log. After an error of `sync` nothing is known about what was appended.
+/// After an error of `append` the file may end in half a record: the log is broken, nothing more may be
+/// appended, the owner starts a new log. A broken log can still be synced; no mark may follow, since it
+/// would vouch for the half record. After an error of `sync` nothing is known about what was appended.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: Box<dyn WritableFile>,
     salt: u64,
-    /// Length at the last sync.
+    /// Where the last whole record ends.
+    end_bytes: u64,
+    /// How far the last sync reached.
     durable_bytes: u64,
+    /// An append failed.
+    broken: bool,
 }
 
 impl Writer {
@@ -28,8 +33,9 @@ impl Writer {
         let mut file = vfs.create_log(path, reserve_bytes)?;
         file.append(&header.encode())?;
         file.sync()?;
-        let durable_bytes = file.len_bytes();
-        Ok(Writer { file, salt: header.salt, durable_bytes })
+        let end_bytes = file.len_bytes();
+        let durable_bytes = end_bytes;
+        Ok(Writer { file, salt: header.salt, end_bytes, durable_bytes, broken: false })
     }
 
     /// Adds a record. It survives the death of the process when this returns.
@@ -40,15 +46,31 @@ impl Writer {
 
     #[inline]
     fn append_record(&mut self, kind: RecordType, payload: &[u8]) -> Result<()> {
-        let header = record_header(self.salt, self.file.len_bytes(), kind, payload);
-        self.file.append_parts(&[&header, payload])
+        assert!(!self.broken, "a record for a log that ends in half a record");
+        let header = record_header(self.salt, self.end_bytes, kind, payload);
+        self.broken = true;
+        self.file.append_parts(&[&header, payload])?;
+        self.broken = false;
+        self.end_bytes = self.file.len_bytes();
+        Ok(())
     }
 
     /// Makes every record so far durable, and then marks how far that is.
+    ///
+    /// A mark that cannot be written is no error: the records are durable, and the log is broken.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.file.sync()?;
-        self.durable_bytes = self.file.len_bytes();
-        self.append_record(RecordType::Mark, &mark_payload(self.durable_bytes))
+        self.durable_bytes = self.end_bytes;
+        if !self.broken {
+            let _ = self.append_record(RecordType::Mark, &mark_payload(self.durable_bytes));
+        }
+        Ok(())
+    }
+
+    /// True if nothing more may be appended.
+    #[inline]
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// Bytes in the file, header and marks included.
@@ -65,7 +87,7 @@ impl Writer {
     /// True if every record is durable (a mark behind the last sync need not be).
     pub(crate) fn is_durable(&self) -> bool {
         let mark = (super::format::RECORD_HEADER_BYTES + super::format::MARK_PAYLOAD_BYTES) as u64;
-        self.file.len_bytes() <= self.durable_bytes + mark
+        self.end_bytes <= self.durable_bytes + mark
     }
 
     /// Gives reserved space back and closes the file.

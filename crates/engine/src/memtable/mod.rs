@@ -12,11 +12,12 @@
 //! part drains into a skip list, here sorted pieces of the arena take the skip list's place.
 
 mod arena;
+mod cursor;
 mod hash_index;
 mod ranges;
 mod sorted;
 
-pub(crate) use sorted::MemCursor;
+pub(crate) use cursor::MemCursor;
 
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use arena::Arena;
@@ -98,21 +99,6 @@ impl Memtable {
     /// All range tombstones so far.
     pub(crate) fn range_tombstones(&self) -> Arc<RangeTombstones> {
         self.ranges.all(&self.order)
-    }
-
-    /// Cursors that together hold all point records inserted so far. Sorts what is not sorted yet.
-    pub(crate) fn cursors(self: &Arc<Memtable>) -> Vec<MemCursor> {
-        self.sorted
-            .pieces(&self.order, &self.arena)
-            .iter()
-            .map(|piece| MemCursor::new(self.clone(), piece.clone()))
-            .collect()
-    }
-
-    /// One cursor over all point records. For a memtable that takes no more writes.
-    pub(crate) fn sealed_cursor(self: &Arc<Memtable>) -> MemCursor {
-        let piece = self.sorted.whole(&self.order, &self.arena);
-        MemCursor::new(self.clone(), piece)
     }
 
     /// Bytes it holds in memory.

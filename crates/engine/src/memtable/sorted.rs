@@ -8,20 +8,15 @@
 //! In bytewise order a piece also holds, beside each name, eight bytes of the key (after the prefix
 //! that all keys of the piece share) as an integer, so that most comparisons touch no record.
 
-use super::Memtable;
 use super::arena::{Arena, EntryRef, Position};
-use crate::cursor::Cursor;
 use esker_base::key::{prefix_u64, shared_prefix_len};
 use esker_base::sync::Mutex;
-use esker_base::{KeyOrder, Result, Trailer};
+use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A piece is merged with the one after it when it is not this many times larger.
 const MERGE_RATIO: usize = 4;
-
-/// How far ahead of a forward scan records are pulled into the cache.
-const PREFETCH_DISTANCE: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
@@ -100,6 +95,12 @@ impl Piece {
         Piece { shared, entries }
     }
 
+    /// Number of records.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     #[inline]
     pub(super) fn entry(&self, at: usize) -> Option<EntryRef> {
         self.entries.get(at).map(|e| e.1)
@@ -135,89 +136,4 @@ impl Piece {
 
 fn compare(arena: &Arena, a: EntryRef, b: EntryRef) -> Ordering {
     arena.key(a).cmp(arena.key(b)).then_with(|| arena.trailer(b).cmp(&arena.trailer(a)))
-}
-
-/// A cursor over one piece.
-pub(crate) struct MemCursor {
-    mem: Arc<Memtable>,
-    piece: Arc<Piece>,
-    /// Index of the current record; the length of the piece if there is none.
-    at: usize,
-}
-
-impl MemCursor {
-    pub(super) fn new(mem: Arc<Memtable>, piece: Arc<Piece>) -> MemCursor {
-        let at = piece.entries.len();
-        MemCursor { mem, piece, at }
-    }
-
-    #[inline]
-    fn entry(&self) -> EntryRef {
-        self.piece.entries[self.at].1
-    }
-
-    fn lower_bound(&self, key: &[u8], trailer: Trailer) -> usize {
-        self.piece.lower_bound(&self.mem.order, &self.mem.arena, key, trailer)
-    }
-
-    /// Moves to the record before index `end`, or to none.
-    fn stand_before(&mut self, end: usize) {
-        self.at = end.checked_sub(1).unwrap_or(self.piece.entries.len());
-    }
-}
-
-impl Cursor for MemCursor {
-    #[inline]
-    fn valid(&self) -> bool {
-        self.at < self.piece.entries.len()
-    }
-
-    fn seek_to_first(&mut self) -> Result<()> {
-        self.at = 0;
-        Ok(())
-    }
-
-    fn seek_to_last(&mut self) -> Result<()> {
-        self.stand_before(self.piece.entries.len());
-        Ok(())
-    }
-
-    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
-        self.at = self.lower_bound(key, trailer);
-        Ok(())
-    }
-
-    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
-        self.stand_before(self.lower_bound(key, trailer));
-        Ok(())
-    }
-
-    #[inline]
-    fn next(&mut self) -> Result<()> {
-        self.at += 1;
-        if let Some(ahead) = self.piece.entry(self.at + PREFETCH_DISTANCE) {
-            self.mem.arena.prefetch(ahead);
-        }
-        Ok(())
-    }
-
-    fn prev(&mut self) -> Result<()> {
-        self.stand_before(self.at);
-        Ok(())
-    }
-
-    #[inline]
-    fn key(&self) -> &[u8] {
-        self.mem.arena.key(self.entry())
-    }
-
-    #[inline]
-    fn trailer(&self) -> Trailer {
-        self.mem.arena.trailer(self.entry())
-    }
-
-    #[inline]
-    fn value(&self) -> &[u8] {
-        self.mem.arena.value(self.entry())
-    }
 }

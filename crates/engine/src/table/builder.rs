@@ -291,11 +291,9 @@ impl TableBuilder {
                 let holds = !self.order.less(&separator, last) && self.order.less(&separator, next);
                 self.index.put(if holds { &separator } else { last }, Trailer(0));
             }
-            None => {
-                let successor = self.order.successor(last);
-                let holds = !self.order.less(&successor, last);
-                self.index.put(if holds { &successor } else { last }, Trailer(0));
-            }
+            // Not a shorter successor: it would share less with the other separators, and what
+            // all share is what searching them as integers saves.
+            None => self.index.put(last, Trailer(0)),
         }
         put_varint(&mut self.index.bytes, u64::from(stored));
         let partition_done = next.is_some() && self.index.bytes.len() >= self.index_partition_bytes;

@@ -149,7 +149,7 @@ impl TableCursor {
 
     /// Points the block cursor at block `block` of the partition at hand, on no record.
     fn set_block(&mut self, block: usize, step: Step) -> Result<()> {
-        let Some(index) = &self.index else { return Ok(()) };
+        let Some(index) = self.index.clone() else { return Ok(()) };
         let handle = index.handle(block);
         self.block = block;
         if self.handle == Some(handle) {
@@ -157,17 +157,17 @@ impl TableCursor {
         }
         // Let go first, so that the read-ahead buffer can be used again.
         self.unset();
-        let block = self.fetch(handle, step)?;
+        let block = self.fetch(&index, block, step)?;
         self.cursor.set_block(block);
         self.handle = Some(handle);
         Ok(())
     }
 
-    fn fetch(&mut self, handle: Handle, step: Step) -> Result<Block> {
+    fn fetch(&mut self, index: &Arc<DataIndex>, at: usize, step: Step) -> Result<Block> {
         let run = if step == Step::Jump { 0 } else { self.readahead.run.saturating_add(1) };
         self.readahead.run = run;
         if self.options.use_cache {
-            let found = self.table.cached_data(handle);
+            let found = self.table.cached_data(index, at);
             let stripe = self.table.counters.local();
             if let Some(block) = found {
                 stripe.add(TableCounter::BlockCacheHits, 1);
@@ -175,25 +175,27 @@ impl TableCursor {
             }
             stripe.add(TableCounter::BlockCacheMisses, 1);
         }
-        let fill = self.options.fill_cache;
+        let block = self.read_block(index.handle(at), step)?;
+        if !self.options.fill_cache {
+            return Ok(block);
+        }
+        let block = block.detached();
+        self.table.cache_data(index, at, &block);
+        Ok(block)
+    }
+
+    /// Reads a block from the file, or from what was read ahead.
+    fn read_block(&mut self, handle: Handle, step: Step) -> Result<Block> {
         if !self.readahead.holds(handle) && !self.read_ahead(handle, step)? {
-            return self.table.load_data(handle, fill);
+            return self.table.load_data(handle);
         }
         let table = &self.table;
-        let Some(data) = &self.readahead.data else {
-            return table.load_data(handle, fill);
-        };
+        let Some(data) = &self.readahead.data else { return table.load_data(handle) };
         let start = (handle.offset_bytes - self.readahead.at) as usize;
         let stored = handle.stored_bytes as usize;
         let payload = open_payload(data, start, stored, table.salt, handle.offset_bytes)
             .map_err(|d| table.damaged(handle, d))?;
-        let block = Block::new(payload).map_err(|d| table.damaged(handle, d))?;
-        if !fill {
-            return Ok(block);
-        }
-        let block = block.detached();
-        table.cache_data(handle, &block);
-        Ok(block)
+        Block::new(payload).map_err(|d| table.damaged(handle, d))
     }
 
     /// Reads a piece of the file that holds `handle` and what is likely to come after it.
@@ -289,7 +291,7 @@ impl TableCursor {
         self.set_partition(partition)?;
         let table = &self.table;
         let Some(index) = &self.index else { return Ok(false) };
-        let block = index.separators.lower_bound(&table.order, key, trailer);
+        let block = index.find(&table.order, key, trailer);
         if block >= index.len() {
             return Err(table.index_mismatch(partition));
         }

@@ -57,16 +57,18 @@ fn place(hash: u64, lines: usize) -> Place {
     Place { line: line as usize, bits }
 }
 
-/// Probe `i` of a key: lane and bit. 48 bits choose bits, three the first lane.
+/// Probe `i` of `probes` of a key: lane and bit. 48 bits choose bits; three choose the first
+/// lane, unless all lanes are probed anyway.
 #[inline]
-fn probe(bits: u64, i: u32) -> (usize, u64) {
-    let lane = ((bits >> 48) as u32 + i) as usize % LANES;
+fn probe(bits: u64, probes: u32, i: u32) -> (usize, u64) {
+    let first = if probes == LANES as u32 { 0 } else { (bits >> 48) as u32 };
+    let lane = (first + i) as usize % LANES;
     (lane, 1u64 << ((bits >> (6 * i)) & 63))
 }
 
-/// Number of probes that suits a size: bits × ln 2, at most one a lane.
+/// Number of probes that suits a size: bits × ln 2 rounded up, at most one a lane.
 fn probes_for(bits_per_key: u32) -> u32 {
-    (bits_per_key * 7).div_ceil(10).clamp(1, LANES as u32)
+    (bits_per_key * 7 / 10 + 1).min(LANES as u32)
 }
 
 impl FilterBlock {
@@ -117,7 +119,7 @@ impl FilterBlock {
                     all_probes(lanes, bits)
                 } else {
                     (0..*probes).all(|i| {
-                        let (lane, bit) = probe(bits, i);
+                        let (lane, bit) = probe(bits, *probes, i);
                         lanes[lane] & bit != 0
                     })
                 }
@@ -141,12 +143,11 @@ impl FilterBlock {
 /// Eight probes without a branch: missing bits are gathered.
 #[inline]
 fn all_probes(lanes: &[u64; LANES], bits: u64) -> bool {
-    let mut missing = 0;
-    for i in 0..LANES as u32 {
-        let (lane, bit) = probe(bits, i);
-        missing |= !lanes[lane] & bit;
-    }
-    missing == 0
+    let missing = |i: usize| !lanes[i] & (1u64 << ((bits >> (6 * i)) & 63));
+    // Written out, since the compiler keeps the loop.
+    let low = missing(0) | missing(1) | missing(2) | missing(3);
+    let high = missing(4) | missing(5) | missing(6) | missing(7);
+    low | high == 0
 }
 
 fn decode_line(chunk: &[u8; LINE_BYTES]) -> Line {
@@ -240,7 +241,7 @@ fn encode_bloom(out: &mut Vec<u8>, hashes: &[u64], bits_per_key: u32) {
         let Place { line, bits } = place(hash, count);
         let Line(lanes) = &mut lines[line];
         for i in 0..probes {
-            let (lane, bit) = probe(bits, i);
+            let (lane, bit) = probe(bits, probes, i);
             lanes[lane] |= bit;
         }
     }

@@ -14,13 +14,18 @@ use esker_base::coding::{put_varint, take_bytes, take_u64, take_varint, take_var
 use esker_base::key::{prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
+use std::sync::{Arc, Weak};
 
 use super::format::Handle;
+use super::slot::{SLOT_BYTES, SLOTS_PER_LINE, Slot};
 
 /// A separator that stands between two user keys bounds with the least trailer.
 const NO_STRADDLE: Trailer = Trailer(0);
 
 const CUT_SHORT: Damage = Damage("index entry is cut short");
+
+/// Prefixes in a group: as many as fill a cache line.
+const GROUP: usize = 8;
 
 /// Bytes of whole keys that `encoded` bytes of an index may stand for.
 fn expansion_max(encoded: usize) -> usize {
@@ -127,6 +132,7 @@ impl SeparatorReader {
     fn finish(self, order: &KeyOrder) -> Result<Separators, Damage> {
         let mut separators = Separators {
             prefixes: Box::default(),
+            samples: Box::default(),
             shared: 0,
             keys: self.keys.into_boxed_slice(),
             ends: self.ends.into_boxed_slice(),
@@ -145,6 +151,8 @@ impl SeparatorReader {
             separators.prefixes = (0..separators.len())
                 .map(|i| prefix_u64(&separators.key(i)[separators.shared..]))
                 .collect();
+            let groups = separators.prefixes.chunks_exact(GROUP);
+            separators.samples = groups.map(|group| group[GROUP - 1]).collect();
         }
         Ok(separators)
     }
@@ -155,6 +163,8 @@ impl SeparatorReader {
 pub(super) struct Separators {
     /// Of each key, the eight bytes after the shared ones. Empty if the order is not bytewise.
     prefixes: Box<[u64]>,
+    /// The last of each full group of prefixes.
+    samples: Box<[u64]>,
     /// Bytes that all keys begin with. 0 if the order is not bytewise.
     shared: usize,
     /// All whole keys.
@@ -190,8 +200,21 @@ impl Separators {
     /// The first child that may hold a record at or after `(key, trailer)`; `len` if none.
     #[inline]
     pub(super) fn lower_bound(&self, order: &KeyOrder, key: &[u8], trailer: Trailer) -> usize {
+        self.lower_bound_near(order, key, trailer, |_| ())
+    }
+
+    /// As [`Separators::lower_bound`]. In bytewise order `near` hears the first of the up to `GROUP`
+    /// children that are likely to hold the answer before their prefixes are looked at.
+    #[inline]
+    fn lower_bound_near(
+        &self,
+        order: &KeyOrder,
+        key: &[u8],
+        trailer: Trailer,
+        near: impl FnOnce(usize),
+    ) -> usize {
         match order {
-            KeyOrder::Bytewise => self.lower_bound_bytewise(key, trailer),
+            KeyOrder::Bytewise => self.lower_bound_bytewise(key, trailer, near),
             KeyOrder::Custom(_) => self.partition(0, self.len(), |bound| {
                 order.compare_internal(bound, (key, trailer)).is_lt()
             }),
@@ -199,7 +222,12 @@ impl Separators {
     }
 
     #[inline]
-    fn lower_bound_bytewise(&self, key: &[u8], trailer: Trailer) -> usize {
+    fn lower_bound_bytewise(
+        &self,
+        key: &[u8],
+        trailer: Trailer,
+        near: impl FnOnce(usize),
+    ) -> usize {
         if self.prefixes.is_empty() {
             return 0;
         }
@@ -217,7 +245,14 @@ impl Separators {
             Some(eight) => u64::from_be_bytes(*eight),
             None => prefix_u64(rest),
         };
-        let low = self.prefixes.partition_point(|&p| p < prefix);
+        let group = self.samples.partition_point(|&p| p < prefix) * GROUP;
+        near(group);
+        let rest = &self.prefixes[group..];
+        let below = match rest.first_chunk::<GROUP>() {
+            Some(full) => full.iter().map(|&p| usize::from(p < prefix)).sum(),
+            None => rest.iter().filter(|&&p| p < prefix).count(),
+        };
+        let low = group + below;
         if self.prefixes.get(low).is_none_or(|&p| p != prefix) {
             return low;
         }
@@ -247,7 +282,7 @@ impl Separators {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.prefixes.len() * 8
+        (self.prefixes.len() + self.samples.len()) * 8
             + self.keys.len()
             + self.ends.len() * 4
             + self.straddles.len() * size_of::<(u32, Trailer)>()
@@ -260,6 +295,8 @@ pub struct DataIndex {
     pub(super) separators: Separators,
     /// Where each block begins, and where the last one's trailer ends.
     starts: Box<[u64]>,
+    /// One for each block.
+    slots: Box<[Slot]>,
 }
 
 impl DataIndex {
@@ -298,7 +335,8 @@ impl DataIndex {
             return Err(Damage("index is longer than its entries"));
         }
         let separators = separators.finish(order)?;
-        Ok(DataIndex { separators, starts: starts.into_boxed_slice() })
+        let slots = (0..entries).map(|_| Slot::default()).collect();
+        Ok(DataIndex { separators, starts: starts.into_boxed_slice(), slots })
     }
 
     /// Number of data blocks.
@@ -314,9 +352,27 @@ impl DataIndex {
         Handle { offset_bytes: self.starts[i], stored_bytes: stored as u32 }
     }
 
+    /// The block that may hold the first record at or after `(key, trailer)`; `len` if none.
+    ///
+    /// Fetches the slots that it may name while it is still searching.
+    #[inline]
+    pub(super) fn find(&self, order: &KeyOrder, key: &[u8], trailer: Trailer) -> usize {
+        self.separators.lower_bound_near(order, key, trailer, |group| {
+            let slots = self.slots.get(group..).unwrap_or_default();
+            slots.iter().take(GROUP).step_by(SLOTS_PER_LINE).for_each(Slot::warm);
+        })
+    }
+
+    /// Where block `i` may be had from memory.
+    #[inline]
+    pub(super) fn slot(&self, i: usize) -> &Slot {
+        &self.slots[i]
+    }
+
     /// Heap bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of::<DataIndex>() + 16 + self.separators.memory_bytes() + self.starts.len() * 8
+        let inside = self.separators.memory_bytes() + self.starts.len() * 8;
+        size_of::<DataIndex>() + 16 + inside + self.slots.len() * SLOT_BYTES
     }
 }
 
@@ -395,5 +451,25 @@ fn take_entries(input: &mut &[u8], bytes_min: usize) -> Result<usize, Damage> {
     match usize::try_from(entries) {
         Ok(entries) if entries <= input.len() / bytes_min => Ok(entries),
         _ => Err(Damage("index declares more entries than it has room for")),
+    }
+}
+
+/// Names a slot from inside a cache entry, without keeping the index alive.
+#[derive(Clone, Debug)]
+pub struct SlotRef {
+    index: Weak<DataIndex>,
+    at: u32,
+}
+
+impl SlotRef {
+    pub(super) fn new(index: &Arc<DataIndex>, at: usize) -> SlotRef {
+        SlotRef { index: Arc::downgrade(index), at: at as u32 }
+    }
+
+    /// Empties the slot, if its index is still there.
+    pub(super) fn clear(&self) {
+        if let Some(index) = self.index.upgrade() {
+            index.slot(self.at as usize).clear();
+        }
     }
 }

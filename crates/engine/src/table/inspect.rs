@@ -40,7 +40,7 @@ impl Iterator for DataBlocks {
                 if self.block < index.len() {
                     let handle = index.handle(self.block);
                     self.block += 1;
-                    return Some(DataBlock { handle, block: self.table.load_data(handle, false) });
+                    return Some(DataBlock { handle, block: self.table.load_data(handle) });
                 }
                 self.index = None;
                 self.partition += 1;
@@ -184,7 +184,7 @@ impl TableReader {
             let handle = index.handle(at);
             seen.properties.data_blocks += 1;
             seen.properties.data_bytes += handle.whole_bytes() as u64;
-            cursor.set_block(self.load_data(handle, false)?);
+            cursor.set_block(self.load_data(handle)?);
             cursor.seek_to_first().map_err(|d| self.damaged(handle, d))?;
             let first_lower = match (at.checked_sub(1), partition.checked_sub(1)) {
                 (Some(before), _) => Some(index.separators.bound(before)),

@@ -15,10 +15,13 @@ mod builder;
 mod cursor;
 mod filter;
 mod format;
+#[cfg(test)]
+mod golden;
 mod index;
 mod inspect;
 mod reader;
 mod salvage;
+mod slot;
 #[cfg(test)]
 mod tests;
 
@@ -35,13 +38,15 @@ pub(crate) use salvage::{TableRemains, Tombstones};
 use crate::block::Block;
 use crate::cache::{Cache, Weigh};
 use index::DataIndex;
+use index::SlotRef;
 use std::sync::Arc;
 
 /// A decoded part of a table in the block cache.
 #[derive(Clone, Debug)]
 pub enum CachedBlock {
-    /// A data block.
-    Data(Block),
+    /// A data block, and the slot that has it too.
+    #[doc(hidden)]
+    Data(Block, SlotRef),
     /// The index of a partition.
     #[doc(hidden)]
     Index(Arc<DataIndex>),
@@ -53,9 +58,15 @@ impl Weigh for CachedBlock {
     #[inline]
     fn heap_bytes(&self) -> usize {
         match self {
-            CachedBlock::Data(block) => block.heap_bytes(),
+            CachedBlock::Data(block, _) => block.heap_bytes(),
             CachedBlock::Index(index) => index.memory_bytes(),
             CachedBlock::Filter(filter) => filter.memory_bytes(),
+        }
+    }
+
+    fn evicted(&self) {
+        if let CachedBlock::Data(_, slot) = self {
+            slot.clear();
         }
     }
 }

@@ -4,12 +4,14 @@
 //! from memory if pinned or cached, else from the file and checked.
 //! Invariants: (1) what is pinned or cached passed its checksum and its decoder; (2) a table that
 //! was told to pin keeps every index and filter it has once loaded, and nothing else of the file.
-//! Threads: any number; the only things that change are the slots, each set once.
+//! Threads: any number; the only things that change are the pins, each set once.
 
 use super::CachedBlock;
 use super::filter::FilterBlock;
 use super::format::{FOOTER_BYTES, Footer, Handle, Properties, decode_range_tombstones};
+use super::index::SlotRef;
 use super::index::{DataIndex, TopIndex};
+use super::slot::SLOT_BYTES;
 use super::{BlockCache, CursorOptions, TableCursor};
 use crate::block::{Block, Damage, Payload, TRAILER_BYTES, open_payload, zeroed};
 use crate::cache::CacheKey;
@@ -52,7 +54,7 @@ pub struct TableReader {
     cache: Arc<BlockCache>,
     pub(super) counters: Arc<TableCounters>,
     /// One for each partition; empty if nothing is pinned.
-    slots: Box<[Slot]>,
+    pins: Box<[Pins]>,
     pinned_bytes: AtomicU64,
     tombstones: Vec<RangeTombstone>,
     fragments: Arc<RangeTombstones>,
@@ -60,7 +62,7 @@ pub struct TableReader {
 
 /// Pinned parts of a partition.
 #[derive(Default)]
-struct Slot {
+struct Pins {
     index: OnceLock<Arc<DataIndex>>,
     filter: OnceLock<Arc<FilterBlock>>,
 }
@@ -68,7 +70,7 @@ struct Slot {
 /// A part that is pinned, or held for the moment.
 enum Held<'a, T> {
     Pinned(&'a T),
-    Shared(Arc<T>),
+    Shared(T),
 }
 
 impl<T> Deref for Held<'_, T> {
@@ -102,47 +104,13 @@ impl TableReader {
         options: &KeyspaceOptions,
         context: &TableContext,
     ) -> Result<TableReader> {
-        let corrupt = |at, what| Error::corruption(path, at, what);
-        let len = file.len_bytes()?;
-        if len != file_bytes {
-            return Err(corrupt(len.min(file_bytes), "table has another length than it should"));
-        }
-        let footer = Footer::read(file.as_ref(), path, file_bytes)?;
-        if footer.salt != salt {
-            let at = file_bytes - FOOTER_BYTES as u64;
-            return Err(corrupt(at, "table is another file than it should be"));
-        }
-        let read = |handle: Handle| {
-            read_payload(file.as_ref(), path, file_bytes, salt, &context.counters, handle)
-        };
-        let at = footer.properties.offset_bytes;
-        let properties = Properties::decode(read(footer.properties)?.bytes())
-            .map_err(|Damage(what)| corrupt(at, what))?;
-        if properties.order != options.order.name() {
-            return Err(Error::Incompatible {
-                path: path.to_path_buf(),
-                what: format!(
-                    "its keys are in the order {:?}, not {:?}: open it with that comparator",
-                    properties.order,
-                    options.order.name()
-                ),
-            });
-        }
-        let at = footer.top_index.offset_bytes;
-        let top = read(footer.top_index)?;
-        let top = TopIndex::decode(&options.order, top.bytes(), file_bytes)
-            .map_err(|Damage(what)| corrupt(at, what))?;
-        let tombstones = match footer.range_tombstones {
-            None => Vec::new(),
-            Some(handle) => decode_range_tombstones(read(handle)?.bytes())
-                .map_err(|Damage(what)| corrupt(handle.offset_bytes, what))?,
-        };
+        let parts = Parts::read(file.as_ref(), path, file_bytes, salt, options, context)?;
         let policy = match &options.filter {
             Filter::Custom(policy) => Some(policy.clone()),
             _ => None,
         };
-        let slots = if pinnable_bytes(&properties) <= context.pin_bytes_max {
-            (0..top.partitions.len()).map(|_| Slot::default()).collect()
+        let pins = if pinnable_bytes(&parts.properties) <= context.pin_bytes_max {
+            parts.top.partitions.iter().map(|_| Pins::default()).collect()
         } else {
             Box::default()
         };
@@ -151,16 +119,16 @@ impl TableReader {
             file_bytes,
             salt,
             order: options.order.clone(),
-            top,
-            properties,
+            top: parts.top,
+            properties: parts.properties,
             policy,
             hashable: options.order.is_hashable(),
             cache: context.cache.clone(),
             counters: context.counters.clone(),
-            slots,
+            pins,
             pinned_bytes: AtomicU64::new(0),
-            fragments: Arc::new(RangeTombstones::build(&options.order, &tombstones)),
-            tombstones,
+            fragments: Arc::new(RangeTombstones::build(&options.order, &parts.tombstones)),
+            tombstones: parts.tombstones,
             file,
         })
     }
@@ -201,26 +169,27 @@ impl TableReader {
                 return Ok(None);
             }
         }
-        let block = {
+        let found = {
             let index = self.index_held(partition)?;
-            let at = index.separators.lower_bound(&self.order, key, trailer);
+            let at = index.find(&self.order, key, trailer);
             if at >= index.len() {
                 return Err(self.index_mismatch(partition));
             }
-            let handle = index.handle(at);
-            match self.cached_data(handle) {
+            let block = match self.cached_data(&index, at) {
                 Some(block) => {
                     counters.add(TableCounter::BlockCacheHits, 1);
-                    (block, handle)
+                    block
                 }
                 None => {
                     counters.add(TableCounter::BlockCacheMisses, 1);
-                    (self.load_data(handle, true)?, handle)
+                    let block = self.load_data(index.handle(at))?;
+                    self.cache_data(&index, at, &block);
+                    block
                 }
-            }
+            };
+            let found = block.get(&self.order, key, trailer);
+            found.map_err(|d| self.damaged(index.handle(at), d))?
         };
-        let (block, handle) = block;
-        let found = block.get(&self.order, key, trailer).map_err(|d| self.damaged(handle, d))?;
         match found {
             Some((trailer, value)) => {
                 let trailer = seq_override.map_or(trailer, |all| trailer.with_seq(all));
@@ -296,7 +265,7 @@ impl TableReader {
 
     /// The most that this reader will pin: its indexes and filters, or 0 if it pins nothing.
     pub fn pin_limit_bytes(&self) -> u64 {
-        if self.slots.is_empty() { 0 } else { pinnable_bytes(&self.properties) }
+        if self.pins.is_empty() { 0 } else { pinnable_bytes(&self.properties) }
     }
 
     /// Bytes of memory that this reader holds outside the block cache.
@@ -307,7 +276,7 @@ impl TableReader {
             + self.path.as_os_str().len()
             + self.properties.memory_bytes()
             + self.top.memory_bytes()
-            + self.slots.len() * size_of::<Slot>()
+            + self.pins.len() * size_of::<Pins>()
             + self.fragments.memory_bytes()
             + tombstones;
         own as u64 + self.pinned_bytes.load(Ordering::Relaxed)
@@ -315,15 +284,15 @@ impl TableReader {
 
     /// The index of a partition.
     pub(super) fn index(&self, partition: usize) -> Result<Arc<DataIndex>> {
-        if let Some(index) = self.slots.get(partition).and_then(|slot| slot.index.get()) {
+        if let Some(index) = self.pins.get(partition).and_then(|pins| pins.index.get()) {
             return Ok(index.clone());
         }
         self.load_index(partition)
     }
 
     #[inline]
-    fn index_held(&self, partition: usize) -> Result<Held<'_, DataIndex>> {
-        if let Some(index) = self.slots.get(partition).and_then(|slot| slot.index.get()) {
+    fn index_held(&self, partition: usize) -> Result<Held<'_, Arc<DataIndex>>> {
+        if let Some(index) = self.pins.get(partition).and_then(|pins| pins.index.get()) {
             return Ok(Held::Pinned(index));
         }
         self.load_index(partition).map(Held::Shared)
@@ -333,15 +302,15 @@ impl TableReader {
     fn load_index(&self, partition: usize) -> Result<Arc<DataIndex>> {
         let handle = self.top.partitions[partition].index;
         let key = self.cache_key(handle);
-        if self.slots.is_empty()
+        if self.pins.is_empty()
             && let Some(CachedBlock::Index(index)) = self.cache.get(key)
         {
             return Ok(index);
         }
         let index = Arc::new(self.read_index(partition)?);
-        match self.slots.get(partition) {
-            Some(slot) => {
-                let pinned = slot.index.get_or_init(|| {
+        match self.pins.get(partition) {
+            Some(pins) => {
+                let pinned = pins.index.get_or_init(|| {
                     let bytes = index.memory_bytes() as u64;
                     self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
                     index.clone()
@@ -369,8 +338,8 @@ impl TableReader {
     }
 
     #[inline]
-    fn filter(&self, partition: usize) -> Result<Option<Held<'_, FilterBlock>>> {
-        if let Some(filter) = self.slots.get(partition).and_then(|slot| slot.filter.get()) {
+    fn filter(&self, partition: usize) -> Result<Option<Held<'_, Arc<FilterBlock>>>> {
+        if let Some(filter) = self.pins.get(partition).and_then(|pins| pins.filter.get()) {
             return Ok(Some(Held::Pinned(filter)));
         }
         Ok(self.load_filter(partition)?.map(Held::Shared))
@@ -380,15 +349,15 @@ impl TableReader {
     fn load_filter(&self, partition: usize) -> Result<Option<Arc<FilterBlock>>> {
         let Some(handle) = self.top.partitions[partition].filter else { return Ok(None) };
         let key = self.cache_key(handle);
-        if self.slots.is_empty()
+        if self.pins.is_empty()
             && let Some(CachedBlock::Filter(filter)) = self.cache.get(key)
         {
             return Ok(Some(filter));
         }
         let filter = Arc::new(self.read_filter(handle)?);
-        match self.slots.get(partition) {
-            Some(slot) => {
-                let pinned = slot.filter.get_or_init(|| {
+        match self.pins.get(partition) {
+            Some(pins) => {
+                let pinned = pins.filter.get_or_init(|| {
                     let bytes = filter.memory_bytes() as u64;
                     self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
                     filter.clone()
@@ -412,29 +381,52 @@ impl TableReader {
         self.hashable
     }
 
-    /// The data block, if the cache has it.
+    /// Data block `at` of an index, if its slot or the cache has it.
     #[inline]
-    pub(super) fn cached_data(&self, handle: Handle) -> Option<Block> {
-        match self.cache.get(self.cache_key(handle)) {
-            Some(CachedBlock::Data(block)) => Some(block),
+    pub(super) fn cached_data(&self, index: &Arc<DataIndex>, at: usize) -> Option<Block> {
+        match index.slot(at).get(self.cache.epoch()) {
+            Some((block, false)) => Some(block),
+            Some((block, true)) => {
+                self.touch(index, at);
+                Some(block)
+            }
+            None => self.adopt(index, at),
+        }
+    }
+
+    /// Tells the cache that a block it has is in use.
+    #[inline(never)]
+    fn touch(&self, index: &DataIndex, at: usize) {
+        if self.cache.get(self.cache_key(index.handle(at))).is_none() {
+            // It was dropped while its slot was being filled: do not keep what nobody accounts for.
+            index.slot(at).clear();
+        }
+    }
+
+    /// Takes a block from the cache that is not in its slot, as when the index was loaded anew.
+    #[inline(never)]
+    fn adopt(&self, index: &Arc<DataIndex>, at: usize) -> Option<Block> {
+        match self.cache.get(self.cache_key(index.handle(at))) {
+            Some(CachedBlock::Data(block, _)) => {
+                self.cache_data(index, at, &block);
+                Some(block)
+            }
             _ => None,
         }
     }
 
     /// Reads a data block from the file.
     #[inline(never)]
-    pub(super) fn load_data(&self, handle: Handle, fill_cache: bool) -> Result<Block> {
+    pub(super) fn load_data(&self, handle: Handle) -> Result<Block> {
         let payload = self.read(handle)?;
-        let block = Block::new(payload).map_err(|d| self.damaged(handle, d))?;
-        if fill_cache {
-            self.cache_data(handle, &block);
-        }
-        Ok(block)
+        Block::new(payload).map_err(|d| self.damaged(handle, d))
     }
 
-    /// Puts a data block into the cache.
-    pub(super) fn cache_data(&self, handle: Handle, block: &Block) {
-        self.cache.insert(self.cache_key(handle), CachedBlock::Data(block.clone()));
+    /// Puts a data block into its slot and into the cache, in this order.
+    pub(super) fn cache_data(&self, index: &Arc<DataIndex>, at: usize, block: &Block) {
+        index.slot(at).set(block, self.cache.epoch());
+        let entry = CachedBlock::Data(block.clone(), SlotRef::new(index, at));
+        self.cache.insert(self.cache_key(index.handle(at)), entry);
     }
 
     #[inline]
@@ -486,10 +478,62 @@ pub(crate) fn read_properties(
         .map_err(|Damage(what)| Error::corruption(path, handle.offset_bytes, what))
 }
 
+/// What is read when a table is opened.
+struct Parts {
+    properties: Properties,
+    top: TopIndex,
+    tombstones: Vec<RangeTombstone>,
+}
+
+impl Parts {
+    fn read(
+        file: &dyn ReadableFile,
+        path: &Path,
+        file_bytes: u64,
+        salt: u64,
+        options: &KeyspaceOptions,
+        context: &TableContext,
+    ) -> Result<Parts> {
+        let corrupt = |at, what| Error::corruption(path, at, what);
+        let len = file.len_bytes()?;
+        if len != file_bytes {
+            return Err(corrupt(len.min(file_bytes), "table has another length than it should"));
+        }
+        let footer = Footer::read(file, path, file_bytes)?;
+        if footer.salt != salt {
+            let at = file_bytes - FOOTER_BYTES as u64;
+            return Err(corrupt(at, "table is another file than it should be"));
+        }
+        let read = |handle| read_payload(file, path, file_bytes, salt, &context.counters, handle);
+        let at = footer.properties.offset_bytes;
+        let properties = Properties::decode(read(footer.properties)?.bytes())
+            .map_err(|Damage(what)| corrupt(at, what))?;
+        if properties.order != options.order.name() {
+            return Err(Error::Incompatible {
+                path: path.to_path_buf(),
+                what: format!(
+                    "its keys are in the order {:?}, not {:?}: open it with that comparator",
+                    properties.order,
+                    options.order.name()
+                ),
+            });
+        }
+        let at = footer.top_index.offset_bytes;
+        let top = TopIndex::decode(&options.order, read(footer.top_index)?.bytes(), file_bytes)
+            .map_err(|Damage(what)| corrupt(at, what))?;
+        let tombstones = match footer.range_tombstones {
+            None => Vec::new(),
+            Some(handle) => decode_range_tombstones(read(handle)?.bytes())
+                .map_err(|Damage(what)| corrupt(handle.offset_bytes, what))?,
+        };
+        Ok(Parts { properties, top, tombstones })
+    }
+}
+
 /// What the decoded indexes and filters of a table take, about.
 fn pinnable_bytes(properties: &Properties) -> u64 {
-    // An entry is an integer, two offsets, and a key that is no longer prefix-compressed.
-    let per_block = properties.data_blocks.saturating_mul(24);
+    // An entry is an integer, two offsets, a slot, and a key that is no longer prefix-compressed.
+    let per_block = properties.data_blocks.saturating_mul(24 + SLOT_BYTES as u64);
     let index = properties.index_bytes.saturating_mul(2).saturating_add(per_block);
     properties.filter_bytes.saturating_add(index)
 }

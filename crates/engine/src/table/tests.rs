@@ -65,10 +65,10 @@ impl Comparator for CaseBlind {
 }
 
 #[derive(Clone, Debug, Default)]
-struct MemFile(Arc<Mutex<Vec<u8>>>);
+pub(super) struct MemFile(Arc<Mutex<Vec<u8>>>);
 
 impl MemFile {
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         self.0.lock().expect("lock").clone()
     }
 }
@@ -108,7 +108,7 @@ impl ReadableFile for Bytes {
     }
 }
 
-const SALT: u64 = 0x5eed_5a17;
+pub(super) const SALT: u64 = 0x5eed_5a17;
 
 fn path() -> PathBuf {
     PathBuf::from("test.sst")
@@ -152,7 +152,7 @@ fn open_in(
     TableReader::open(file, &path(), expected_bytes, SALT, options, context).map(Arc::new)
 }
 
-fn open(bytes: Vec<u8>, options: &KeyspaceOptions) -> Result<Arc<TableReader>> {
+pub(super) fn open(bytes: Vec<u8>, options: &KeyspaceOptions) -> Result<Arc<TableReader>> {
     let len = bytes.len() as u64;
     open_in(bytes, len, options, &context(1 << 20, u64::MAX))
 }
@@ -716,6 +716,19 @@ fn many_threads_read_through_a_cache_that_is_too_small() {
                 });
             }
         });
+        if pin > 0 {
+            // No slot keeps a block that the cache has dropped.
+            let full: usize = (0..table.properties().partitions as usize)
+                .map(|p| {
+                    let index = table.index(p).expect("index");
+                    (0..index.len()).filter(|&i| index.slot(i).is_full()).count()
+                })
+                .sum();
+            assert!(full > 0 && full <= context.cache.entries(), "{full} slots are full");
+            context.cache.set_capacity_bytes(0);
+            let index = table.index(0).expect("index");
+            assert!((0..index.len()).all(|i| !index.slot(i).is_full()));
+        }
     }
 }
 

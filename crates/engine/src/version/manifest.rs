@@ -101,8 +101,14 @@ impl Manifest {
         self.writer.append(&edit.encode())
     }
 
+    /// Makes all edits durable.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.writer.sync()
+    }
+
+    /// True if nothing more may be appended.
+    pub(super) fn is_broken(&self) -> bool {
+        self.writer.is_broken()
     }
 
     pub(super) fn number(&self) -> u64 {

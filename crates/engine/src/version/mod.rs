@@ -23,6 +23,6 @@ pub(crate) use manifest::Current;
 pub(crate) use output::RunOutput;
 pub(crate) use salvage::{ManifestRemains, TableFact, write_state};
 pub(crate) use set::{KeyspaceRecord, RawKeyspace, Recovered, VersionSet};
-pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun, LevelScore, Reason};
+pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun, LevelScore};
 pub(crate) use store::{Table, TableStore};
 pub(crate) use tree::{KeyRange, Run, Version};

@@ -9,7 +9,7 @@ use crate::log::TornTail;
 use crate::names;
 use crate::options::KeyspaceOptions;
 use esker_base::{Error, KeyspaceId, Result, Seq};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -224,36 +224,43 @@ impl Recovered {
         let runs = keyspaces.values().flat_map(|k| k.version.runs()).map(|(_, run)| run.id);
         let next_run = runs.max().map_or(1, |id| id + 1);
         let old = names::manifest(&store.dir, self.manifest_number);
-        let number = store.new_number();
-        let mut state = snapshot(&keyspaces, &self.wals, store.peek_number());
-        if let Some(seq) = self.closed_seq {
-            // Holds until a log is created.
-            let mut closed = VersionEdit::new();
-            closed.push(Change::Closed(seq));
-            state.push(closed);
-        }
-        let manifest = Manifest::create(&store.env, &store.dir, number, &state)?;
-        let set = VersionSet {
-            store: store.clone(),
-            manifest_bytes_max,
-            manifest,
-            broken: false,
-            void_tables: Vec::new(),
-            keyspaces,
-            wals: self.wals,
-            next_run,
-        };
+        let (wals, closed) = (self.wals, self.closed_seq);
+        let set = VersionSet::start(store, manifest_bytes_max, keyspaces, wals, closed, next_run)?;
         set.remove_manifest(old);
         Ok(set)
     }
 }
 
 impl VersionSet {
-    /// The set of a database that is being created: no keyspaces yet.
-    pub(crate) fn create(store: &Arc<TableStore>, manifest_bytes_max: u64) -> Result<VersionSet> {
-        let (keyspaces, wals) = (BTreeMap::new(), BTreeMap::new());
+    /// The set of a database that is being created: an empty default keyspace.
+    pub(crate) fn create(
+        store: &Arc<TableStore>,
+        manifest_bytes_max: u64,
+        name: &str,
+        options: Arc<KeyspaceOptions>,
+    ) -> Result<VersionSet> {
+        let version = Arc::default();
+        let record = KeyspaceRecord { name: name.to_owned(), options, version, flushed_seq: 0 };
+        let keyspaces = BTreeMap::from([(KeyspaceId::DEFAULT, record)]);
+        VersionSet::start(store, manifest_bytes_max, keyspaces, BTreeMap::new(), None, 1)
+    }
+
+    fn start(
+        store: &Arc<TableStore>,
+        manifest_bytes_max: u64,
+        keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
+        wals: BTreeMap<u64, u64>,
+        closed: Option<Seq>,
+        next_run: u64,
+    ) -> Result<VersionSet> {
         let number = store.new_number();
-        let state = snapshot(&keyspaces, &wals, store.peek_number());
+        let mut state = snapshot(&keyspaces, &wals, store.peek_number());
+        if let Some(seq) = closed {
+            // Holds until a log is created.
+            let mut last = VersionEdit::new();
+            last.push(Change::Closed(seq));
+            state.push(last);
+        }
         let manifest = Manifest::create(&store.env, &store.dir, number, &state)?;
         Ok(VersionSet {
             store: store.clone(),
@@ -263,7 +270,7 @@ impl VersionSet {
             void_tables: Vec::new(),
             keyspaces,
             wals,
-            next_run: 1,
+            next_run,
         })
     }
 
@@ -301,7 +308,7 @@ impl VersionSet {
     ) -> Result<()> {
         edit.push(Change::NextNumber(self.store.peek_number()));
         let next = self.derive(&edit, options)?;
-        if self.broken || self.manifest.len_bytes() > self.manifest_bytes_max {
+        if self.is_broken() || self.manifest.len_bytes() > self.manifest_bytes_max {
             self.rewrite()?;
         }
         if let Err(error) = self.manifest.append(&edit).and_then(|()| self.manifest.sync()) {
@@ -398,7 +405,7 @@ impl VersionSet {
             if new.is_some_and(|new| Arc::ptr_eq(new, &old.version)) {
                 continue;
             }
-            let kept: std::collections::BTreeSet<u64> =
+            let kept: BTreeSet<u64> =
                 new.iter().flat_map(|v| v.tables()).map(|(_, t)| t.meta.number).collect();
             for (_, table) in old.version.tables() {
                 if !kept.contains(&table.meta.number) {
@@ -417,6 +424,11 @@ impl VersionSet {
         }
     }
 
+    /// True if the manifest takes no more edits.
+    fn is_broken(&self) -> bool {
+        self.broken || self.manifest.is_broken()
+    }
+
     /// Starts a new manifest that holds the present state.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.store.new_number();
@@ -424,8 +436,17 @@ impl VersionSet {
         let manifest = Manifest::create(&self.store.env, &self.store.dir, number, &state)?;
         let old = std::mem::replace(&mut self.manifest, manifest);
         self.broken = false;
+        let live: BTreeSet<u64> = self
+            .keyspaces
+            .values()
+            .flat_map(KeyspaceRecord::tables)
+            .map(|table| table.meta.number)
+            .collect();
+        // An edit that was to move a table names one that is live.
         for number in std::mem::take(&mut self.void_tables) {
-            self.remove_file(names::table(&self.store.dir, number));
+            if !live.contains(&number) {
+                self.remove_file(names::table(&self.store.dir, number));
+            }
         }
         self.remove_manifest(names::manifest(&self.store.dir, old.number()));
         Ok(())
@@ -465,7 +486,7 @@ impl VersionSet {
 
     /// Records that everything up to `seq` is durable, and ends the manifest.
     pub(crate) fn close(mut self, seq: Seq) -> Result<()> {
-        if self.broken {
+        if self.is_broken() {
             self.rewrite()?;
         }
         let mut edit = VersionEdit::new();

@@ -1,6 +1,7 @@
 //! What one compaction does, as data. Policies make it, schedulers choose among it, jobs run it.
 
 use super::store::Table;
+use crate::event::CompactionReason;
 use std::sync::Arc;
 
 /// How urgent a level is: its size over its limit.
@@ -13,17 +14,6 @@ pub(crate) struct LevelScore {
 /// Deepest level of a tree.
 pub(crate) const DEEPEST_LEVEL: usize = 6;
 
-/// Why a compaction was chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// The level is over its limit.
-    Size,
-    /// The tables hold many tombstones.
-    Tombstones,
-    /// The user asked.
-    Manual,
-}
-
 /// Tables of one run that a compaction takes, in key order.
 #[derive(Clone, Debug)]
 pub(crate) struct InputRun {
@@ -34,7 +24,7 @@ pub(crate) struct InputRun {
 /// What one compaction takes and where it puts the result.
 #[derive(Clone, Debug)]
 pub(crate) struct CompactionSpec {
-    pub(crate) reason: Reason,
+    pub(crate) reason: CompactionReason,
     pub(crate) level: usize,
     pub(crate) output_level: usize,
     /// The run the output joins; `None` makes a new run.

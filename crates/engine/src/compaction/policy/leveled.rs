@@ -6,9 +6,10 @@
 //! Source: LevelDB; choice of the table by overlap as in RocksDB's `kMinOverlappingRatio`.
 
 use super::{any_busy, is_busy, only_run, total_bytes};
+use crate::event::CompactionReason;
 use crate::options::KeyspaceOptions;
 use crate::version::{
-    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Reason, Run, Table, Version,
+    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Run, Table, Version,
 };
 use esker_base::{KeyOrder, Seq};
 use std::sync::Arc;
@@ -81,7 +82,7 @@ pub(crate) fn pick(
             (!any_busy(below)).then(|| (cost(table, total_bytes(below)), table))
         })
         .min_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(step_down(version, options, level, best.1.clone(), Reason::Size))
+    Some(step_down(version, options, level, best.1.clone(), CompactionReason::Size))
 }
 
 /// Bytes rewritten for each byte moved down, less for tables full of tombstones.
@@ -120,7 +121,13 @@ pub(crate) fn pick_tombstones(
         });
         let Some(table) = found else { continue };
         if level + 1 < version.depth() {
-            return Some(step_down(version, options, level, table.clone(), Reason::Tombstones));
+            return Some(step_down(
+                version,
+                options,
+                level,
+                table.clone(),
+                CompactionReason::Tombstones,
+            ));
         }
         return Some(rewrite_in_place(level, run, table));
     }
@@ -150,7 +157,7 @@ pub(crate) fn pick_rewrite(
 /// Nothing lies below: rewriting the table where it stands drops its tombstones.
 fn rewrite_in_place(level: usize, run: &Run, table: &Arc<Table>) -> CompactionSpec {
     CompactionSpec {
-        reason: Reason::Tombstones,
+        reason: CompactionReason::Tombstones,
         level,
         output_level: level,
         output_run: Some(run.id),
@@ -170,7 +177,11 @@ pub(crate) fn pick_manual(
     if level == 0 {
         let touched = version.level(0).iter().any(|run| !run.overlapping(order, range).is_empty());
         let spec = if touched { pick_level0(version, options) } else { None };
-        return spec.map(|spec| CompactionSpec { reason: Reason::Manual, is_move: false, ..spec });
+        return spec.map(|spec| CompactionSpec {
+            reason: CompactionReason::Manual,
+            is_move: false,
+            ..spec
+        });
     }
     let run = only_run(version.level(level))?;
     let next = only_run(version.level(level + 1));
@@ -178,7 +189,7 @@ pub(crate) fn pick_manual(
         .overlapping(order, range)
         .iter()
         .find(|table| !is_busy(table) && !any_busy(overlap(next, options, table)))?;
-    Some(step_down(version, options, level, table.clone(), Reason::Manual))
+    Some(step_down(version, options, level, table.clone(), CompactionReason::Manual))
 }
 
 fn overlap<'a>(
@@ -196,13 +207,13 @@ fn step_down(
     options: &KeyspaceOptions,
     level: usize,
     table: Arc<Table>,
-    reason: Reason,
+    reason: CompactionReason,
 ) -> CompactionSpec {
     let next = only_run(version.level(level + 1));
     let below = overlap(next, options, &table);
     let grandparents = overlap(only_run(version.level(level + 2)), options, &table);
     let light = total_bytes(grandparents) <= GRANDPARENT_TABLES_MAX * options.table_bytes_max;
-    let is_move = below.is_empty() && light && reason == Reason::Size;
+    let is_move = below.is_empty() && light && reason == CompactionReason::Size;
     let mut inputs = vec![InputRun { level, tables: vec![table] }];
     if !below.is_empty() {
         inputs.push(InputRun { level: level + 1, tables: below.to_vec() });
@@ -228,7 +239,7 @@ fn pick_level0(version: &Version, options: &KeyspaceOptions) -> Option<Compactio
     let oldest = runs.last()?;
     if overlap_of_runs(std::slice::from_ref(oldest), next, order).is_empty() {
         return Some(CompactionSpec {
-            reason: Reason::Size,
+            reason: CompactionReason::Size,
             level: 0,
             output_level: 1,
             output_run: next.map(|run| run.id),
@@ -256,7 +267,7 @@ fn pick_level0(version: &Version, options: &KeyspaceOptions) -> Option<Compactio
         inputs.push(InputRun { level: 1, tables: below });
     }
     Some(CompactionSpec {
-        reason: Reason::Size,
+        reason: CompactionReason::Size,
         level: 0,
         output_level: 1,
         output_run: next.map(|run| run.id),

@@ -12,7 +12,8 @@ const ALL: DumpOptions = DumpOptions { records: true, value_bytes_max: 4, salt: 
 
 fn specimen() -> (StrictVfs, Vec<PathBuf>) {
     let vfs = StrictVfs::new();
-    let setup = Setup { env: Env::with_vfs(Arc::new(vfs.clone()), 9), listener: None };
+    let env = Env::with_vfs(Arc::new(vfs.clone()), 9);
+    let setup = Setup { env, ..Setup::default() };
     let keyspace = KeyspaceOptions { block_bytes: 512, ..KeyspaceOptions::default() };
     let options = Options { default_keyspace: keyspace, ..Options::default() };
     let db = Db::open_with("/db", options, setup).expect("create");

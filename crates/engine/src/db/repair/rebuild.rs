@@ -158,7 +158,7 @@ impl Repair<'_> {
         let Some(origin) = properties.origin.clone() else {
             return Err("it does not say which keyspace it belongs to".to_owned());
         };
-        if origin.ingested {
+        if origin.ingested && fact.is_none() {
             self.report.notes.push(format!(
                 "{} was bulk-loaded, and only the lost manifest knew when: where other tables or logs \
                  hold the same key, theirs counts",
@@ -171,7 +171,10 @@ impl Repair<'_> {
         };
         self.target(origin.keyspace, &name, &properties.order)
             .map_err(|error| error.to_string())?;
-        let meta = meta_of(number, identity.file_bytes, identity.salt, properties);
+        let meta = match fact {
+            Some(fact) => fact.meta.clone(),
+            None => meta_of(number, identity.file_bytes, identity.salt, properties),
+        };
         Ok(Known { keyspace: origin.keyspace, meta })
     }
 

@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicU64;
 const DIR: &str = "/db";
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+type Pair = (Vec<u8>, Vec<u8>);
 
 /// A database on a disk, and what is known of it.
 struct Specimen {
@@ -26,7 +27,7 @@ struct Specimen {
     /// By keyspace.
     contents: BTreeMap<String, Contents>,
     /// All that was ever written, by keyspace.
-    written: BTreeMap<String, BTreeSet<(Vec<u8>, Vec<u8>)>>,
+    written: BTreeMap<String, BTreeSet<Pair>>,
 }
 
 fn options() -> Options {
@@ -49,7 +50,11 @@ fn setup(vfs: &StrictVfs) -> Setup {
     // No two openings draw the same salts.
     static SEED: AtomicU64 = AtomicU64::new(1);
     let seed = SEED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    Setup { env: Env::with_vfs(Arc::new(vfs.clone()), seed << 32), listener: None }
+    Setup {
+        env: Env::with_vfs(Arc::new(vfs.clone()), seed << 32),
+        listener: None,
+        inline_background: true,
+    }
 }
 
 fn open(vfs: &StrictVfs) -> Result<Db> {
@@ -131,7 +136,7 @@ fn contents(vfs: &StrictVfs) -> Result<BTreeMap<String, Contents>> {
     let mut found = BTreeMap::new();
     for name in db.keyspace_names() {
         let mut pairs = Contents::new();
-        for pair in db.keyspace(&name)?.range::<&[u8]>(..)? {
+        for pair in db.keyspace(&name)?.range(..)? {
             let (key, value) = pair?;
             // Both ways of reading.
             assert_eq!(db.keyspace(&name)?.get(&key)?.as_deref(), Some(&value[..]));
@@ -176,7 +181,7 @@ fn check_open(s: &Specimen, vfs: &StrictVfs, file: &Path, what: &str) {
         };
         let mut found = BTreeMap::new();
         for name in db.keyspace_names() {
-            let pairs = db.keyspace(&name)?.range::<&[u8]>(..)?;
+            let pairs = db.keyspace(&name)?.range(..)?;
             let pairs: Result<Contents> =
                 pairs.map(|p| p.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect();
             found.insert(name, pairs?);
@@ -187,10 +192,10 @@ fn check_open(s: &Specimen, vfs: &StrictVfs, file: &Path, what: &str) {
     for read_only in [true, false, false, true] {
         match read(read_only) {
             Ok(found) => {
-                assert_same(&found, &s.contents, &format!("{what}: opened with other data"))
+                assert_same(&found, &s.contents, &format!("{what}: opened with other data"));
             }
             Err(Error::Corruption { path, .. }) => {
-                assert_eq!(path, file, "{what}: blames another file")
+                assert_eq!(path, file, "{what}: blames another file");
             }
             Err(error) => panic!("{what}: {error}"),
         }

@@ -1,0 +1,39 @@
+//! `esker checkpoint`: a second store that shares the tables of the first.
+
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::store::StoreArgs;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Copy the store, as it is now, to a new directory
+///
+/// Tables are shared by hard links where the file system allows it, so that a copy on the same disk costs
+/// almost nothing; elsewhere they are copied.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Example:
+  esker checkpoint --db store backup/monday")]
+pub(crate) struct Args {
+    /// Directory of the copy, which must not exist
+    dest: PathBuf,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Copies it.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.dest.exists() {
+        let dest = args.dest.display();
+        return Err(Failure::usage(format!("{dest} exists already: give a new directory")));
+    }
+    let store = args.store.write()?;
+    store.db.checkpoint(&args.dest)?;
+    store.close()?;
+    if args.store.json {
+        let mut out = Output::new();
+        out.json(&json!({ "ok": true, "dest": args.dest.display().to_string() }))?;
+        out.finish()?;
+    }
+    Ok(())
+}

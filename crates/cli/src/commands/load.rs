@@ -1,0 +1,98 @@
+//! `esker load`: many records from somewhere else.
+
+use crate::failure::Result;
+use crate::interrupt::Interrupt;
+use crate::load::{self, Plan, SourceArgs};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::store::StoreArgs;
+use crate::units;
+use serde_json::json;
+use std::ffi::OsString;
+
+/// Load records from files, CSV, JSON lines or a LevelDB store
+///
+/// SOURCE is one of
+///
+///   files:DIR     one record for each file system entry below DIR: key = its path,
+///                 value = its metadata as JSON; symbolic links are not followed
+///
+///   csv:FILE      one record for each row: value = the row as a JSON object
+///
+///   jsonl:FILE    one record for each line: value = the line
+///
+///   leveldb:DIR   the records of a LevelDB store, as they are
+///
+/// FILE may be `-` for standard input. The store is created if there is none. Records are written in batches, in the
+/// order of the source; later ones win over earlier ones of the same key.
+///
+/// Ctrl-C finishes the batch under way, closes the store, says how far it came, and exits with 130; what was loaded
+/// stays. The same goes for a malformed row, which exits with 1; --skip-bad leaves such rows out instead. Entries that
+/// cannot be read are left out and counted. When the command ends well, everything is on stable storage.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  esker load --db store files:/usr
+  esker load --db store --bulk --paths full files:/usr
+  esker load --db store --key email csv:people.csv
+  zcat events.gz | esker load --db store --key id jsonl:-
+  esker load --db store --bulk leveldb:old/store")]
+pub(crate) struct Args {
+    /// Where the records come from: files:DIR, csv:FILE, jsonl:FILE or leveldb:DIR
+    source: OsString,
+
+    #[command(flatten)]
+    from: SourceArgs,
+
+    /// Write tables directly while keys come in ascending order: faster, visible all at once
+    #[arg(long)]
+    bulk: bool,
+
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Loads.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let interrupt = Interrupt::watch()?;
+    // A source that is not there must not leave an empty store behind.
+    let mut source = load::open(&args.source, &args.from)?;
+    let store = args.store.create()?;
+    let progress = Progress::start("loading", args.quiet || args.store.json);
+    let plan = Plan { bulk: args.bulk, keyspace: &store.keyspace, db: &store.db };
+    let (done, ended) = load::load(source.as_mut(), &plan, progress, &interrupt);
+    // Whatever ended it, what was loaded must last.
+    store.close()?;
+    let mut out = Output::new();
+    if args.store.json {
+        out.json(&json!({
+            "records": done.records,
+            "bytes": done.bytes,
+            "skipped": done.skipped,
+            "seconds": done.seconds,
+            "complete": ended.is_ok(),
+        }))?;
+    } else if ended.is_ok() {
+        out.line(&format!(
+            "loaded {} ({}) in {:.2} s, {}",
+            units::plural(done.records, "record", "records"),
+            units::bytes(done.bytes),
+            done.seconds,
+            units::rate(done.records, done.seconds),
+        ))?;
+    }
+    if done.skipped > 0 && !args.store.json {
+        out.line(&format!("left out {}", units::plural(done.skipped, "entry", "entries")))?;
+    }
+    out.finish()?;
+    ended.map_err(|failure| {
+        let records = units::plural(done.records, "record", "records");
+        crate::failure::Failure {
+            message: format!("{}; {records} before that are in the store", failure.message),
+            ..failure
+        }
+    })
+}

@@ -1,0 +1,128 @@
+//! `esker stats`: what the store holds.
+
+use crate::bytes::printable;
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::store::{Store, StoreArgs};
+use crate::units;
+use esker::names::{self, FileKind};
+use esker::report::Stats;
+use serde::Serialize;
+
+/// Print what the store holds: keyspaces, levels, files on the disk
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  esker stats --db store
+  esker stats --db store --json | jq .disk")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Bytes of the files of a store.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Disk {
+    pub(crate) files: u64,
+    pub(crate) table_bytes: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) other_bytes: u64,
+}
+
+impl Disk {
+    /// All of it.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.table_bytes + self.log_bytes + self.other_bytes
+    }
+}
+
+#[derive(Serialize)]
+struct All<'a> {
+    #[serde(flatten)]
+    engine: &'a Stats,
+    disk: Disk,
+}
+
+/// Prints them.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let store = args.store.read()?;
+    let mut out = Output::new();
+    print(&store, args.store.json, &mut out)?;
+    out.finish()?;
+    store.close()
+}
+
+/// Prints the statistics of an open store.
+pub(crate) fn print(store: &Store, json: bool, out: &mut Output) -> Result<()> {
+    let stats = store.db.stats();
+    let disk = disk(store)?;
+    if json {
+        return out.json(&All { engine: &stats, disk });
+    }
+    let row = |name: &str, value: String| format!("{name:16} {value}");
+    out.line(&row("store", printable(store.dir.as_os_str().as_encoded_bytes())))?;
+    out.line(&row("writes", format!("{} since it was created", units::count(stats.last_seq))))?;
+    out.line(&row(
+        "on disk",
+        format!(
+            "{} in {}: tables {}, logs {}, other {}",
+            units::bytes(disk.total_bytes()),
+            units::plural(disk.files, "file", "files"),
+            units::bytes(disk.table_bytes),
+            units::bytes(disk.log_bytes),
+            units::bytes(disk.other_bytes),
+        ),
+    ))?;
+    for keyspace in &stats.keyspaces {
+        out.line("")?;
+        out.line(&row("keyspace", printable(keyspace.name.as_bytes())))?;
+        out.line(&row(
+            "in memory",
+            format!(
+                "{}, {}",
+                units::plural(keyspace.memtable_entries, "record", "records"),
+                units::bytes(keyspace.memtable_bytes)
+            ),
+        ))?;
+        out.line("level   runs  tables       bytes       limit       records  tombstones")?;
+        for (i, level) in keyspace.levels.iter().enumerate() {
+            let limit = match level.limit_bytes {
+                0 => "-".to_owned(),
+                n => units::bytes(n),
+            };
+            out.line(&format!(
+                "{i:5} {:6} {:7} {:>11} {limit:>11} {:>13} {:>11}",
+                level.runs,
+                level.tables,
+                units::bytes(level.bytes),
+                units::count(level.entries),
+                units::count(level.tombstones + level.range_tombstones),
+            ))?;
+        }
+        if keyspace.compaction_debt_bytes > 0 {
+            let debt = units::bytes(keyspace.compaction_debt_bytes);
+            out.line(&row("to compact", format!("about {debt}")))?;
+        }
+    }
+    Ok(())
+}
+
+/// What the directory of a store takes on the disk.
+pub(crate) fn disk(store: &Store) -> Result<Disk> {
+    let fail = |error: std::io::Error| Failure::io("read", &store.dir, &error);
+    let mut disk = Disk::default();
+    for entry in std::fs::read_dir(&store.dir).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        // A file may go away while we look.
+        let Ok(metadata) = entry.metadata() else { continue };
+        if !metadata.is_file() {
+            continue;
+        }
+        disk.files += 1;
+        *match entry.file_name().to_str().and_then(names::parse) {
+            Some(FileKind::Table(_)) => &mut disk.table_bytes,
+            Some(FileKind::Wal(_)) => &mut disk.log_bytes,
+            _ => &mut disk.other_bytes,
+        } += metadata.len();
+    }
+    Ok(disk)
+}

@@ -1,0 +1,161 @@
+//! Failures of the command: one line for a person, one number for a script.
+//!
+//! The line says what happened and what to do: `esker: what: what to do`.
+
+use esker::Error;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// Exit codes, as printed by `esker --help` and described in docs/command.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Code {
+    /// Any failure without a number of its own.
+    Other = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// Stored bytes are damaged.
+    Corruption = 3,
+    /// The key, keyspace, store or source is not there.
+    NotFound = 4,
+    /// Another process holds the store.
+    Busy = 5,
+    /// The disk is full.
+    NoSpace = 6,
+    /// Ended by Ctrl-C.
+    Interrupted = 130,
+}
+
+/// The table of exit codes for `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    any other failure
+  2    the command line is wrong
+  3    stored data is damaged
+  4    not found: the key, the keyspace, the store or the source
+  5    the store is held by another process
+  6    no space left on the disk
+  130  interrupted";
+
+/// Why the command ends without success.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What the process exits with.
+    pub(crate) code: Code,
+    /// What happened and what to do. Empty: everything has been said already.
+    pub(crate) message: String,
+    /// Nobody reads our output any more (`esker scan | head`): no failure at all.
+    pub(crate) reader_gone: bool,
+}
+
+/// Shorthand for results of this crate.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Failure {
+    /// A failure with this code and message.
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Failure {
+        Failure { code, message: message.into(), reader_gone: false }
+    }
+
+    /// A failure without a number of its own.
+    pub(crate) fn other(message: impl Into<String>) -> Failure {
+        Failure::new(Code::Other, message)
+    }
+
+    /// The user's call is wrong.
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(Code::Usage, message)
+    }
+
+    /// Ended by Ctrl-C.
+    pub(crate) fn interrupted(message: impl Into<String>) -> Failure {
+        Failure::new(Code::Interrupted, message)
+    }
+
+    /// The system refused to read a source or write somewhere outside the store.
+    pub(crate) fn io(op: &str, path: &Path, error: &io::Error) -> Failure {
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => Code::NotFound,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::NoSpace,
+            _ => Code::Other,
+        };
+        Failure::new(code, format!("cannot {op} {}: {}", path.display(), reason(error)))
+    }
+
+    /// Writing to standard output failed.
+    pub(crate) fn output(error: &io::Error) -> Failure {
+        Failure {
+            reader_gone: error.kind() == io::ErrorKind::BrokenPipe,
+            ..Failure::other(format!("cannot write the output: {}", reason(error)))
+        }
+    }
+
+    /// The same failure, told from a place.
+    pub(crate) fn at(self, place: impl fmt::Display) -> Failure {
+        Failure { message: format!("{place}: {}", self.message), ..self }
+    }
+}
+
+/// The system's reason without its number.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_lowercase(),
+        None => text,
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let (code, remedy) = match &error {
+            Error::InvalidArgument { what } => return Failure::usage(what.clone()),
+            Error::Corruption { .. } => {
+                (Code::Corruption, "run `esker verify` for all of it, then repair or restore")
+            }
+            Error::Incompatible { .. } => (Code::Other, "use the version that wrote it"),
+            Error::Io { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    (Code::Other, "check the owner and mode of the files")
+                }
+                _ => (Code::Other, "check the disk, then try again"),
+            },
+            // The message says what to do already.
+            Error::NoSpace { .. } => return Failure::new(Code::NoSpace, error.to_string()),
+            Error::Busy { .. } => (Code::Busy, "close it there, or try again later"),
+            Error::NotFound { .. } => (Code::NotFound, "check the path"),
+            Error::ReadOnly => (Code::Other, "open it for writing"),
+            Error::Poisoned { .. } => (Code::Other, "run the command again"),
+            Error::Cancelled => (Code::Interrupted, "run the command again"),
+            _ => (Code::Other, "try again"),
+        };
+        Failure::new(code, format!("{error}: {remedy}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_has_its_code() {
+        let path = || std::path::PathBuf::from("d");
+        for (error, code) in [
+            (Error::invalid("no"), Code::Usage),
+            (Error::corruption("d", 7, "bad"), Code::Corruption),
+            (Error::Busy { path: path() }, Code::Busy),
+            (Error::NoSpace { path: path() }, Code::NoSpace),
+            (Error::NotFound { path: path() }, Code::NotFound),
+            (Error::Poisoned { why: String::new() }, Code::Other),
+            (Error::Cancelled, Code::Interrupted),
+        ] {
+            assert_eq!(Failure::from(error.clone()).code, code, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_system_error_is_left_out() {
+        assert_eq!(reason(&io::Error::from_raw_os_error(2)), "no such file or directory");
+    }
+}

@@ -1,0 +1,291 @@
+//! Loading: a source of records is poured into a keyspace, batch by batch or as tables.
+//!
+//! ```text
+//! source -> batches ------------------------> store
+//!      \--> tables, while keys ascend ------> store, then batches
+//! ```
+
+mod csv;
+mod files;
+mod jsonl;
+mod leveldb;
+mod source;
+mod text;
+
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::output::note;
+use crate::progress::Progress;
+use clap::ValueEnum;
+use esker::{Batch, Db, Ingest, Keyspace, WriteOptions};
+pub(crate) use files::{FileTree, describe};
+pub(crate) use source::{Record, Source, Step};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Records of a batch.
+const BATCH_RECORDS: u32 = 1_000;
+/// Bytes from which a batch is written although it has fewer records.
+const BATCH_BYTES: usize = 1 << 20;
+/// Records between two looks at the clock while tables are written.
+const BULK_RECORDS: u64 = 1_000;
+/// Entries left out that are told one by one.
+const SKIPPED_TOLD: u64 = 10;
+
+/// How a source is read.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct SourceArgs {
+    /// Column (csv) or field (jsonl) that is the key [default: first column; row number]
+    #[arg(long, value_name = "NAME")]
+    key: Option<String>,
+
+    /// Use the row number as the key, in 12 digits, also for csv
+    #[arg(long, conflicts_with = "key")]
+    row_numbers: bool,
+
+    /// Column separator of csv
+    #[arg(long, value_name = "CHAR", default_value = ",")]
+    delimiter: String,
+
+    /// Leave out malformed rows instead of stopping
+    #[arg(long)]
+    skip_bad: bool,
+
+    /// Keys of files: relative to DIR, or with DIR before it
+    #[arg(long, value_enum, default_value_t)]
+    paths: Paths,
+
+    /// Go into directories on other file systems too
+    #[arg(long)]
+    cross_devices: bool,
+}
+
+/// How the paths of files become keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Paths {
+    /// Relative to the directory
+    #[default]
+    Relative,
+    /// With the directory before it, as given
+    Full,
+}
+
+/// Opens a source from its name on the command line.
+pub(crate) fn open(name: &OsStr, args: &SourceArgs) -> Result<Box<dyn Source>> {
+    let bytes = name.as_bytes();
+    let wrong = || {
+        Failure::usage(format!(
+            "unknown source {}: use files:DIR, csv:FILE, jsonl:FILE or leveldb:DIR",
+            crate::bytes::printable(bytes)
+        ))
+    };
+    let at = bytes.iter().position(|&b| b == b':').ok_or_else(wrong)?;
+    let path = OsString::from(OsStr::from_bytes(&bytes[at + 1..]));
+    let path = Path::new(&path);
+    if path.as_os_str().is_empty() {
+        return Err(wrong());
+    }
+    match &bytes[..at] {
+        b"files" => Ok(Box::new(FileTree::open(path, args.paths, args.cross_devices)?)),
+        b"csv" => {
+            let &[delimiter] = unescaped(&args.delimiter)?.as_slice() else {
+                return Err(Failure::usage("--delimiter: give one ASCII character, such as ;"));
+            };
+            let key = csv::Key::new(args.key.as_deref(), args.row_numbers);
+            Ok(Box::new(csv::Csv::open(path, delimiter, key, args.skip_bad)?))
+        }
+        b"jsonl" => {
+            let key = args.key.clone().filter(|_| !args.row_numbers);
+            Ok(Box::new(jsonl::JsonLines::open(path, key, args.skip_bad)?))
+        }
+        b"leveldb" => Ok(Box::new(leveldb::LevelDb::open(path)?)),
+        _ => Err(wrong()),
+    }
+}
+
+fn unescaped(typed: &str) -> Result<Vec<u8>> {
+    crate::bytes::unescape(typed.as_bytes())
+}
+
+/// Where records go.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) bulk: bool,
+    pub(crate) keyspace: &'a Keyspace,
+    pub(crate) db: &'a Db,
+}
+
+/// How far a load came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    /// Records in the store.
+    pub(crate) records: u64,
+    /// Bytes of their keys and values.
+    pub(crate) bytes: u64,
+    /// Entries of the source that were left out.
+    pub(crate) skipped: u64,
+    pub(crate) seconds: f64,
+}
+
+/// Pours a source into a keyspace. Says how far it came in any case.
+pub(crate) fn load(
+    source: &mut dyn Source,
+    plan: &Plan<'_>,
+    progress: Progress,
+    interrupt: &Interrupt,
+) -> (Done, Result<()>) {
+    let mut loader = Loader {
+        plan,
+        progress,
+        interrupt,
+        batch: Batch::with_capacity(BATCH_BYTES),
+        pending: Done::default(),
+        done: Done::default(),
+    };
+    let mut record = Record::default();
+    let mut left_over = false;
+    let mut ended = Ok(());
+    if plan.bulk {
+        ended = loader.bulk(source, &mut record, &mut left_over);
+    }
+    if ended.is_ok() && (left_over || !plan.bulk) {
+        ended = loader.batches(source, &mut record, left_over);
+    }
+    let mut done = loader.done;
+    done.seconds = loader.progress.finish();
+    (done, ended)
+}
+
+struct Loader<'a> {
+    plan: &'a Plan<'a>,
+    progress: Progress,
+    interrupt: &'a Interrupt,
+    batch: Batch,
+    /// What is in the batch or in tables that are not in force yet.
+    pending: Done,
+    done: Done,
+}
+
+impl Loader<'_> {
+    /// The next record; false at the end. Left-out entries are told and counted.
+    fn next(&mut self, source: &mut dyn Source, record: &mut Record) -> Result<bool> {
+        loop {
+            match source.next(record)? {
+                Step::Record => return Ok(true),
+                Step::End => return Ok(false),
+                Step::Note(what) => self.progress.suspend(|| note(&what)),
+                Step::Skipped(why) => {
+                    self.done.skipped += 1;
+                    let told = self.done.skipped;
+                    self.progress.suspend(|| match told {
+                        ..=SKIPPED_TOLD => note(&why),
+                        n if n == SKIPPED_TOLD + 1 => note("more are left out; they are counted"),
+                        _ => {}
+                    });
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, record: &Record) {
+        self.pending.records += 1;
+        self.pending.bytes += (record.key.len() + record.value.len()) as u64;
+    }
+
+    /// What was pending is in the store.
+    fn settle(&mut self, source: &dyn Source) {
+        self.done.records += self.pending.records;
+        self.done.bytes += self.pending.bytes;
+        self.pending = Done::default();
+        self.progress.at(source.at(self.done.records));
+    }
+
+    fn check_interrupt(&self) -> Result<()> {
+        match self.interrupt.asked() {
+            true => Err(Failure::interrupted("interrupted: run it again to load the rest")),
+            false => Ok(()),
+        }
+    }
+
+    fn write(&mut self, source: &dyn Source) -> Result<()> {
+        let batch = std::mem::replace(&mut self.batch, Batch::with_capacity(BATCH_BYTES));
+        if !batch.is_empty() {
+            self.plan.db.write(batch, WriteOptions::default())?;
+        }
+        self.settle(source);
+        Ok(())
+    }
+
+    /// `has_record`: `record` holds one already.
+    fn batches(
+        &mut self,
+        source: &mut dyn Source,
+        record: &mut Record,
+        mut has_record: bool,
+    ) -> Result<()> {
+        let ended = loop {
+            if !has_record {
+                match self.next(source, record) {
+                    Ok(true) => {}
+                    Ok(false) => break Ok(()),
+                    Err(failure) => break Err(failure),
+                }
+            }
+            has_record = false;
+            self.batch.put_in(self.plan.keyspace.id(), &record.key, &record.value);
+            if let Err(error) = self.batch.check() {
+                return Err(Failure::from(error).at(source.place()));
+            }
+            self.count(record);
+            if self.batch.len() >= BATCH_RECORDS || self.batch.size_bytes() >= BATCH_BYTES {
+                self.write(source)?;
+            }
+            // Some sources are slow; an interrupt must not wait for a full batch.
+            if let Err(failure) = self.check_interrupt() {
+                break Err(failure);
+            }
+        };
+        self.write(source)?;
+        ended
+    }
+
+    /// Writes tables. `left_over`: set if `record` holds one that is out of order.
+    fn bulk(
+        &mut self,
+        source: &mut dyn Source,
+        record: &mut Record,
+        left_over: &mut bool,
+    ) -> Result<()> {
+        let mut ingest: Ingest = self.plan.keyspace.ingest()?;
+        let mut last: Option<Vec<u8>> = None;
+        let ended = loop {
+            match self.next(source, record) {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(failure) => break Err(failure),
+            }
+            if last.as_ref().is_some_and(|last| *last >= record.key) {
+                let place = source.place();
+                let what = "keys are not in ascending order; going on without --bulk";
+                self.progress.suspend(|| note(&format!("{place}: {what}")));
+                *left_over = true;
+                break Ok(());
+            }
+            ingest.put(&record.key, &record.value)?;
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(&record.key);
+            self.count(record);
+            if self.pending.records.is_multiple_of(BULK_RECORDS) {
+                self.progress.at(source.at(self.pending.records));
+            }
+            if let Err(failure) = self.check_interrupt() {
+                break Err(failure);
+            }
+        };
+        ingest.finish()?;
+        self.settle(source);
+        ended
+    }
+}

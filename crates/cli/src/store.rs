@@ -1,0 +1,247 @@
+//! Opening a store: for reading, for writing, or creating it.
+//!
+//! Reading opens read-only, so that nothing on the disk changes. Writing never creates: only commands
+//! that say so do, and only in a new or empty directory.
+
+use crate::failure::{Code, Failure, Result};
+use crate::output::note;
+use crate::tuning::TuningArgs;
+use clap::Args;
+use esker::base::sync::Mutex;
+use esker::event::Event;
+use esker::names::{self, FileKind};
+use esker::{Db, Keyspace, Options, Setup};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The keyspace every store has.
+pub(crate) const DEFAULT_KEYSPACE: &str = "default";
+
+/// Which store, and how to open it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StoreArgs {
+    /// Directory of the store
+    #[arg(long, value_name = "PATH", env = "ESKER_DB", help_heading = "Store")]
+    pub(crate) db: PathBuf,
+
+    /// Keyspace to work on [default: default]
+    #[arg(long, value_name = "NAME", help_heading = "Store")]
+    pub(crate) keyspace: Option<String>,
+
+    /// Write JSON for machines, one value a line
+    #[arg(long, help_heading = "Store")]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) tuning: TuningArgs,
+}
+
+/// An open store and the keyspace asked for.
+pub(crate) struct Store {
+    pub(crate) dir: PathBuf,
+    pub(crate) db: Db,
+    pub(crate) keyspace: Keyspace,
+    pub(crate) options: Options,
+}
+
+/// Files that an open reads from end to end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadAtOpen {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+}
+
+impl ReadAtOpen {
+    fn new(dir: &Path, logs: Vec<PathBuf>) -> Result<ReadAtOpen> {
+        let current = names::current(dir);
+        let (ours, _) = contents(dir)?;
+        // A clean store has one manifest; leftovers are not read.
+        let manifest = ours.iter().filter_map(|kind| match kind {
+            FileKind::Manifest(number) => Some(*number),
+            _ => None,
+        });
+        let manifest = manifest.max().map(|number| names::manifest(dir, number));
+        let files: Vec<PathBuf> = logs.into_iter().chain([current]).chain(manifest).collect();
+        let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|m| m.len()).sum();
+        Ok(ReadAtOpen { files: files.len() as u64, bytes })
+    }
+}
+
+impl StoreArgs {
+    /// Opens an existing store for reading.
+    pub(crate) fn read(&self) -> Result<Store> {
+        expect_store(&self.db)?;
+        let options = self.tuning.options()?;
+        let db = Db::open_read_only_with(&self.db, options.clone(), setup());
+        self.enter(db.map_err(|error| explain(&self.db, error))?, options, false)
+    }
+
+    /// Opens an existing store for reading, and says what had to be read for it: manifest and logs.
+    pub(crate) fn read_all(&self) -> Result<(Store, ReadAtOpen)> {
+        expect_store(&self.db)?;
+        let options = self.tuning.options()?;
+        let logs = Arc::new(Mutex::new(Vec::new()));
+        let listener = {
+            let logs = logs.clone();
+            move |event: &Event| {
+                tell(event);
+                if let Event::WalReplayed { number, .. } = event {
+                    logs.lock().push(*number);
+                }
+            }
+        };
+        let setup = Setup { listener: Some(Arc::new(listener)), ..Setup::default() };
+        let db = Db::open_read_only_with(&self.db, options.clone(), setup);
+        let store = self.enter(db.map_err(|error| explain(&self.db, error))?, options, false)?;
+        let logs = logs.lock().iter().map(|&number| names::wal(&self.db, number)).collect();
+        Ok((store, ReadAtOpen::new(&self.db, logs)?))
+    }
+
+    /// Opens an existing store for writing.
+    pub(crate) fn write(&self) -> Result<Store> {
+        expect_store(&self.db)?;
+        let options = Options { create_if_missing: false, ..self.tuning.options()? };
+        let db = Db::open_with(&self.db, options.clone(), setup());
+        self.enter(db.map_err(|error| explain(&self.db, error))?, options, false)
+    }
+
+    /// Opens a store for writing; creates it, with the keyspace asked for, if there is none.
+    pub(crate) fn create(&self) -> Result<Store> {
+        let options = self.tuning.options()?;
+        let exists = holds_store(&self.db);
+        if !exists {
+            expect_room(&self.db)?;
+        }
+        let db = Db::open_with(&self.db, options.clone(), setup());
+        self.enter(db.map_err(|error| explain(&self.db, error))?, options, !exists)
+    }
+
+    fn enter(&self, db: Db, options: Options, new: bool) -> Result<Store> {
+        let name = self.keyspace.as_deref().unwrap_or(DEFAULT_KEYSPACE);
+        let dir = self.db.clone();
+        let known = db.keyspace_names().iter().any(|known| known == name);
+        let keyspace = match new && !known {
+            true => db.create_keyspace(name, options.default_keyspace.clone())?,
+            false => find_keyspace(&db, &dir, name)?,
+        };
+        Ok(Store { dir, db, keyspace, options })
+    }
+}
+
+/// A keyspace of an open store.
+///
+/// # Errors
+/// `NotFound`, with the names there are.
+pub(crate) fn find_keyspace(db: &Db, dir: &Path, name: &str) -> Result<Keyspace> {
+    let names = db.keyspace_names();
+    if names.iter().any(|known| known == name) {
+        return Ok(db.keyspace(name)?);
+    }
+    let (names, dir) = (names.join(", "), dir.display());
+    Err(Failure::new(
+        Code::NotFound,
+        format!(
+            "no keyspace {name:?} in {dir}: there are {names}; `esker keyspaces create` makes one"
+        ),
+    ))
+}
+
+impl Store {
+    /// Makes everything durable and closes the store.
+    pub(crate) fn close(self) -> Result<()> {
+        drop(self.keyspace);
+        Ok(self.db.close()?)
+    }
+}
+
+fn holds_store(dir: &Path) -> bool {
+    names::current(dir).exists()
+}
+
+/// The engine's files in a directory, and whether there are others.
+fn contents(dir: &Path) -> Result<(Vec<FileKind>, bool)> {
+    let entries = std::fs::read_dir(dir).map_err(|error| Failure::io("read", dir, &error))?;
+    let (mut ours, mut others) = (Vec::new(), false);
+    for entry in entries {
+        let entry = entry.map_err(|error| Failure::io("read", dir, &error))?;
+        match entry.file_name().to_str().and_then(names::parse) {
+            Some(kind) => ours.push(kind),
+            None => others = true,
+        }
+    }
+    Ok((ours, others))
+}
+
+/// Fails if there is no store in a directory.
+pub(crate) fn expect_store(dir: &Path) -> Result<()> {
+    if holds_store(dir) {
+        return Ok(());
+    }
+    if dir.is_dir() {
+        let (ours, _) = contents(dir)?;
+        if ours.iter().any(|kind| matches!(kind, FileKind::Table(_) | FileKind::Wal(_))) {
+            return Err(Failure::new(
+                Code::Corruption,
+                format!("CURRENT is missing from {}, which holds data: run repair", dir.display()),
+            ));
+        }
+    }
+    Err(Failure::new(
+        Code::NotFound,
+        format!(
+            "no store in {}: check --db; `esker put` and `esker load` create one",
+            dir.display()
+        ),
+    ))
+}
+
+/// Fails if a store cannot be created in a directory without mixing it with other files.
+pub(crate) fn expect_room(dir: &Path) -> Result<()> {
+    if !dir.exists() {
+        return Ok(());
+    }
+    if !dir.is_dir() {
+        return Err(Failure::usage(format!("{} is no directory: give another", dir.display())));
+    }
+    let (_, others) = contents(dir)?;
+    if others {
+        return Err(Failure::usage(format!(
+            "{} is not empty and holds no store: give a new or empty directory",
+            dir.display()
+        )));
+    }
+    Ok(())
+}
+
+/// A failed open of a store that is there: a file that is missing inside is damage.
+fn explain(dir: &Path, error: esker::Error) -> Failure {
+    match error {
+        esker::Error::NotFound { path } if path != dir && holds_store(dir) => Failure::new(
+            Code::Corruption,
+            format!("{} is missing from the store: repair or restore", path.display()),
+        ),
+        error => Failure::from(error),
+    }
+}
+
+/// The real machine; what the engine notices is told.
+pub(crate) fn setup() -> Setup {
+    Setup { listener: Some(Arc::new(tell)), ..Setup::default() }
+}
+
+fn tell(event: &Event) {
+    match event {
+        Event::WalReplayed { number, torn_bytes, .. } if *torn_bytes > 0 => note(&format!(
+            "the last {torn_bytes} bytes of log {number} were never durable and are dropped"
+        )),
+        Event::ManifestTorn { number, torn_bytes } => note(&format!(
+            "the last {torn_bytes} bytes of manifest {number} were never durable and are dropped"
+        )),
+        Event::CleanupFailed { path, error } => {
+            note(&format!("cannot remove {}, which is not needed: {error}", path.display()));
+        }
+        Event::BackgroundRetry { error } => note(&format!("{error}: trying again")),
+        Event::Poisoned { why } => note(&format!("the store takes no more writes: {why}")),
+        _ => {}
+    }
+}

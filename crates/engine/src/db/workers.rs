@@ -1,0 +1,164 @@
+//! Background threads: one flushes, the others compact.
+//!
+//! A panic in a job poisons the database and wakes whoever waits. A job that fails for want of space, or
+//! by an I/O error that left nothing behind, is tried again.
+
+use super::core::{Core, KeyspaceCore};
+use super::{compact, flushing};
+use crate::event::Event;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+impl Core {
+    /// Waits until some job is done, or for this long. Without threads, does what there is to do.
+    ///
+    /// # Errors
+    /// The failure of the last flush, if it failed; `Cancelled` if the database is closing.
+    pub(super) fn wait_progress(&self, at_most: Duration) -> Result<()> {
+        self.run_inline();
+        self.background.wait_progress(at_most)
+    }
+
+    /// Without threads: flushes and compacts until there is nothing left to do, or something fails.
+    #[inline]
+    pub(super) fn run_inline(&self) {
+        if self.background.is_inline() {
+            self.run_all();
+        }
+    }
+
+    fn run_all(&self) {
+        loop {
+            let done = flush_next(self).and_then(|flushed| Ok(flushed || compact_next(self)?));
+            match done {
+                Ok(true) => {}
+                Ok(false) | Err(Error::Cancelled) => return,
+                Err(error) => return retry_or_poison(self, error),
+            }
+        }
+    }
+}
+
+/// The running threads; ends them when stopped.
+pub(super) struct Workers {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts the threads of a database.
+    pub(super) fn start(core: &Arc<Core>) -> Result<Workers> {
+        let mut workers = Workers { threads: Vec::new() };
+        workers.spawn(core, "esker-flush".to_owned(), flush_next)?;
+        for i in 0..core.options.compaction_thread_count() {
+            workers.spawn(core, format!("esker-compact-{i}"), compact_next)?;
+        }
+        Ok(workers)
+    }
+
+    fn spawn(&mut self, core: &Arc<Core>, name: String, next: Next) -> Result<()> {
+        let on_thread = core.clone();
+        let spawned = std::thread::Builder::new().name(name).spawn(move || run(&on_thread, next));
+        match spawned {
+            Ok(thread) => self.threads.push(thread),
+            Err(error) => {
+                self.stop(core);
+                return Err(Error::io("start a thread for", &core.dir, error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the threads and waits for them.
+    pub(super) fn stop(&mut self, core: &Core) {
+        core.background.stop();
+        for thread in self.threads.drain(..) {
+            // A panic was caught and recorded inside.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Does one piece of work, if there is any.
+type Next = fn(&Core) -> Result<bool>;
+
+fn run(core: &Arc<Core>, next: Next) {
+    loop {
+        let seen = core.background.changes();
+        if core.background.stopping() {
+            return;
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| next(core)));
+        let go_on = match outcome {
+            Ok(Ok(true)) => true,
+            Ok(Ok(false) | Err(Error::Cancelled)) => core.background.wait_change(seen),
+            Ok(Err(error)) => {
+                retry_or_poison(core, error);
+                core.background.wait_retry()
+            }
+            Err(panic) => {
+                core.poison(format!("a background thread panicked: {}", panic_text(&panic)));
+                return;
+            }
+        };
+        if !go_on {
+            return;
+        }
+    }
+}
+
+fn retry_or_poison(core: &Core, error: Error) {
+    match error {
+        Error::Corruption { .. } => core.poison(error.to_string()),
+        error if error.is_sync_failure() => core.poison(error.to_string()),
+        error => core.events.emit(&Event::BackgroundRetry { error }),
+    }
+}
+
+fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// Flushes the oldest sealed memtable, if there is one.
+fn flush_next(core: &Core) -> Result<bool> {
+    if core.check_writable().is_err() {
+        return Ok(false);
+    }
+    let keyspaces = core.keyspaces.load();
+    let oldest = |keyspace: &Arc<KeyspaceCore>| {
+        let sealed = keyspace.view.load().sealed.last().cloned()?;
+        Some((keyspace.clone(), sealed))
+    };
+    let next = keyspaces.by_id.values().filter_map(oldest).min_by_key(|(_, s)| s.first_wal);
+    drop(keyspaces);
+    let Some((keyspace, sealed)) = next else { return Ok(false) };
+    let result = flushing::flush(core, &keyspace, &sealed);
+    core.background.set_flush_error(match &result {
+        Err(Error::Cancelled) | Ok(()) => None,
+        Err(error) => Some(error.clone()),
+    });
+    core.store.sweep();
+    core.background.wake_all();
+    result.map(|()| true)
+}
+
+/// Runs the most urgent compaction, if there is one.
+fn compact_next(core: &Core) -> Result<bool> {
+    if core.check_writable().is_err() {
+        return Ok(false);
+    }
+    let Some(chosen) = compact::choose(core)? else {
+        core.store.sweep();
+        return Ok(false);
+    };
+    core.background.compactions_running.fetch_add(1, Ordering::Relaxed);
+    let result = chosen.run(core);
+    core.background.compactions_running.fetch_sub(1, Ordering::Relaxed);
+    core.store.sweep();
+    core.background.wake_all();
+    result.map(|()| true)
+}

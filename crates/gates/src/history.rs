@@ -1,0 +1,296 @@
+//! What a store should hold: every state it went through, by the number of batches applied.
+//!
+//! Each batch also writes its own number under [`MARKER`], so that a reopened store says itself which
+//! prefix it claims to be; the rest of its contents is then compared with that prefix, whole.
+
+use crate::random::Random;
+use esker::{Batch, Db, Error, Keyspace, KeyspaceId, Options, ScanOptions};
+use std::collections::BTreeMap;
+
+/// The key under which each batch writes its number.
+pub const MARKER: &[u8] = b"~batch";
+
+/// Keyspaces of the histories, beside the default one.
+pub const KEYSPACES: [&str; 2] = ["left", "right"];
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Sets a key.
+    Put(usize, Vec<u8>, Vec<u8>),
+    /// Removes a key.
+    Delete(usize, Vec<u8>),
+    /// Removes `[start, end)`.
+    DeleteRange(usize, Vec<u8>, Vec<u8>),
+}
+
+/// Why a comparison did not succeed.
+#[derive(Clone, Debug)]
+pub enum Trouble {
+    /// The store refused to answer.
+    Failed(Error),
+    /// The store answered wrongly.
+    Wrong(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Failed(error)
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Trouble::Failed(error) => write!(f, "{error}"),
+            Trouble::Wrong(what) => f.write_str(what),
+        }
+    }
+}
+
+/// The contents of all keyspaces.
+pub type State = [BTreeMap<Vec<u8>, Vec<u8>>; 3];
+
+/// Batches in the order of writing, and what is known of their fate.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    batches: Vec<Vec<Op>>,
+    /// Batches of which the store said that they are written.
+    pub acknowledged: usize,
+    /// Batches of which the store said that they are durable.
+    pub durable: usize,
+    /// The batch begun last is an ingest, whose marker is not written yet.
+    pub ingest_pending: bool,
+    /// That ingest was acknowledged.
+    pub ingested: bool,
+}
+
+/// Small files and levels, so that few writes make many of them.
+pub fn small_options() -> Options {
+    let mut options = Options {
+        memory_budget_bytes: 8 << 20,
+        memtables_bytes_max: 1 << 20,
+        wal_bytes_max: 1 << 20,
+        compaction_threads: 1,
+        open_files_max: 16,
+        manifest_bytes_max: 4 << 10,
+        ..Options::default()
+    };
+    let keyspace = &mut options.default_keyspace;
+    keyspace.memtable_bytes = 64 << 10;
+    keyspace.block_bytes = 1 << 10;
+    keyspace.restart_interval = 4;
+    keyspace.index_partition_bytes = 1 << 10;
+    keyspace.table_bytes_max = 64 << 10;
+    keyspace.level_base_bytes = 128 << 10;
+    keyspace.level_fanout = 3;
+    keyspace.level0_runs_compact = 2;
+    options
+}
+
+impl History {
+    /// Batches tried so far, the last of which may have failed.
+    pub fn attempted(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// The batches.
+    pub fn batches(&self) -> &[Vec<Op>] {
+        &self.batches
+    }
+
+    /// Notes the next batch and encodes it.
+    pub fn begin(&mut self, ops: Vec<Op>, ids: &[KeyspaceId; 3]) -> Batch {
+        let mut batch = Batch::new();
+        for op in &ops {
+            match op {
+                Op::Put(k, key, value) => batch.put_in(ids[*k], key, value),
+                Op::Delete(k, key) => batch.delete_in(ids[*k], key),
+                Op::DeleteRange(k, start, end) => batch.delete_range_in(ids[*k], start, end),
+            };
+        }
+        self.batches.push(ops);
+        batch.put(MARKER, self.batches.len().to_string().as_bytes());
+        batch
+    }
+
+    /// The batch begun last was written.
+    pub fn acknowledge(&mut self) {
+        self.acknowledged = self.batches.len();
+    }
+
+    /// The batch begun last failed and is certainly not in the store.
+    pub fn withdraw(&mut self) {
+        self.batches.pop();
+    }
+
+    /// Everything acknowledged so far is durable.
+    pub fn all_durable(&mut self) {
+        self.durable = self.acknowledged;
+    }
+
+    /// The contents after the first `count` batches.
+    pub fn state_after(&self, count: usize) -> State {
+        let mut state = State::default();
+        for (i, ops) in self.batches[..count].iter().enumerate() {
+            for op in ops {
+                apply(&mut state, op);
+            }
+            state[0].insert(MARKER.to_vec(), (i + 1).to_string().into_bytes());
+        }
+        state
+    }
+
+    /// As [`History::check`]; a pending ingest may stand without its marker.
+    pub fn check_with_ingest(&self, db: &Db, least: usize) -> Result<usize, String> {
+        let plain = self.check(db, least);
+        if !self.ingest_pending || (plain.is_ok() && !self.ingested) {
+            return plain;
+        }
+        let mut state = self.state_after(self.batches.len());
+        let before = self.state_after(self.batches.len() - 1);
+        match before[0].get(MARKER) {
+            Some(number) => state[0].insert(MARKER.to_vec(), number.clone()),
+            None => state[0].remove(MARKER),
+        };
+        match (compare(db, &state), plain) {
+            (Ok(()), _) => Ok(self.batches.len() - 1),
+            (Err(with), Ok(count)) if count == self.batches.len() => {
+                let _ = with;
+                Ok(count)
+            }
+            (Err(with), Err(without)) => {
+                Err(format!("with the ingest: {with}; without: {without}"))
+            }
+            (Err(with), Ok(_)) => Err(format!("an acknowledged ingest is gone: {with}")),
+        }
+    }
+
+    /// Checks that a store holds one of the prefixes from `least` on. Returns which.
+    pub fn check(&self, db: &Db, least: usize) -> Result<usize, String> {
+        let marker = db.get(MARKER).map_err(|e| format!("reading the marker: {e}"))?;
+        let count = match &marker {
+            None => 0,
+            Some(number) => std::str::from_utf8(number)
+                .ok()
+                .and_then(|number| number.parse().ok())
+                .ok_or_else(|| format!("the marker is {number:?}"))?,
+        };
+        if count < least {
+            return Err(format!("{count} batches survived of {least} that had to"));
+        }
+        if count > self.batches.len() {
+            return Err(format!("batch {count} was never written"));
+        }
+        compare(db, &self.state_after(count)).map_err(|e| format!("after {count} batches: {e}"))?;
+        Ok(count)
+    }
+}
+
+fn apply(state: &mut State, op: &Op) {
+    match op {
+        Op::Put(k, key, value) => {
+            state[*k].insert(key.clone(), value.clone());
+        }
+        Op::Delete(k, key) => {
+            state[*k].remove(key);
+        }
+        Op::DeleteRange(k, start, end) => {
+            state[*k].retain(|key, _| key < start || key >= end);
+        }
+    }
+}
+
+/// The default keyspace and [`KEYSPACES`], created where they are missing.
+pub fn keyspaces(db: &Db) -> esker::Result<[Keyspace; 3]> {
+    let existing = db.keyspace_names();
+    let open = |name: &str| match existing.iter().any(|n| n == name) {
+        true => db.keyspace(name),
+        false => db.create_keyspace(name, small_options().default_keyspace),
+    };
+    Ok([db.default_keyspace().clone(), open(KEYSPACES[0])?, open(KEYSPACES[1])?])
+}
+
+/// Compares a store with a state: by scanning forward and backward, and by reading keys.
+pub fn compare(db: &Db, state: &State) -> Result<(), String> {
+    compare_or_fail(db, state).map_err(|trouble| trouble.to_string())
+}
+
+/// As [`compare`], telling a refusal from a wrong answer.
+pub fn compare_or_fail(db: &Db, state: &State) -> Result<(), Trouble> {
+    let names = db.keyspace_names();
+    for (i, expected) in state.iter().enumerate() {
+        let name = if i == 0 { "default" } else { KEYSPACES[i - 1] };
+        if !names.iter().any(|n| n == name) {
+            if expected.is_empty() {
+                continue;
+            }
+            return Err(Trouble::Wrong(format!("keyspace {name} is gone")));
+        }
+        let keyspace = db.keyspace(name)?;
+        compare_keyspace(&keyspace, expected).map_err(|trouble| match trouble {
+            Trouble::Wrong(what) => Trouble::Wrong(format!("keyspace {name}: {what}")),
+            failed => failed,
+        })?;
+    }
+    Ok(())
+}
+
+fn compare_keyspace(
+    keyspace: &Keyspace,
+    expected: &BTreeMap<Vec<u8>, Vec<u8>>,
+) -> Result<(), Trouble> {
+    let wrong = |what: String| Err(Trouble::Wrong(what));
+    let mut cursor = keyspace.scan(&ScanOptions::default())?;
+    cursor.seek_to_first()?;
+    for (key, value) in expected {
+        if !cursor.valid() || cursor.key() != &key[..] || cursor.value() != &value[..] {
+            let found = cursor.valid().then(|| cursor.key().escape_ascii().to_string());
+            return wrong(format!("forward: expected {}, found {found:?}", key.escape_ascii()));
+        }
+        cursor.next()?;
+    }
+    if cursor.valid() {
+        return wrong(format!("forward: {} should not be there", cursor.key().escape_ascii()));
+    }
+    cursor.seek_to_last()?;
+    for (key, value) in expected.iter().rev() {
+        if !cursor.valid() || cursor.key() != &key[..] || cursor.value() != &value[..] {
+            let found = cursor.valid().then(|| cursor.key().escape_ascii().to_string());
+            return wrong(format!("backward: expected {}, found {found:?}", key.escape_ascii()));
+        }
+        cursor.prev()?;
+    }
+    if cursor.valid() {
+        return wrong(format!("backward: {} should not be there", cursor.key().escape_ascii()));
+    }
+    for (key, value) in expected.iter().step_by(7) {
+        match keyspace.get(key)? {
+            Some(found) if found == *value => {}
+            found => {
+                let found = found.map(|v| v.len());
+                return wrong(format!("get {}: found {found:?} bytes", key.escape_ascii()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A batch of random operations over few keys.
+pub fn random_ops(random: &mut Random, value_bytes_max: u64) -> Vec<Op> {
+    let key = |random: &mut Random| format!("key{:03}", random.below(200)).into_bytes();
+    (0..1 + random.below(4))
+        .map(|_| {
+            let keyspace = random.below(3) as usize;
+            let first = key(random);
+            match random.below(20) {
+                0..=13 => {
+                    let len = random.below(value_bytes_max) as usize;
+                    Op::Put(keyspace, first, random.bytes(len))
+                }
+                14..=18 => Op::Delete(keyspace, first),
+                _ => Op::DeleteRange(keyspace, first, key(random)),
+            }
+        })
+        .collect()
+}

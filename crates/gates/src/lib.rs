@@ -1,0 +1,15 @@
+//! The reliability gates: programs that try to make the store break its promises.
+//!
+//! Each gate has a short form for every change and a long form for releases; each prints its seed, and
+//! a failure can be run again from it.
+
+pub mod crash;
+pub mod faults;
+pub mod gate;
+pub mod history;
+pub mod limits;
+pub mod memory;
+pub mod model;
+pub mod power;
+pub mod random;
+pub mod script;

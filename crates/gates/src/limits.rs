@@ -1,0 +1,226 @@
+//! Gate: the store keeps its budget of memory, and no write waits long.
+//!
+//! Both run on the real file system with real threads.
+
+use crate::gate::{Config, Outcome};
+use crate::random::Random;
+use esker::{Db, Options};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Runs the gate. The budget comes first, before anything else has used memory.
+pub fn gate(config: &Config) -> Outcome {
+    let dir = std::env::temp_dir().join(format!("esker-limits-{}", std::process::id()));
+    let mut violations = Vec::new();
+    let mut note = |name: &str, result: esker::Result<Figures>| {
+        let _ = std::fs::remove_dir_all(&dir);
+        let figures = result.map_err(|e| format!("{name}: {e}"))?;
+        figures.lines.iter().for_each(|line| println!("  {line}"));
+        violations.extend(figures.violations);
+        Ok::<(), String>(())
+    };
+    let (memory_bytes, data_bytes) = config.choose((64 << 20, 1 << 30), (256 << 20, 10 << 30));
+    note("budget", budget(&dir, memory_bytes, data_bytes, config.seed))?;
+    let burst_bytes = config.choose(1 << 30, 5 << 30);
+    note("burst", burst(&dir, burst_bytes, 1_024, config.seed))?;
+    match violations.is_empty() {
+        true => Ok(format!(
+            "{} MiB of memory, a burst of {} MiB",
+            memory_bytes >> 20,
+            burst_bytes >> 20
+        )),
+        false => Err(violations.join("\n")),
+    }
+}
+
+/// What a run was like, in lines for people, and what should not have been.
+#[derive(Clone, Debug, Default)]
+struct Figures {
+    lines: Vec<String>,
+    violations: Vec<String>,
+}
+
+/// Bytes of memory of this process: (private, of files, highest so far).
+fn memory() -> (u64, u64, u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .and_then(|rest| rest.split_whitespace().next())
+            .and_then(|kib| kib.parse::<u64>().ok())
+            .map_or(0, |kib| kib << 10)
+    };
+    (field("RssAnon:"), field("RssFile:"), field("VmHWM:"))
+}
+
+/// Latencies in powers of two of a quarter.
+struct Latencies {
+    counts: Vec<u64>,
+    worst_ns: u64,
+}
+
+impl Latencies {
+    fn new() -> Latencies {
+        Latencies { counts: vec![0; 64 * 4], worst_ns: 0 }
+    }
+
+    fn add(&mut self, ns: u64) {
+        let log = 63 - (ns | 1).leading_zeros() as usize;
+        let quarter = if log >= 2 { (ns >> (log - 2)) as usize & 3 } else { 0 };
+        self.counts[log * 4 + quarter] += 1;
+        self.worst_ns = self.worst_ns.max(ns);
+    }
+
+    /// The latency below which this share of all lies, in microseconds.
+    fn quantile_us(&self, share: f64) -> f64 {
+        let total: u64 = self.counts.iter().sum();
+        let mut left = (total as f64 * share) as u64;
+        for (i, &count) in self.counts.iter().enumerate() {
+            if left < count {
+                let (log, quarter) = (i / 4, i % 4);
+                return (1u64 << log) as f64 * (1.0 + (quarter as f64 + 1.0) / 4.0) / 1e3;
+            }
+            left -= count;
+        }
+        self.worst_ns as f64 / 1e3
+    }
+}
+
+fn key(i: u64) -> [u8; 16] {
+    let mut key = [b'0'; 16];
+    let digits = i.to_string();
+    key[16 - digits.len()..].copy_from_slice(digits.as_bytes());
+    key
+}
+
+#[expect(clippy::disallowed_methods, reason = "a gate measures real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Loads `data_bytes` under a budget, reads at random, and watches the memory.
+fn budget(dir: &Path, budget_bytes: u64, data_bytes: u64, seed: u64) -> esker::Result<Figures> {
+    let mut figures = Figures::default();
+    let before = memory().0;
+    let options = Options { memory_budget_bytes: budget_bytes, ..Options::default() };
+    let db = Db::open(dir, options)?;
+    let value_bytes = 1_000;
+    let entries = data_bytes / (16 + value_bytes);
+    let mut random = Random::new(seed);
+    let mut peak = 0;
+    let mut watch = |random: &mut Random| {
+        if random.one_in(1_000) {
+            let (private, _, _) = memory();
+            peak = peak.max(private.saturating_sub(before));
+        }
+    };
+    let pool = random.bytes(1 << 20);
+    let started = now();
+    for _ in 0..entries {
+        let at = random.below((pool.len() as u64) - value_bytes) as usize;
+        db.put(&key(random.below(entries)), &pool[at..at + value_bytes as usize])?;
+        watch(&mut random);
+    }
+    let loaded = started.elapsed();
+    db.wait_idle()?;
+    let reads = 500_000.min(entries);
+    let started = now();
+    let mut found = 0u64;
+    for _ in 0..reads {
+        found += u64::from(db.get(&key(random.below(entries)))?.is_some());
+        watch(&mut random);
+    }
+    let read = started.elapsed();
+    let (_, files, highest) = memory();
+    let stats = db.stats();
+    let tables: u64 = stats.keyspaces.iter().map(esker::report::KeyspaceStats::table_bytes).sum();
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    figures.lines.push(format!(
+        "budget {:.0} MiB, {entries} entries of {:.1} GiB, {:.1} GiB in tables: peak private memory {:.0} MiB \
+         ({:.0}%), before open {:.0} MiB, mapped files {:.0} MiB, highest of the process {:.0} MiB",
+        mib(budget_bytes),
+        data_bytes as f64 / f64::from(1 << 30),
+        tables as f64 / f64::from(1 << 30),
+        mib(peak),
+        100.0 * peak as f64 / budget_bytes as f64,
+        mib(before),
+        mib(files),
+        mib(highest),
+    ));
+    figures.lines.push(format!(
+        "load {:.0} puts/s, {reads} random gets at {:.0}/s ({found} found); {:?}",
+        entries as f64 / loaded.as_secs_f64(),
+        reads as f64 / read.as_secs_f64(),
+        stats.memory
+    ));
+    if peak > budget_bytes + budget_bytes / 10 {
+        figures
+            .violations
+            .push(format!("{:.0} MiB is over the budget by more than a tenth", mib(peak)));
+    }
+    db.close()?;
+    Ok(figures)
+}
+
+/// Writes `data_bytes` as fast as they are taken and watches how long puts wait.
+fn burst(dir: &Path, data_bytes: u64, value_bytes: u64, seed: u64) -> esker::Result<Figures> {
+    let mut figures = Figures::default();
+    let db = Db::open(dir, Options::default())?;
+    let entries = data_bytes / (16 + value_bytes);
+    let mut random = Random::new(seed);
+    let pool = random.bytes(1 << 20);
+    let mut latencies = Latencies::new();
+    let mut waited_over_1_ms = Duration::ZERO;
+    let mut rates = Vec::new();
+    let started = now();
+    let mut second = (started, 0u64);
+    for i in 0..entries {
+        let at = random.below((pool.len() as u64) - value_bytes) as usize;
+        let key = key(random.below(entries));
+        let put = now();
+        db.put(&key, &pool[at..at + value_bytes as usize])?;
+        let took = put.elapsed();
+        latencies.add(took.as_nanos() as u64);
+        if took > Duration::from_millis(1) {
+            waited_over_1_ms += took;
+        }
+        if i.is_multiple_of(1_000) && second.0.elapsed() >= Duration::from_secs(1) {
+            rates.push((i - second.1) / second.0.elapsed().as_millis().max(1) as u64);
+            second = (now(), i);
+        }
+    }
+    let took = started.elapsed();
+    let stats = db.stats();
+    let worst_ms = latencies.worst_ns as f64 / 1e6;
+    figures.lines.push(format!(
+        "{entries} puts of {value_bytes} B in {:.1} s, {:.0}/s: p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us, \
+         worst {worst_ms:.1} ms; {:.2} s in puts over 1 ms; slowed {} times, {:.2} s, longest {:.1} ms",
+        took.as_secs_f64(),
+        entries as f64 / took.as_secs_f64(),
+        latencies.quantile_us(0.5),
+        latencies.quantile_us(0.99),
+        latencies.quantile_us(0.999),
+        waited_over_1_ms.as_secs_f64(),
+        stats.writes.slowed,
+        stats.writes.slowed_us as f64 / 1e6,
+        stats.writes.slowed_us_max as f64 / 1e3,
+    ));
+    figures.lines.push(format!("thousands of puts in each second: {rates:?}"));
+    for level in &stats.keyspaces[0].levels {
+        figures.lines.push(format!(
+            "  {} runs, {} tables, {} MiB; wrote {} MiB in {} jobs, {:.1} s",
+            level.runs,
+            level.tables,
+            level.bytes >> 20,
+            level.bytes_written >> 20,
+            level.jobs,
+            level.duration_us as f64 / 1e6
+        ));
+    }
+    if latencies.worst_ns > 100_000_000 {
+        figures.violations.push(format!("a put waited {worst_ms:.0} ms"));
+    }
+    db.close()?;
+    Ok(figures)
+}

@@ -1,0 +1,112 @@
+//! `esker-gates GATE|all [--long] [--seed N] [--minutes M] [--case N]`: runs reliability gates.
+//!
+//! Prints what each came to. Exits with an error if any found a violation.
+
+use esker_gates::gate::{Config, Outcome, Stopwatch};
+use esker_gates::{crash, faults, limits, model, power};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: esker_gates::memory::Counting = esker_gates::memory::Counting;
+
+/// A gate: its name, what it does in its short and its long form, and how.
+struct Gate {
+    name: &'static str,
+    short: &'static str,
+    long: &'static str,
+    run: fn(&Config) -> Outcome,
+}
+
+const GATES: &[Gate] = &[
+    Gate {
+        name: "crash",
+        short: "power cut at every call of each scenario",
+        long: "the same with 20 seeds",
+        run: crash::gate,
+    },
+    Gate {
+        name: "model",
+        short: "10 million operations against plain maps",
+        long: "a thousand million",
+        run: model::gate,
+    },
+    Gate {
+        name: "limits",
+        short: "64 MiB of memory for 1 GiB of data; a burst of 1 GiB",
+        long: "256 MiB for 10 GiB; a burst of 5 GiB",
+        run: limits::gate,
+    },
+    Gate {
+        name: "power",
+        short: "20 thousand power cuts of random scripts",
+        long: "a million",
+        run: power::gate,
+    },
+    Gate {
+        name: "faults",
+        short: "every call of each kind fails, then the disk heals",
+        long: "the same with 200 random scripts",
+        run: faults::gate,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = arguments.first().map_or("", String::as_str);
+    let chosen: Vec<&Gate> =
+        GATES.iter().filter(|gate| wanted == "all" || wanted == gate.name).collect();
+    let config = match parse(arguments.get(1..).unwrap_or_default()) {
+        Ok(config) if !chosen.is_empty() => config,
+        Ok(_) => return usage("no such gate"),
+        Err(message) => return usage(&message),
+    };
+    let (mut passed, mut failed) = (0, 0);
+    for gate in chosen {
+        let form = if config.long { gate.long } else { gate.short };
+        println!("{}: {form}; seed {}", gate.name, config.seed);
+        let watch = Stopwatch::default();
+        let outcome = (gate.run)(&config);
+        let seconds = watch.seconds();
+        match outcome {
+            Ok(totals) => {
+                println!("{}: {totals}, 0 violations, {seconds:.1} s", gate.name);
+                passed += 1;
+            }
+            Err(report) => {
+                println!("{report}\n{}: FAILED after {seconds:.1} s", gate.name);
+                failed += 1;
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn parse(arguments: &[String]) -> Result<Config, String> {
+    let mut config = Config { seed: 1, long: false, minutes: None, case: None };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let value = words.next().and_then(|text| text.parse::<f64>().ok());
+            value.ok_or_else(|| format!("{word} needs a number"))
+        };
+        match word.as_str() {
+            "--long" => config.long = true,
+            "--seed" => config.seed = number()? as u64,
+            "--minutes" => config.minutes = Some(number()?),
+            "--case" => config.case = Some(number()? as u64),
+            _ => return Err(format!("what is {word}?")),
+        }
+    }
+    Ok(config)
+}
+
+fn usage(message: &str) -> ExitCode {
+    eprintln!(
+        "{message}\nusage: esker-gates GATE|all [--long] [--seed N] [--minutes M] [--case N]"
+    );
+    for gate in GATES {
+        eprintln!("  {:8} {}; --long: {}", gate.name, gate.short, gate.long);
+    }
+    ExitCode::FAILURE
+}
