@@ -27,6 +27,8 @@ const READAHEAD_BYTES: usize = 64 << 20;
 /// What is known of a table without opening it in the order of its keys.
 struct Known {
     keyspace: KeyspaceId,
+    name: String,
+    order: String,
     meta: TableMeta,
 }
 
@@ -110,6 +112,7 @@ impl Repair<'_> {
             self.speak_for(kind, FileFate::Unneeded, "its keyspace was dropped", 0);
             return Ok(());
         }
+        self.target(id, &known.name, &known.order)?;
         let Some(target) = self.keyspaces.get(&id) else { return Ok(()) };
         let (options, origin) = (target.options.clone(), target.origin(id));
         let Some(options) = options else {
@@ -149,8 +152,8 @@ impl Repair<'_> {
         if let Some(fact) = fact
             && let Some((name, order)) = facts.keyspaces.get(&fact.keyspace)
         {
-            self.target(fact.keyspace, name, order).map_err(|error| error.to_string())?;
-            return Ok(Known { keyspace: fact.keyspace, meta: fact.meta.clone() });
+            let (name, order) = (name.clone(), order.clone());
+            return Ok(Known { keyspace: fact.keyspace, name, order, meta: fact.meta.clone() });
         }
         let identity = identity.map_err(|error| format!("{error}: nothing else knows its salt"))?;
         let properties = read_properties(file.as_ref(), &path, identity.salt)
@@ -169,13 +172,12 @@ impl Repair<'_> {
             Some((name, _)) => name.clone(),
             None => origin.name.to_string(),
         };
-        self.target(origin.keyspace, &name, &properties.order)
-            .map_err(|error| error.to_string())?;
+        let order = properties.order.clone();
         let meta = match fact {
             Some(fact) => fact.meta.clone(),
             None => meta_of(number, identity.file_bytes, identity.salt, properties),
         };
-        Ok(Known { keyspace: origin.keyspace, meta })
+        Ok(Known { keyspace: origin.keyspace, name, order, meta })
     }
 
     /// Merges the tables of a keyspace into one run.

@@ -504,6 +504,61 @@ fn a_keyspace_in_an_unknown_order_is_left_alone() {
 }
 
 #[test]
+fn a_default_keyspace_in_another_order_is_an_error_and_nothing_changes() {
+    let s = closed();
+    let mut wrong = options();
+    wrong.default_keyspace.order = KeyOrder::Custom(Arc::new(Backwards));
+    for lost in [false, true] {
+        let vfs = s.copy();
+        for file in s.files().iter().filter(|file| lost && is_rebuildable(file)) {
+            remove(&vfs, file);
+        }
+        let before = vfs.file_names(Path::new(DIR));
+        let refused = repair(Path::new(DIR), &wrong, setup(&vfs), |_| true);
+        assert!(matches!(refused, Err(Error::Incompatible { .. })), "{refused:?}");
+        assert_eq!(vfs.file_names(Path::new(DIR)), before);
+    }
+}
+
+/// Found by cutting the log of a closed database: the failed open had written the manifest anew, without
+/// what it had failed by, and the second open succeeded with less.
+#[test]
+fn a_failed_open_leaves_the_damage_to_be_found_again() {
+    let (mut s, db) = Specimen::new();
+    for i in 0..4 {
+        s.put(&db, "default", &format!("key{i}"), "v");
+    }
+    db.close().expect("close");
+    let wal = s.files().into_iter().find(|f| f.extension().is_some_and(|e| e == "wal"));
+    s.vfs.truncate_raw(&wal.expect("log"), 100).expect("cut");
+    for attempt in 0..3 {
+        let refused = open(&s.vfs).map(|_| ());
+        assert!(refused.is_err_and(|error| error.is_corruption()), "attempt {attempt}");
+    }
+}
+
+/// Found by cutting logs: the records of an idle keyspace in an older log were gone, and what followed in
+/// the next log was taken, because tables of another keyspace reached that far.
+#[test]
+fn an_older_log_that_lost_everything_is_noticed() {
+    let (mut s, db) = Specimen::new();
+    db.create_keyspace("idle", options().default_keyspace).expect("create");
+    s.put(&db, "idle", "a", "1");
+    s.put(&db, "default", "b", "2");
+    db.default_keyspace().flush().expect("flush");
+    s.put(&db, "default", "c", "3");
+    db.close().expect("close");
+    let wal = s.files().into_iter().find(|f| f.extension().is_some_and(|e| e == "wal"));
+    let wal = wal.expect("log");
+    // The header alone is left.
+    s.vfs.truncate_raw(&wal, 40).expect("cut");
+    match open(&s.vfs).map(|_| ()) {
+        Err(Error::Corruption { path, .. }) => assert_eq!(path, wal),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_repair_needs_the_lock_and_can_be_called_off() {
     let s = closed();
     let files = s.vfs.file_names(Path::new(DIR));
