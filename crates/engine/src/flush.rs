@@ -8,6 +8,7 @@ use crate::cursor::Cursor;
 use crate::iter::Retention;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
+use crate::table::Origin;
 use crate::version::{RunOutput, TableMeta, TableStore};
 use esker_base::{Error, Result, Seq};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ const STOP_INTERVAL: u32 = 4096;
 pub(crate) fn flush_memtable(
     store: &Arc<TableStore>,
     options: &Arc<KeyspaceOptions>,
+    origin: Origin,
     mem: &Arc<Memtable>,
     snapshots: &[Seq],
     stop: &dyn Fn() -> bool,
@@ -32,6 +34,7 @@ pub(crate) fn flush_memtable(
     let mut output = RunOutput::new(
         store.clone(),
         options.clone(),
+        origin,
         0,
         tombstones.fragments().to_vec(),
         Vec::new(),

@@ -30,6 +30,22 @@ pub mod table;
 pub mod value;
 mod version;
 
+/// Looking into files: what stands in a log, a table or CURRENT, damaged ones included.
+pub mod inspect {
+    pub use crate::db::inspect::{
+        CurrentDump, DumpOptions, DumpedKind, DumpedOp, LogEvent, TableEvent, dump_current,
+        dump_log, dump_table,
+    };
+}
+
+/// Making a damaged database one that opens again.
+pub mod repair {
+    pub use crate::db::repair::{
+        FileFate, FileReport, KeyspaceReport, LostRange, MissingWrites, RepairProgress,
+        RepairReport, Structure, repair,
+    };
+}
+
 pub use db::{
     Cursor, Db, Ingest, Keyspace, Pair, Pairs, ScanOptions, ScanRange, Setup, Snapshot,
     VerifyProgress, VerifyReport,

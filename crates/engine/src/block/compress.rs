@@ -150,6 +150,16 @@ pub fn open_payload(
     Ok(Payload { data, start: 0, end })
 }
 
+/// The name of a codec, for people.
+pub(crate) fn codec_name(codec: u8) -> &'static str {
+    match codec {
+        CODEC_NONE => "none",
+        CODEC_LZ4 => "lz4",
+        CODEC_ZSTD => "zstd",
+        _ => "unknown",
+    }
+}
+
 fn expand(codec: u8, stored: &[u8]) -> Result<Arc<[u8]>, Damage> {
     let Some((length, compressed)) = stored.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(Damage("compressed block is cut short"));

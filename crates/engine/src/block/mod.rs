@@ -17,8 +17,8 @@ mod search;
 mod tests;
 
 pub use builder::BlockBuilder;
-pub(crate) use compress::zeroed;
 pub use compress::{Sealer, TRAILER_BYTES, open_payload};
+pub(crate) use compress::{codec_name, zeroed};
 pub use cursor::BlockCursor;
 
 use crate::value::Value;

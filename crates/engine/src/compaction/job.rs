@@ -9,7 +9,7 @@ use crate::cursor::Cursor;
 use crate::iter::{MergeCursor, Ranked, Retention};
 use crate::options::KeyspaceOptions;
 use crate::range_tombstone::{Fragment, RangeTombstones};
-use crate::table::CursorOptions;
+use crate::table::{CursorOptions, Origin};
 use crate::version::{
     Change, CompactionSpec, KeyRange, RunCursor, RunOutput, Table, TableMeta, TableStore, Version,
     VersionEdit,
@@ -24,6 +24,7 @@ const STOP_INTERVAL: u32 = 1024;
 pub(crate) struct JobContext<'a> {
     pub(crate) store: &'a Arc<TableStore>,
     pub(crate) options: &'a Arc<KeyspaceOptions>,
+    pub(crate) origin: Origin,
     /// The version the spec was made from: tells what lies below.
     pub(crate) version: &'a Version,
     /// Sequence numbers of live snapshots, ascending.
@@ -56,6 +57,7 @@ pub(crate) fn run(spec: &CompactionSpec, context: &JobContext<'_>) -> Result<Job
     let mut output = RunOutput::new(
         context.store.clone(),
         context.options.clone(),
+        context.origin.clone(),
         spec.output_level,
         kept,
         grandparents(spec, context.version),

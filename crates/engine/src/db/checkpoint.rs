@@ -73,7 +73,7 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 /// A hard link, or, where there can be none, a durable copy.
-fn link_or_copy(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
+pub(super) fn link_or_copy(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     match vfs.link(from, to) {
         Err(Error::Io { .. }) => {}
         done => return done,

@@ -77,6 +77,7 @@ impl Chosen {
         let context = JobContext {
             store: &core.store,
             options: &self.keyspace.options,
+            origin: self.keyspace.origin(),
             version: &self.version,
             snapshots: &snapshots,
             stop: &|| dropped() || core.background.stopping(),

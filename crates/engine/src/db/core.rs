@@ -13,6 +13,7 @@ use crate::event::{Event, EventSink};
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
+use crate::table::Origin;
 use crate::version::{DEEPEST_LEVEL, TableStore, Version, VersionSet};
 use arc_swap::ArcSwap;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -133,6 +134,11 @@ impl KeyspaceCore {
             user_bytes: AtomicU64::new(0),
             level_work: Mutex::new(vec![LevelStats::default(); DEEPEST_LEVEL + 1]),
         }
+    }
+
+    /// What its tables say of where they belong.
+    pub(super) fn origin(&self) -> Origin {
+        Origin::new(self.id, &self.name)
     }
 
     /// Changes the view. The caller holds `versions`, so that changes do not overtake each other.

@@ -18,7 +18,8 @@ pub(super) fn flush(core: &Core, keyspace: &KeyspaceCore, sealed: &Arc<Sealed>) 
     let tables = if keyspace.dropped.load(Ordering::Relaxed) {
         Vec::new()
     } else {
-        flush_memtable(&core.store, &keyspace.options, &sealed.mem, &snapshots, &stop)?
+        let (options, origin) = (&keyspace.options, keyspace.origin());
+        flush_memtable(&core.store, options, origin, &sealed.mem, &snapshots, &stop)?
     };
     if core.keyspaces.load().by_id.len() > 1 {
         // Writes to other keyspaces that are older than these must not be lost while these stay.

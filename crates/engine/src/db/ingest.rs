@@ -10,6 +10,7 @@ use super::keyspaces;
 use super::open::Running;
 use crate::compaction::policy::leveled::level_limit_bytes;
 use crate::event::Event;
+use crate::table::Origin;
 use crate::version::{Change, DEEPEST_LEVEL, KeyRange, RunOutput, TableMeta, Version, VersionEdit};
 use esker_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_base::sync::atomic::Ordering;
@@ -32,7 +33,8 @@ impl Ingest {
     pub(super) fn new(running: Arc<Running>, keyspace: Arc<KeyspaceCore>) -> Ingest {
         let store = running.core.store.clone();
         let options = keyspace.options.clone();
-        let output = RunOutput::new(store, options, DEEPEST_LEVEL, Vec::new(), Vec::new());
+        let origin = Origin { ingested: true, ..keyspace.origin() };
+        let output = RunOutput::new(store, options, origin, DEEPEST_LEVEL, Vec::new(), Vec::new());
         Ingest { running, keyspace, output: Some(output), last_key: None, entries: 0 }
     }
 

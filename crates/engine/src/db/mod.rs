@@ -6,7 +6,7 @@
 //! | read | `read`; `scan` |
 //! | open, close | `open` -> `recover` |
 //! | background | `workers` -> `flushing`, `compact` |
-//! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `statistics` |
+//! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `inspect`, `statistics` |
 //!
 //! What they share, and the order of locks, is in `core`.
 
@@ -19,11 +19,13 @@ mod core;
 mod flushing;
 mod handle;
 mod ingest;
+pub(crate) mod inspect;
 mod keyspaces;
 mod open;
 mod queue;
 mod read;
 mod recover;
+pub(crate) mod repair;
 mod scan;
 mod snapshot;
 mod stall;

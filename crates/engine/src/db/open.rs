@@ -3,7 +3,8 @@
 //! ```text
 //! lock -> CURRENT? -- no --> create
 //!            | yes
-//!         manifest -> are all named files there? -> replay logs -> new log -> remove orphans
+//!         manifest -> are all named files there? -> replay logs -> new manifest, new log
+//!         -> remove orphans
 //! ```
 
 use super::commit::new_wal;
@@ -166,20 +167,16 @@ impl Opening {
         let files = list_files(&self.env, &self.dir)?;
         self.store.skip_numbers_below(recover::number_after(&files));
         recover::check_files(&self.env, &self.dir, &recovered)?;
-        let closed_seq = recovered.closed_seq;
-        let table_seq = recovered.newest_table_seq();
+        let target = recover::Target::of(&recovered);
         let wals = recovered.wals.clone();
         let options_for = |name: &str| Arc::new(self.options.for_keyspace(name).clone());
         recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
-        let versions =
-            recovered.into_set(&self.store, options_for, self.options.manifest_bytes_max)?;
-        let replayed = recover::replay(
-            &self.store,
-            &versions.keyspaces,
-            &wals,
-            &recover::Target { table_seq, closed_seq },
-            recover::Spill::ToTables,
-        )?;
+        let records = recovered.keyspaces(&self.store, options_for)?;
+        self.store.skip_numbers_below(recovered.next_number);
+        // Before the manifest is written anew: an open that fails must leave what it failed by.
+        let replayed =
+            recover::replay(&self.store, &records, &wals, &target, recover::Spill::ToTables)?;
+        let versions = recovered.into_set(&self.store, records, self.options.manifest_bytes_max)?;
         let last_seq = replayed.last_seq;
         self.start(lock, versions, replayed, last_seq)
     }
@@ -250,11 +247,9 @@ impl Opening {
         }
         let recovered = Recovered::read(&self.store)?;
         recover::check_files(&self.env, &self.dir, &recovered)?;
+        recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
         let wals = recovered.wals.clone();
-        let target = recover::Target {
-            table_seq: recovered.newest_table_seq(),
-            closed_seq: recovered.closed_seq,
-        };
+        let target = recover::Target::of(&recovered);
         let options_for = |name: &str| Arc::new(self.options.for_keyspace(name).clone());
         let records = recovered.into_read_only(&self.store, options_for)?;
         let replayed =

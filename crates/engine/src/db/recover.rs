@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! next record starts at f, the last one seen ended at l:
+//!   (before the first: l is what tables hold, but the oldest log has to begin where its header says)
 //!   f <= l      a copy of what was seen (a log carried over into the next): skip
 //!   f == l + 1  apply
 //!   f >  l + 1  gap: stop; if a mark says the record was durable, Corruption
@@ -17,6 +18,7 @@ use crate::flush::flush_memtable;
 use crate::log::{LogKind, Reader};
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
+use crate::table::Origin;
 use crate::version::{
     Change, KeyspaceRecord, Recovered, TableMeta, TableStore, VersionEdit, VersionSet,
 };
@@ -36,6 +38,20 @@ pub(super) struct Target {
     pub(super) table_seq: Seq,
     /// If the database was closed in good order: its newest sequence number.
     pub(super) closed_seq: Option<Seq>,
+    /// The manifest has given out no number, and so no keyspace id, from here on.
+    pub(super) next_number: u64,
+    pub(super) manifest_number: u64,
+}
+
+impl Target {
+    pub(super) fn of(recovered: &Recovered) -> Target {
+        Target {
+            table_seq: recovered.newest_table_seq(),
+            closed_seq: recovered.closed_seq,
+            next_number: recovered.next_number,
+            manifest_number: recovered.manifest_number,
+        }
+    }
 }
 
 /// Where memtables go that fill up during replay.
@@ -146,26 +162,37 @@ pub(super) fn replay(
         spill,
         carried_bytes: 0,
         stopped: false,
-        table_seq: target.table_seq,
+        before_logs: target.table_seq,
+        next_number: target.next_number,
+        manifest_number: target.manifest_number,
+        starts: Vec::new(),
         log_seq: None,
         out: Replayed { carried: Some(Vec::new()), ..Replayed::default() },
     };
     let numbers: Vec<u64> = wals.keys().copied().collect();
-    let mut starts = Vec::new();
     for (&number, &salt) in wals {
-        starts.push(replay.first_seq_of(number, salt)?);
+        let first = replay.first_seq_of(number, salt)?;
+        replay.starts.push((number, first));
+    }
+    // A log that begins in what tables hold is there for another keyspace, and all of it was durable
+    // before those tables were named.
+    let oldest_first = replay.starts.first().map_or(Seq::MAX, |&(_, first)| first);
+    let overlaps = oldest_first <= target.table_seq;
+    if overlaps {
+        replay.before_logs = oldest_first.saturating_sub(1);
     }
     for (i, &number) in numbers.iter().enumerate() {
         // Records at or above the start of a later log are void, and so are those after a close.
-        let later = starts[i + 1..].iter().copied().chain(target.closed_seq.map(|seq| seq + 1));
+        let later = replay.starts[i + 1..].iter().map(|&(_, first)| first);
+        let later = later.chain(target.closed_seq.map(|seq| seq + 1));
         let void_from = later.min().unwrap_or(Seq::MAX);
         replay.log(number, void_from)?;
     }
-    let last_seq = replay.log_seq.unwrap_or(0).max(target.table_seq);
-    if let Some(closed) = target.closed_seq
-        && last_seq < closed
-    {
-        let path = names::wal(&store.dir, numbers.last().copied().unwrap_or(0));
+    let log_seq = replay.log_seq.unwrap_or(replay.before_logs);
+    let last_seq = log_seq.max(target.table_seq);
+    let falls_short = overlaps && log_seq < target.table_seq;
+    if falls_short || target.closed_seq.is_some_and(|closed| last_seq < closed) {
+        let path = names::wal(&store.dir, replay.log_of(log_seq + 1));
         return Err(Error::corruption(
             path,
             0,
@@ -184,8 +211,12 @@ struct Replay<'a> {
     carried_bytes: u64,
     /// A gap was met: nothing more is applied.
     stopped: bool,
-    /// Newest sequence number in tables.
-    table_seq: Seq,
+    /// The first record follows this sequence number, or begins before it.
+    before_logs: Seq,
+    next_number: u64,
+    manifest_number: u64,
+    /// The logs and the first sequence number of each, as its header says.
+    starts: Vec<(u64, Seq)>,
     /// Newest sequence number read from the logs, once there is one.
     log_seq: Option<Seq>,
     out: Replayed,
@@ -206,6 +237,12 @@ impl Replay<'_> {
         }
     }
 
+    /// The log that should hold this sequence number.
+    fn log_of(&self, seq: Seq) -> u64 {
+        let holder = self.starts.iter().rfind(|&&(_, first)| first <= seq);
+        holder.or(self.starts.first()).map_or(0, |&(number, _)| number)
+    }
+
     fn log(&mut self, number: u64, void_from: Seq) -> Result<()> {
         let path = names::wal(&self.store.dir, number);
         let vfs = self.store.env.vfs.clone();
@@ -223,7 +260,7 @@ impl Replay<'_> {
                 continue;
             }
             // The oldest log may start anywhere in what the tables already hold.
-            if self.stopped || first > self.log_seq.unwrap_or(self.table_seq) + 1 {
+            if self.stopped || first > self.log_seq.unwrap_or(self.before_logs) + 1 {
                 self.stopped = true;
                 gap_at = gap_at.or(Some(offset));
                 continue;
@@ -238,8 +275,13 @@ impl Replay<'_> {
         if let Some(offset) = gap_at
             && reader.durable_bytes() > offset
         {
+            let holder = self.log_of(self.log_seq.unwrap_or(self.before_logs) + 1);
+            let (path, at) = match holder == number {
+                true => (path, offset),
+                false => (names::wal(&self.store.dir, holder), 0),
+            };
             let what = "durable records follow after records that are missing; run repair";
-            return Err(Error::corruption(path, offset, what));
+            return Err(Error::corruption(path, at, what));
         }
         let torn_bytes = reader.torn_tail().map_or(0, |torn| torn.dropped_bytes);
         self.store.events.emit(&Event::WalReplayed { number, batches, torn_bytes });
@@ -258,8 +300,17 @@ impl Replay<'_> {
     }
 
     fn apply(&mut self, op: batch::BatchOp<'_>, seq: Seq) -> Result<()> {
-        // A keyspace that the manifest has no more was dropped after this was written.
-        let Some(record) = self.records.get(&op.keyspace) else { return Ok(()) };
+        let Some(record) = self.records.get(&op.keyspace) else {
+            // A keyspace that the manifest has no more was dropped after this was written; one that it
+            // never had means that the manifest has lost its end.
+            if u64::from(op.keyspace.0) < self.next_number {
+                return Ok(());
+            }
+            let what =
+                "a log holds records of a keyspace that the manifest does not know; run repair";
+            let path = names::manifest(&self.store.dir, self.manifest_number);
+            return Err(Error::corruption(path, 0, what));
+        };
         if seq <= record.flushed_seq {
             return Ok(());
         }
@@ -282,7 +333,9 @@ impl Replay<'_> {
                 Spill::ToMemory => keyspace.full.insert(0, mem),
                 Spill::ToTables => {
                     self.out.carried = None;
-                    let tables = flush_memtable(self.store, &record.options, &mem, &[], &|| false)?;
+                    let origin = Origin::new(op.keyspace, &record.name);
+                    let options = &record.options;
+                    let tables = flush_memtable(self.store, options, origin, &mem, &[], &|| false)?;
                     keyspace.tables.push(tables);
                 }
             }
@@ -303,11 +356,11 @@ impl Replayed {
         store: &Arc<TableStore>,
         records: &BTreeMap<KeyspaceId, KeyspaceRecord>,
     ) -> Result<()> {
-        for (id, keyspace) in &mut self.keyspaces {
-            let Some(record) = records.get(id) else { continue };
+        for (&id, keyspace) in &mut self.keyspaces {
+            let Some(record) = records.get(&id) else { continue };
             if !keyspace.active.is_empty() {
-                let mem = &keyspace.active;
-                let tables = flush_memtable(store, &record.options, mem, &[], &|| false)?;
+                let (mem, origin) = (&keyspace.active, Origin::new(id, &record.name));
+                let tables = flush_memtable(store, &record.options, origin, mem, &[], &|| false)?;
                 keyspace.tables.push(tables);
             }
         }

@@ -82,7 +82,7 @@ pub(super) fn verify(
     Ok(report)
 }
 
-fn check_table(store: &TableStore, table: &Arc<Table>) -> Result<()> {
+pub(super) fn check_table(store: &TableStore, table: &Arc<Table>) -> Result<()> {
     let reader = table.shared_reader()?;
     reader.verify()?;
     let (order, meta) = (table.order(), &table.meta);

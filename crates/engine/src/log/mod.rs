@@ -11,6 +11,7 @@
 
 mod format;
 mod reader;
+mod salvage;
 mod writer;
 
 #[cfg(test)]
@@ -18,4 +19,5 @@ mod tests;
 
 pub(crate) use format::{LogHeader, LogKind};
 pub(crate) use reader::{Reader, TornTail};
+pub(crate) use salvage::{Gap, Piece, Salvager};
 pub(crate) use writer::Writer;

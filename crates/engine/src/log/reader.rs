@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How much is read from the file at a time.
-const READ_BYTES: usize = 256 << 10;
+pub(super) const READ_BYTES: usize = 256 << 10;
 
 /// The part of a log that was never durable and cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,19 +58,8 @@ impl Reader {
         number: u64,
         durable_bytes: u64,
     ) -> Result<Reader> {
-        let file = vfs.open(path, Access::Sequential)?;
-        let file_bytes = file.len_bytes()?;
-        let mut reader = Reader {
-            file,
-            path: path.to_path_buf(),
-            header: None,
-            file_bytes,
-            buf_offset: 0,
-            buf: Vec::new(),
-            pos: HEADER_BYTES as u64,
-            torn: None,
-            durable_bytes,
-        };
+        let mut reader = Reader::unread(vfs, path, durable_bytes)?;
+        let file_bytes = reader.file_bytes;
         let head = reader.window(0, HEADER_BYTES)?;
         match LogHeader::decode(head) {
             Ok(header) if header.kind == kind && header.number == number => {
@@ -87,6 +76,27 @@ impl Reader {
                 Ok(reader)
             }
         }
+    }
+
+    /// A reader that has not looked at the header.
+    pub(super) fn unread(vfs: &dyn Vfs, path: &Path, durable_bytes: u64) -> Result<Reader> {
+        let file = vfs.open(path, Access::Sequential)?;
+        Ok(Reader {
+            file_bytes: file.len_bytes()?,
+            file,
+            path: path.to_path_buf(),
+            header: None,
+            buf_offset: 0,
+            buf: Vec::new(),
+            pos: HEADER_BYTES as u64,
+            torn: None,
+            durable_bytes,
+        })
+    }
+
+    /// Length of the file.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.file_bytes
     }
 
     /// The file header; `None` if the log was never completely created.
@@ -128,7 +138,7 @@ impl Reader {
     }
 
     /// Type and payload length of the record at `at`, if it is whole and sound.
-    fn check_record(&mut self, salt: u64, at: u64) -> Result<Option<(u8, usize)>> {
+    pub(super) fn check_record(&mut self, salt: u64, at: u64) -> Result<Option<(u8, usize)>> {
         let Some(raw) = parse_header(self.window(at, RECORD_HEADER_BYTES)?) else {
             return Ok(None);
         };
@@ -188,7 +198,7 @@ impl Reader {
     }
 
     /// Offset after the last byte at or behind `from` that is not zero; `from` if there is none.
-    fn end_of_content(&mut self, from: u64) -> Result<u64> {
+    pub(super) fn end_of_content(&mut self, from: u64) -> Result<u64> {
         let (mut at, mut end) = (from, from);
         while at < self.file_bytes {
             let window = self.window(at, READ_BYTES)?;
@@ -204,7 +214,7 @@ impl Reader {
     }
 
     /// Up to `len` bytes at `offset`; fewer only at the end of the file.
-    fn window(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+    pub(super) fn window(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         let have_end = self.buf_offset + self.buf.len() as u64;
         let want_end = offset.saturating_add(len as u64).min(self.file_bytes);
         if offset < self.buf_offset || want_end > have_end {

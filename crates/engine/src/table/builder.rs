@@ -7,7 +7,7 @@
 //! Crash: until `finish` has returned, the file is worth nothing and nobody names it.
 
 use super::filter::FilterBuilder;
-use super::format::{Footer, Handle, Properties, encode_range_tombstones};
+use super::format::{Footer, Handle, Origin, Properties, encode_range_tombstones};
 use super::index::{DataIndex, PartitionHandles, SeparatorWriter, TopIndex};
 use crate::block::{BlockBuilder, Sealer, TRAILER_BYTES};
 use crate::options::{Compression, Filter, KeyspaceOptions};
@@ -120,6 +120,11 @@ impl TableBuilder {
             out: Vec::with_capacity(WRITE_BYTES + (64 << 10)),
             scratch: Vec::new(),
         }
+    }
+
+    /// Notes whose records these are.
+    pub fn set_origin(&mut self, origin: &Origin) {
+        self.properties.origin = Some(origin.clone());
     }
 
     /// The file being written.

@@ -12,8 +12,9 @@ use esker_base::coding::{
     take_varint,
 };
 use esker_base::vfs::ReadableFile;
-use esker_base::{Error, Result, Seq, checksum};
+use esker_base::{Error, KeyspaceId, Result, Seq, checksum};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The version of the format that this code writes, and the newest it reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -161,6 +162,24 @@ pub fn read_identity(file: &dyn ReadableFile, path: &Path) -> Result<FileIdentit
     Ok(FileIdentity { file_bytes, salt: footer.salt })
 }
 
+/// Whose records a table holds: what repair goes by when no manifest can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// True for bulk-loaded tables: their age is known to the manifest only.
+    pub ingested: bool,
+}
+
+impl Origin {
+    /// A table that a flush or a compaction writes.
+    pub fn new(keyspace: KeyspaceId, name: &str) -> Origin {
+        Origin { keyspace, name: name.into(), ingested: false }
+    }
+}
+
 /// What a table says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
@@ -200,6 +219,8 @@ pub struct Properties {
     pub filter: String,
     /// Name of the compression that was asked for.
     pub compression: String,
+    /// Whose it is; `None` if the builder was not told.
+    pub origin: Option<Origin>,
 }
 
 /// Tags of properties on disk; never reused. A reader passes over tags it does not know.
@@ -222,6 +243,9 @@ mod tag {
     pub(super) const ORDER: u64 = 16;
     pub(super) const FILTER: u64 = 17;
     pub(super) const COMPRESSION: u64 = 18;
+    pub(super) const KEYSPACE: u64 = 19;
+    pub(super) const KEYSPACE_NAME: u64 = 20;
+    pub(super) const INGESTED: u64 = 21;
 }
 
 impl Properties {
@@ -253,6 +277,11 @@ impl Properties {
         bytes(tag::ORDER, self.order.as_bytes());
         bytes(tag::FILTER, self.filter.as_bytes());
         bytes(tag::COMPRESSION, self.compression.as_bytes());
+        if let Some(origin) = &self.origin {
+            bytes(tag::KEYSPACE, &u64::from(origin.keyspace.0).to_le_bytes());
+            bytes(tag::KEYSPACE_NAME, origin.name.as_bytes());
+            bytes(tag::INGESTED, &u64::from(origin.ingested).to_le_bytes());
+        }
     }
 
     pub(super) fn decode(payload: &[u8]) -> std::result::Result<Properties, Damage> {
@@ -289,14 +318,24 @@ impl Properties {
             tag::ORDER => self.order = text()?,
             tag::FILTER => self.filter = text()?,
             tag::COMPRESSION => self.compression = text()?,
+            tag::KEYSPACE => {
+                self.origin_mut().keyspace = KeyspaceId(u32::try_from(number()?).ok()?);
+            }
+            tag::KEYSPACE_NAME => self.origin_mut().name = text()?.into(),
+            tag::INGESTED => self.origin_mut().ingested = number()? != 0,
             _ => {}
         }
         Some(())
     }
 
+    fn origin_mut(&mut self) -> &mut Origin {
+        self.origin.get_or_insert_with(|| Origin::new(KeyspaceId::DEFAULT, ""))
+    }
+
     /// Heap bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.smallest_key.len()
+            + self.origin.as_ref().map_or(0, |origin| origin.name.len())
             + self.largest_key.len()
             + self.order.len()
             + self.filter.len()
@@ -385,7 +424,13 @@ mod tests {
 
     #[test]
     fn unknown_properties_are_passed_over() {
-        let properties = Properties { entries: 3, order: "o".into(), ..Properties::default() };
+        let origin = Origin { ingested: true, ..Origin::new(KeyspaceId(7), "fruit") };
+        let properties = Properties {
+            entries: 3,
+            order: "o".into(),
+            origin: Some(origin),
+            ..Properties::default()
+        };
         let mut out = Vec::new();
         properties.encode(&mut out);
         put_varint(&mut out, 999);

@@ -5,7 +5,7 @@
 use super::format::{Handle, Properties};
 use super::index::DataIndex;
 use super::reader::TableReader;
-use crate::block::{Block, BlockCursor, Damage};
+use crate::block::{Block, BlockCursor, Damage, codec_name};
 use esker_base::checksum::hash64;
 use esker_base::{Kind, Result, Seq, Trailer};
 use std::cmp::Ordering;
@@ -68,6 +68,22 @@ impl DataBlock {
     }
 }
 
+/// A partition of a table, as the top index describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct PartitionView {
+    pub(crate) index: Handle,
+    pub(crate) filter: Option<Handle>,
+    /// No record of the partition comes after it.
+    pub(crate) separator: Vec<u8>,
+}
+
+/// How the block at a place is stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredForm {
+    pub(crate) compression: &'static str,
+    pub(crate) raw_bytes: u64,
+}
+
 /// What was counted while verifying.
 #[derive(Default)]
 struct Seen {
@@ -79,6 +95,31 @@ impl TableReader {
     /// Goes through the data blocks, reading each from the file.
     pub fn data_blocks(self: &Arc<Self>) -> DataBlocks {
         DataBlocks { table: self.clone(), partition: 0, block: 0, index: None }
+    }
+
+    /// The partitions in order.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = PartitionView> + '_ {
+        self.top.partitions.iter().enumerate().map(|(i, handles)| PartitionView {
+            index: handles.index,
+            filter: handles.filter,
+            separator: self.top.separators.key(i).to_vec(),
+        })
+    }
+
+    /// The entries of a partition's index: where each data block stands, and its separator.
+    pub(crate) fn index_entries(&self, partition: usize) -> Result<Vec<(Handle, Vec<u8>)>> {
+        let index = self.read_index(partition)?;
+        Ok((0..index.len()).map(|i| (index.handle(i), index.separators.key(i).to_vec())).collect())
+    }
+
+    /// How a data block is stored, once it was read as `block`.
+    pub(crate) fn stored_form(&self, handle: Handle, block: &Block) -> StoredForm {
+        let mut codec = [0xff];
+        let at = handle.offset_bytes + u64::from(handle.stored_bytes);
+        // The block was read, so that this byte is there.
+        let _ = self.file.read_at(at, &mut codec);
+        let compression = codec_name(codec[0]);
+        StoredForm { compression, raw_bytes: block.bytes().len() as u64 }
     }
 
     /// Reads everything and checks it: checksums, order, that indexes lead where they should, that

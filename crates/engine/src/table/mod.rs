@@ -20,6 +20,7 @@ mod golden;
 mod index;
 mod inspect;
 mod reader;
+mod salvage;
 mod slot;
 #[cfg(test)]
 mod tests;
@@ -27,9 +28,12 @@ mod tests;
 pub use builder::{TableBuilder, TableSummary};
 pub use cursor::{CursorOptions, TableCursor};
 pub use filter::FilterBlock;
-pub use format::{FORMAT_VERSION, FileIdentity, Handle, Properties, read_identity};
+pub use format::{FORMAT_VERSION, FileIdentity, Handle, Origin, Properties, read_identity};
+pub(crate) use inspect::StoredForm;
 pub use inspect::{DataBlock, DataBlocks};
+pub(crate) use reader::read_properties;
 pub use reader::{TableContext, TableReader};
+pub(crate) use salvage::{TableRemains, Tombstones};
 
 use crate::block::Block;
 use crate::cache::{Cache, Weigh};

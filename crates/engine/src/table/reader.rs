@@ -221,6 +221,11 @@ impl TableReader {
         Arc::new(RangeTombstones::build(&self.order, &all))
     }
 
+    /// The range tombstones as they stand in the file.
+    pub(super) fn stored_tombstones(&self) -> &[RangeTombstone] {
+        &self.tombstones
+    }
+
     /// What the table says about itself.
     pub fn properties(&self) -> &Properties {
         &self.properties
@@ -456,6 +461,23 @@ impl std::fmt::Debug for TableReader {
     }
 }
 
+/// Reads what a table says about itself, whatever the order of its keys: for repair and for dumps.
+///
+/// # Errors
+/// `Corruption` if footer or properties are damaged, or the salt is not `salt`.
+pub(crate) fn read_properties(
+    file: &dyn ReadableFile,
+    path: &Path,
+    salt: u64,
+) -> Result<Properties> {
+    let file_bytes = file.len_bytes()?;
+    let footer = Footer::read(file, path, file_bytes)?;
+    let handle = footer.properties;
+    let payload = read_payload(file, path, file_bytes, salt, &TableCounters::new(), handle)?;
+    Properties::decode(payload.bytes())
+        .map_err(|Damage(what)| Error::corruption(path, handle.offset_bytes, what))
+}
+
 /// What is read when a table is opened.
 struct Parts {
     properties: Properties,
@@ -517,7 +539,7 @@ fn pinnable_bytes(properties: &Properties) -> u64 {
 }
 
 /// Reads one stored block and checks it.
-fn read_payload(
+pub(super) fn read_payload(
     file: &dyn ReadableFile,
     path: &Path,
     file_bytes: u64,

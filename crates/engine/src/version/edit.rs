@@ -285,6 +285,26 @@ mod tests {
         }
     }
 
+    /// The bytes of the fenced block `hex NAME` of a format page, without the remarks behind bars.
+    fn golden(page: &str, name: &str) -> Vec<u8> {
+        let example = page.split(&format!("```hex {name}\n")).nth(1).expect("example");
+        example
+            .lines()
+            .take_while(|line| *line != "```")
+            .flat_map(|line| line.split('|').next().unwrap_or("").split_whitespace())
+            .map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal"))
+            .collect()
+    }
+
+    #[test]
+    fn the_documented_example_is_what_is_written_and_read() {
+        let page = include_str!("../../../../docs/format/manifest.md");
+        let bytes = golden(page, "edit");
+        assert_eq!(VersionEdit::decode(&bytes), Ok(sample()));
+        let shown: Vec<String> = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(sample().encode(), bytes, "the page should say: {}", shown.join(" "));
+    }
+
     #[test]
     fn unknown_tags_flags_and_levels_are_refused() {
         assert!(VersionEdit::decode(&[77]).is_err());

@@ -21,11 +21,11 @@ const RESERVE_BYTES: u64 = 64 << 10;
 
 /// What CURRENT says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Current {
-    pub(super) number: u64,
-    pub(super) salt: u64,
+pub(crate) struct Current {
+    pub(crate) number: u64,
+    pub(crate) salt: u64,
     /// The manifest is durable at least up to here.
-    pub(super) durable_bytes: u64,
+    pub(crate) durable_bytes: u64,
 }
 
 impl Current {
@@ -34,7 +34,7 @@ impl Current {
         format!("{line} {:08x}\n", crc32c(line.as_bytes()))
     }
 
-    fn decode(text: &str) -> Option<Current> {
+    pub(crate) fn decode(text: &str) -> Option<Current> {
         let (line, crc) = text.strip_suffix('\n')?.rsplit_once(' ')?;
         if crc.len() != 8 || u32::from_str_radix(crc, 16).ok()? != crc32c(line.as_bytes()) {
             return None;
@@ -50,7 +50,7 @@ impl Current {
     ///
     /// # Errors
     /// `NotFound`: there is none. `Corruption`: it does not say what it should.
-    pub(super) fn read(env: &Env, dir: &Path) -> Result<Current> {
+    pub(crate) fn read(env: &Env, dir: &Path) -> Result<Current> {
         let path = names::current(dir);
         let bytes = read_all(env.vfs.as_ref(), &path, CURRENT_BYTES_MAX)?;
         std::str::from_utf8(&bytes)
@@ -155,6 +155,16 @@ pub(super) fn replay(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_documented_current_is_what_is_written_and_read() {
+        let page = include_str!("../../../../docs/format/manifest.md");
+        let text = page.split("```text current\n").nth(1).and_then(|rest| rest.split("```").next());
+        let text = text.expect("the page has an example");
+        let current = Current { number: 12, salt: 0xabc, durable_bytes: 4_096 };
+        assert_eq!(Current::decode(text), Some(current));
+        assert_eq!(current.encode(), text);
+    }
 
     #[test]
     fn current_round_trips_and_no_changed_byte_passes() {

@@ -10,7 +10,7 @@ use super::store::{Table, TableStore};
 use crate::names;
 use crate::options::KeyspaceOptions;
 use crate::range_tombstone::{Fragment, RangeTombstone};
-use crate::table::{TableBuilder, TableSummary};
+use crate::table::{Origin, TableBuilder, TableSummary};
 use esker_base::{KeyOrder, Result, Trailer};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ const GRANDPARENT_TABLES_MAX: u64 = 10;
 pub(crate) struct RunOutput {
     store: Arc<TableStore>,
     options: Arc<KeyspaceOptions>,
+    origin: Origin,
     level: usize,
     /// Fragments to be written, in order.
     tombstones: Vec<Fragment>,
@@ -43,10 +44,11 @@ struct Open {
 }
 
 impl RunOutput {
-    /// Tables for `level` that carry `tombstones`. `grandparents` are the tables of the level below.
+    /// Tables of `origin` for `level` that carry `tombstones`. `grandparents` are the tables of the level below.
     pub(crate) fn new(
         store: Arc<TableStore>,
         options: Arc<KeyspaceOptions>,
+        origin: Origin,
         level: usize,
         tombstones: Vec<Fragment>,
         grandparents: Vec<Arc<Table>>,
@@ -54,6 +56,7 @@ impl RunOutput {
         RunOutput {
             store,
             options,
+            origin,
             level,
             tombstones,
             next_tombstone: 0,
@@ -110,7 +113,8 @@ impl RunOutput {
         let path = names::table(&store.dir, number);
         let file = store.env.vfs.create(&path)?;
         let salt = store.env.entropy.next_u64();
-        let builder = TableBuilder::new(file, &path, &self.options, self.level, salt);
+        let mut builder = TableBuilder::new(file, &path, &self.options, self.level, salt);
+        builder.set_origin(&self.origin);
         Ok(Open { builder, number })
     }
 

@@ -42,25 +42,36 @@ pub(crate) struct VersionSet {
 /// What the manifest said when it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
-    keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
+    pub(crate) keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
     /// Write-ahead logs that hold records not yet in tables, with their salts.
     pub(crate) wals: BTreeMap<u64, u64>,
     /// The newest sequence number, if the database was closed and not written to since.
     pub(crate) closed_seq: Option<Seq>,
-    next_number: u64,
-    manifest_number: u64,
+    /// File numbers and keyspace ids from here on were never given out.
+    pub(crate) next_number: u64,
+    pub(crate) manifest_number: u64,
     torn: Option<TornTail>,
 }
 
-#[derive(Debug)]
-struct RawKeyspace {
-    name: String,
-    order: String,
-    flushed_seq: Seq,
-    tables: BTreeMap<(u32, u64), (u64, TableMeta)>,
+/// A keyspace as edits describe it.
+#[derive(Clone, Debug)]
+pub(crate) struct RawKeyspace {
+    pub(crate) name: String,
+    pub(crate) order: String,
+    pub(crate) flushed_seq: Seq,
+    /// By level and number; with the id of the run.
+    pub(crate) tables: BTreeMap<(u32, u64), (u64, TableMeta)>,
 }
 
 impl Recovered {
+    /// A state that is to be written.
+    pub(crate) fn of(
+        keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
+        wals: BTreeMap<u64, u64>,
+    ) -> Recovered {
+        Recovered { keyspaces, wals, ..Recovered::default() }
+    }
+
     /// Reads the manifest in force.
     ///
     /// # Errors
@@ -83,7 +94,8 @@ impl Recovered {
         Ok(state)
     }
 
-    fn apply(&mut self, change: Change) -> Result<(), &'static str> {
+    /// Takes a change into the state; fails if it does not fit.
+    pub(crate) fn apply(&mut self, change: Change) -> Result<(), &'static str> {
         let unknown = "an edit names a keyspace that does not exist";
         match change {
             Change::NextNumber(number) => self.next_number = self.next_number.max(number),
@@ -139,7 +151,7 @@ impl Recovered {
     }
 
     /// Builds the versions, with options found by `options_for(name)`, without writing anything.
-    fn keyspaces(
+    pub(crate) fn keyspaces(
         &self,
         store: &Arc<TableStore>,
         options_for: impl Fn(&str) -> Arc<KeyspaceOptions>,
@@ -197,20 +209,23 @@ impl Recovered {
         }
     }
 
-    /// Builds the versions and starts a new manifest that holds the same state.
+    /// Starts a new manifest that holds the same state. `keyspaces` are those this state describes.
+    ///
+    /// What could show that a log is damaged goes with the old manifest (numbers given out so far): logs
+    /// must have been read before.
     pub(crate) fn into_set(
         self,
         store: &Arc<TableStore>,
-        options_for: impl Fn(&str) -> Arc<KeyspaceOptions>,
+        keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
         manifest_bytes_max: u64,
     ) -> Result<VersionSet> {
         self.report(store);
-        let keyspaces = self.keyspaces(store, options_for)?;
         store.skip_numbers_below(self.next_number);
         let runs = keyspaces.values().flat_map(|k| k.version.runs()).map(|(_, run)| run.id);
         let next_run = runs.max().map_or(1, |id| id + 1);
         let old = names::manifest(&store.dir, self.manifest_number);
-        let set = VersionSet::start(store, manifest_bytes_max, keyspaces, self.wals, next_run)?;
+        let (wals, closed) = (self.wals, self.closed_seq);
+        let set = VersionSet::start(store, manifest_bytes_max, keyspaces, wals, closed, next_run)?;
         set.remove_manifest(old);
         Ok(set)
     }
@@ -227,7 +242,7 @@ impl VersionSet {
         let version = Arc::default();
         let record = KeyspaceRecord { name: name.to_owned(), options, version, flushed_seq: 0 };
         let keyspaces = BTreeMap::from([(KeyspaceId::DEFAULT, record)]);
-        VersionSet::start(store, manifest_bytes_max, keyspaces, BTreeMap::new(), 1)
+        VersionSet::start(store, manifest_bytes_max, keyspaces, BTreeMap::new(), None, 1)
     }
 
     fn start(
@@ -235,10 +250,17 @@ impl VersionSet {
         manifest_bytes_max: u64,
         keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
         wals: BTreeMap<u64, u64>,
+        closed: Option<Seq>,
         next_run: u64,
     ) -> Result<VersionSet> {
         let number = store.new_number();
-        let state = snapshot(&keyspaces, &wals, store.peek_number());
+        let mut state = snapshot(&keyspaces, &wals, store.peek_number());
+        if let Some(seq) = closed {
+            // Holds until a log is created.
+            let mut last = VersionEdit::new();
+            last.push(Change::Closed(seq));
+            state.push(last);
+        }
         let manifest = Manifest::create(&store.env, &store.dir, number, &state)?;
         Ok(VersionSet {
             store: store.clone(),

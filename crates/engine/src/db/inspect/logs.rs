@@ -1,0 +1,151 @@
+//! Dumps of write-ahead logs and manifests.
+
+use super::events::{DumpedKind, DumpedOp, LogEvent};
+use super::{DumpOptions, shown};
+use crate::log::{LogKind, Piece, Salvager};
+use crate::names::{self, FileKind};
+use crate::version::{Change, TableMeta, VersionEdit};
+use esker_base::{Kind, Result, Vfs, batch};
+use std::path::Path;
+
+/// Tells all that is readable of a log, in order; which kind it is, its header says, or else its name.
+///
+/// # Errors
+/// Of the file system only; damage is told as events.
+pub fn dump_log(
+    vfs: &dyn Vfs,
+    path: &Path,
+    options: &DumpOptions,
+    mut sink: impl FnMut(&LogEvent),
+) -> Result<()> {
+    let mut log = Salvager::open(vfs, path, options.salt)?;
+    let named = path.file_name().and_then(|name| name.to_str()).and_then(names::parse);
+    let kind = match log.header() {
+        Ok(header) => {
+            sink(&LogEvent::Header {
+                kind: match header.kind {
+                    LogKind::Wal => "write-ahead log",
+                    LogKind::Manifest => "manifest",
+                },
+                number: header.number,
+                salt: header.salt,
+                first_seq: header.first_seq,
+            });
+            header.kind
+        }
+        Err(what) => {
+            sink(&LogEvent::HeaderDamage { what });
+            match named {
+                Some(FileKind::Manifest(_)) => LogKind::Manifest,
+                _ => LogKind::Wal,
+            }
+        }
+    };
+    let (mut records, mut durable) = (0, 0);
+    while let Some(piece) = log.next()? {
+        let event = match piece {
+            Piece::Mark { offset_bytes, durable_bytes, .. } => {
+                durable = durable.max(durable_bytes);
+                LogEvent::Mark { offset_bytes, durable_bytes }
+            }
+            Piece::Gap(gap) => {
+                let (offset_bytes, bytes) = (gap.offset_bytes, gap.bytes);
+                match gap.is_tail && durable <= offset_bytes {
+                    true => LogEvent::TornTail { offset_bytes, bytes },
+                    false => LogEvent::Damage { offset_bytes, bytes },
+                }
+            }
+            Piece::Record { offset_bytes, payload, .. } => {
+                records += 1;
+                let event = match kind {
+                    LogKind::Wal => batch_event(offset_bytes, payload, options),
+                    LogKind::Manifest => edit_event(offset_bytes, payload),
+                };
+                let bytes = payload.len() as u64;
+                event.unwrap_or_else(|what| LogEvent::Malformed { offset_bytes, bytes, what })
+            }
+        };
+        sink(&event);
+    }
+    sink(&LogEvent::End { records, durable_bytes: durable });
+    Ok(())
+}
+
+fn batch_event(
+    offset_bytes: u64,
+    payload: &[u8],
+    options: &DumpOptions,
+) -> Result<LogEvent, &'static str> {
+    let (first_seq, _, ops) = batch::decode(payload)?;
+    let mut dumped = Vec::new();
+    for (i, op) in ops.enumerate() {
+        let op = op?;
+        dumped.push(DumpedOp {
+            seq: first_seq.saturating_add(i as u64),
+            keyspace: Some(op.keyspace.0),
+            kind: kind_of(op.kind),
+            key: op.key.escape_ascii().to_string(),
+            value: shown(op.value, options.value_bytes_max),
+            value_bytes: op.value.len() as u64,
+        });
+    }
+    let bytes = payload.len() as u64;
+    Ok(LogEvent::Batch { offset_bytes, bytes, first_seq, ops: dumped })
+}
+
+pub(super) fn kind_of(kind: Kind) -> DumpedKind {
+    match kind {
+        Kind::Put => DumpedKind::Put,
+        Kind::Delete => DumpedKind::Delete,
+        Kind::DeleteRange => DumpedKind::DeleteRange,
+        other => DumpedKind::Other(other as u8),
+    }
+}
+
+fn edit_event(offset_bytes: u64, payload: &[u8]) -> Result<LogEvent, &'static str> {
+    let edit = VersionEdit::decode(payload)?;
+    let changes = edit.changes.iter().map(in_words).collect();
+    Ok(LogEvent::Edit { offset_bytes, bytes: payload.len() as u64, changes })
+}
+
+fn in_words(change: &Change) -> String {
+    match change {
+        Change::NextNumber(number) => format!("file numbers from {number} on are free"),
+        Change::Closed(seq) => format!("closed at #{seq}"),
+        Change::WalCreated { number, salt } => format!("log {number} exists, salt {salt:016x}"),
+        Change::WalMin(number) => format!("logs below {number} are not needed"),
+        Change::KeyspaceCreated { id, name, order } => {
+            format!("keyspace {} is {name:?}, in key order {order:?}", id.0)
+        }
+        Change::KeyspaceDropped(id) => format!("keyspace {} is gone", id.0),
+        Change::Flushed { id, seq } => format!("keyspace {} is in tables up to #{seq}", id.0),
+        Change::TableAdded { id, level, run, meta } => {
+            let place = format!("joins keyspace {}, level {level}, run {run}", id.0);
+            format!("table {} {place}: {}", meta.number, table_in_words(meta))
+        }
+        Change::TableRemoved { id, level, number } => {
+            format!("table {number} leaves keyspace {}, level {level}", id.0)
+        }
+    }
+}
+
+fn table_in_words(meta: &TableMeta) -> String {
+    let end = if meta.largest_exclusive { " (not covered)" } else { "" };
+    let mut words = format!(
+        "{} bytes, salt {:016x}, {} records of which {} tombstones, {} range tombstones, keys \"{}\" to \
+         \"{}\"{end}, sequence numbers {} to {}",
+        meta.file_bytes,
+        meta.salt,
+        meta.entries,
+        meta.tombstones,
+        meta.range_tombstones,
+        meta.smallest.escape_ascii(),
+        meta.largest.escape_ascii(),
+        meta.min_seq,
+        meta.max_seq
+    );
+    if let Some(seq) = meta.seq_override {
+        words.push_str(&format!(", all count as #{seq}"));
+    }
+    words
+}

@@ -1,0 +1,425 @@
+//! Repair: makes a damaged database one that opens, and lists what it could not use.
+//!
+//! ```text
+//! lock -> CURRENT, manifests -> is one reliable?
+//!    yes: its shape is kept; damaged tables are rewritten from their readable blocks
+//!    no:  all tables of a keyspace are merged by sequence number into one new run
+//! logs -> every readable record, in write order -> tables
+//! -> second names in lost/ for what cannot stay, and the report -> new manifest, CURRENT
+//! -> remove the first names
+//! ```
+//!
+//! Invariants: (1) until CURRENT names the new manifest, every old file stands where it stood; (2) a
+//! file that was not used, or not used completely, is in `lost/` before CURRENT changes; (3)
+//! whatever is passed over stands in the report.
+//! Logs: opening stops at the first gap, since what follows was never promised without what is missing.
+//! Repair goes on behind gaps and lists them: whoever calls it wants all there is.
+//! Crash: run it again. Before CURRENT changed it starts anew; what it had written is then unneeded, or
+//! merged with what it came from, which changes nothing.
+
+mod evidence;
+mod install;
+mod logs;
+mod rebuild;
+mod report;
+mod tables;
+
+#[cfg(test)]
+mod tests;
+
+pub use report::{
+    FileFate, FileReport, KeyspaceReport, LostRange, MissingWrites, RepairProgress, RepairReport,
+    Structure,
+};
+
+use super::open::{DEFAULT_KEYSPACE, Setup};
+use crate::event::EventSink;
+use crate::memtable::Memtable;
+use crate::names::{self, FileKind};
+use crate::options::{KeyspaceOptions, Options};
+use crate::stats::TableCounters;
+use crate::table::{BlockCache, Origin, TableContext};
+use crate::version::{ManifestRemains, RawKeyspace, Recovered, TableMeta, TableStore};
+use esker_base::{Error, KeyspaceId, Result, Seq};
+use evidence::{Evidence, name_of};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Memory for blocks while tables are read.
+const CACHE_BYTES: u64 = 8 << 20;
+
+/// Repairs the closed database in `dir`.
+///
+/// `options` are those it is opened with: key orders must be the right ones, or the keyspaces
+/// concerned are skipped. `progress` is called after each table and log; returning false ends the repair
+/// with `Cancelled` and leaves the database as it was.
+///
+/// # Errors
+/// `Busy`: somebody has it open. `NotFound`: no file of a database is there. `Incompatible`: the
+/// default keyspace has another key order. Of the disk. The database is as it was, unless the last
+/// step failed: then it may be repaired already, and repairing again does no harm.
+/// # Cost
+/// Reads everything once, twice if no manifest can be relied on; then it also writes everything once
+/// and keeps the old files in `lost/`.
+pub fn repair(
+    dir: &Path,
+    options: &Options,
+    setup: Setup,
+    mut progress: impl FnMut(&RepairProgress) -> bool,
+) -> Result<RepairReport> {
+    options.validate()?;
+    let vfs = setup.env.vfs.clone();
+    if !vfs.exists(dir)? {
+        return Err(Error::NotFound { path: dir.to_path_buf() });
+    }
+    let _lock = vfs.lock(&names::lock(dir))?;
+    let store = TableStore::new(
+        setup.env,
+        dir.to_path_buf(),
+        Arc::new(BlockCache::new(CACHE_BYTES)),
+        Arc::new(TableCounters::new()),
+        EventSink::new(setup.listener),
+        options.open_files_max as usize,
+        0,
+    );
+    let mut repair = Repair {
+        options,
+        store: Arc::new(store),
+        files: list(vfs.as_ref(), dir)?,
+        report: RepairReport::default(),
+        progress: RepairProgress::default(),
+        tell: &mut progress,
+        keyspaces: BTreeMap::new(),
+        made: Vec::new(),
+        fates: BTreeMap::new(),
+        wals: BTreeMap::new(),
+    };
+    let result = repair.run();
+    if result.is_err() {
+        repair.remove_made();
+    }
+    result.map(|()| repair.report)
+}
+
+/// The files of ours in the directory, with their lengths.
+fn list(vfs: &dyn esker_base::Vfs, dir: &Path) -> Result<BTreeMap<FileKind, u64>> {
+    let entries = vfs.list(dir)?;
+    let files = entries.iter().filter(|entry| !entry.is_dir);
+    Ok(files.filter_map(|entry| Some((names::parse(&entry.name)?, entry.len_bytes))).collect())
+}
+
+/// A repair under way.
+struct Repair<'a> {
+    options: &'a Options,
+    store: Arc<TableStore>,
+    /// What was there at the start.
+    files: BTreeMap<FileKind, u64>,
+    report: RepairReport,
+    progress: RepairProgress,
+    tell: &'a mut dyn FnMut(&RepairProgress) -> bool,
+    keyspaces: BTreeMap<KeyspaceId, Target>,
+    /// Tables written by this repair.
+    made: Vec<u64>,
+    /// Files that are spoken for.
+    fates: BTreeMap<FileKind, FileReport>,
+    /// Logs that the new manifest names, with their salts: only for skipped keyspaces.
+    wals: BTreeMap<u64, u64>,
+}
+
+/// A keyspace that is being put together.
+struct Target {
+    name: String,
+    order: String,
+    /// `None` if the options do not fit: the keyspace is skipped.
+    options: Option<Arc<KeyspaceOptions>>,
+    flushed_seq: Seq,
+    /// Tables lost records that logs may still hold.
+    hurt: bool,
+    /// Operations were taken from logs although tables should have held them.
+    revived: bool,
+    /// By level and number; with the id of the run.
+    tables: BTreeMap<(u32, u64), (u64, TableMeta)>,
+    /// Operations from logs that are not in a table yet.
+    mem: Option<Arc<Memtable>>,
+    /// Tables made from them, a list for each memtable, oldest first.
+    log_tables: Vec<Vec<TableMeta>>,
+}
+
+impl Repair<'_> {
+    fn run(&mut self) -> Result<()> {
+        let data = |kind: &FileKind| !matches!(kind, FileKind::Lock | FileKind::Temporary);
+        if !self.files.keys().any(data) {
+            return Err(Error::NotFound { path: names::current(&self.store.dir) });
+        }
+        let kinds: Vec<FileKind> = self.files.keys().copied().collect();
+        self.store.skip_numbers_below(super::recover::number_after(&kinds));
+        let evidence = Evidence::gather(&self.store.env, &self.store.dir, &self.files);
+        self.store.skip_numbers_below(evidence.facts.next_number);
+        self.measure();
+        let kept = match evidence.reliable(&self.files) {
+            Some(manifest) if !self.has_lost_its_end(&evidence, manifest)? => Some(manifest),
+            _ => None,
+        };
+        match kept {
+            Some(manifest) => self.keep(&evidence, manifest)?,
+            None => self.rebuild(&evidence)?,
+        }
+        self.speak_for_manifests(&evidence, kept.map(|manifest| manifest.number));
+        self.install()
+    }
+
+    /// Counts what there is to do.
+    fn measure(&mut self) {
+        for (kind, bytes) in &self.files {
+            if matches!(kind, FileKind::Table(_) | FileKind::Wal(_)) {
+                self.progress.files_total += 1;
+                self.progress.bytes_total += bytes;
+            }
+        }
+    }
+
+    /// One more file was looked at.
+    fn advance(&mut self, kind: FileKind) -> Result<()> {
+        self.progress.files += 1;
+        self.progress.bytes += self.files.get(&kind).copied().unwrap_or(0);
+        if (self.tell)(&self.progress) { Ok(()) } else { Err(Error::Cancelled) }
+    }
+
+    /// Notes what became of a file. What was said of it first holds.
+    fn speak_for(&mut self, kind: FileKind, fate: FileFate, reason: &str, records: u64) {
+        self.fates.entry(kind).or_insert_with(|| FileReport {
+            file: name_of(kind),
+            fate,
+            reason: reason.to_owned(),
+            records,
+            moved_to: None,
+        });
+    }
+
+    /// True if the manifest is whole but says less than the directory: edits are missing at its end,
+    /// and tables that they would name are there.
+    fn has_lost_its_end(&self, evidence: &Evidence, manifest: &ManifestRemains) -> Result<bool> {
+        let Some(state) = &manifest.state else { return Ok(true) };
+        if evidence.is_closed(manifest) {
+            return Ok(false);
+        }
+        let there = |kind| self.files.contains_key(&kind);
+        let named: std::collections::BTreeSet<u64> = state.tables().map(|m| m.number).collect();
+        let missing = named.iter().any(|&n| !there(FileKind::Table(n)))
+            || state.wals.keys().any(|&n| !there(FileKind::Wal(n)));
+        let unnamed_table = self.files.keys().any(|kind| match *kind {
+            FileKind::Table(n) => {
+                !named.contains(&n) && !evidence.facts.is_obsolete(n, &self.files)
+            }
+            _ => false,
+        });
+        if !unnamed_table {
+            return Ok(false);
+        }
+        Ok(missing || self.has_unnamed_records(state)?)
+    }
+
+    /// Takes a keyspace over; one whose order the options do not know is skipped.
+    ///
+    /// # Errors
+    /// `Incompatible` for the default keyspace, which no database is without.
+    fn target(&mut self, id: KeyspaceId, name: &str, order: &str) -> Result<&mut Target> {
+        let options = self.options.for_keyspace(name);
+        let known = options.order.name() == order;
+        if !known {
+            let what = format!(
+                "keyspace {name:?} was created with key order {order:?}, and the options say {:?}",
+                options.order.name()
+            );
+            if id == KeyspaceId::DEFAULT {
+                return Err(Error::Incompatible { path: self.store.dir.clone(), what });
+            }
+            self.report.keyspace(id).skipped.get_or_insert(what);
+        }
+        let report = self.report.keyspace(id);
+        name.clone_into(&mut report.name);
+        order.clone_into(&mut report.order);
+        self.store.skip_numbers_below(u64::from(id.0) + 1);
+        Ok(self.keyspaces.entry(id).or_insert_with(|| Target {
+            name: name.to_owned(),
+            order: order.to_owned(),
+            options: known.then(|| Arc::new(options.clone())),
+            flushed_seq: 0,
+            hurt: false,
+            revived: false,
+            tables: BTreeMap::new(),
+            mem: None,
+            log_tables: Vec::new(),
+        }))
+    }
+
+    /// The default keyspace must be there, whatever was lost.
+    fn ensure_default(&mut self) -> Result<()> {
+        if self.keyspaces.contains_key(&KeyspaceId::DEFAULT) {
+            return Ok(());
+        }
+        let order = self.options.for_keyspace(DEFAULT_KEYSPACE).order.name().to_owned();
+        self.target(KeyspaceId::DEFAULT, DEFAULT_KEYSPACE, &order).map(|_| ())
+    }
+
+    fn context(&self) -> TableContext {
+        TableContext {
+            cache: self.store.cache.clone(),
+            counters: self.store.counters.clone(),
+            pin_bytes_max: 0,
+        }
+    }
+
+    /// Keeps the shape that a manifest gives.
+    fn keep(&mut self, evidence: &Evidence, manifest: &ManifestRemains) -> Result<()> {
+        let Some(state) = &manifest.state else { return Ok(()) };
+        self.report.structure = Structure::Kept { manifest: manifest.number };
+        for (&id, raw) in &state.keyspaces {
+            let target = self.target(id, &raw.name, &raw.order)?;
+            target.flushed_seq = raw.flushed_seq;
+            self.keep_tables(id, raw)?;
+        }
+        self.ensure_default()?;
+        let tables: Vec<u64> = self.files.keys().filter_map(table_number).collect();
+        for number in tables {
+            let kind = FileKind::Table(number);
+            if !self.fates.contains_key(&kind) {
+                let reason = "the manifest does not name it";
+                self.speak_for(kind, FileFate::Unneeded, reason, 0);
+                self.advance(kind)?;
+            }
+        }
+        let table_seq = state.newest_table_seq();
+        self.report.last_seq = evidence.facts.newest_seq.max(table_seq);
+        self.read_logs(&self.logs_of(state), state.closed_seq, Some(state), &evidence.facts)?;
+        self.merge_revived()?;
+        self.join_log_tables();
+        Ok(())
+    }
+
+    /// Keyspaces that got back from logs what their tables had lost: older records stand beside newer
+    /// ones, so that their tables have to be merged.
+    fn merge_revived(&mut self) -> Result<()> {
+        let revived = self.keyspaces.iter().filter(|(_, target)| target.revived);
+        let ids: Vec<KeyspaceId> = revived.map(|(&id, _)| id).collect();
+        for id in ids {
+            let Some(target) = self.keyspaces.get_mut(&id) else { continue };
+            let old = std::mem::take(&mut target.tables);
+            let run = old.values().map(|(run, _)| *run).max().map_or(1, |run| run + 1);
+            let mut tables: Vec<TableMeta> = old.into_values().map(|(_, meta)| meta).collect();
+            tables.extend(target.log_tables.drain(..).flatten());
+            for meta in &tables {
+                if let Some(said) = self.fates.get_mut(&FileKind::Table(meta.number)) {
+                    said.fate = FileFate::Read;
+                    said.records = meta.entries + meta.range_tombstones;
+                    "sound; merged with what logs hold".clone_into(&mut said.reason);
+                }
+            }
+            self.merge(id, run, tables)?;
+            self.report.notes.push(format!(
+                "keyspace {} got back from logs what its tables had lost, as far as the logs reach",
+                id.0
+            ));
+        }
+        Ok(())
+    }
+
+    /// Tables made from logs become the newest runs of level 0.
+    fn join_log_tables(&mut self) {
+        let runs = self.keyspaces.values().flat_map(|t| t.tables.values()).map(|(run, _)| *run);
+        let mut next_run = runs.max().map_or(1, |run| run + 1);
+        for target in self.keyspaces.values_mut() {
+            for tables in std::mem::take(&mut target.log_tables) {
+                for meta in tables {
+                    target.tables.insert((0, meta.number), (next_run, meta));
+                }
+                next_run += 1;
+            }
+        }
+    }
+
+    /// What becomes of CURRENT and the manifests.
+    fn speak_for_manifests(&mut self, evidence: &Evidence, kept: Option<u64>) {
+        let current = match &evidence.current {
+            Ok(_) => (FileFate::Read, "written anew".to_owned()),
+            Err(why) => (FileFate::Lost, why.clone()),
+        };
+        self.speak_for(FileKind::Current, current.0, &current.1, 0);
+        if let Ok(current) = &evidence.current {
+            let kind = FileKind::Manifest(current.number);
+            if !self.files.contains_key(&kind) {
+                self.speak_for(kind, FileFate::Lost, "missing, although CURRENT names it", 0);
+            }
+        }
+        for (number, why) in &evidence.unreadable {
+            self.speak_for(FileKind::Manifest(*number), FileFate::Lost, why, 0);
+        }
+        for manifest in &evidence.manifests {
+            let kind = FileKind::Manifest(manifest.number);
+            let name = name_of(kind);
+            for gap in &manifest.gaps {
+                let vouched = manifest.durable_bytes > gap.offset_bytes;
+                let torn = gap.is_tail && !vouched;
+                let what = if torn { "torn tail" } else { "no version edit can be read" };
+                self.report.lose(&name, gap.offset_bytes, gap.bytes, what);
+            }
+            for &offset in &manifest.malformed {
+                self.report.lose(&name, offset, 0, "version edit is malformed or does not fit");
+            }
+            let is_kept = kept == Some(manifest.number);
+            let edits = manifest.edits.len() as u64;
+            match manifest.header_damage {
+                _ if is_kept => self.speak_for(kind, FileFate::Read, "written anew", 0),
+                Some(what) => self.speak_for(kind, FileFate::Salvaged, what, edits),
+                None if manifest.state.is_none() => {
+                    self.speak_for(kind, FileFate::Salvaged, "damaged", edits);
+                }
+                None if kept.is_some() => {
+                    self.speak_for(kind, FileFate::Unneeded, "not the manifest in force", 0);
+                }
+                None => {
+                    let why = "it names files that are not there, or less than is there";
+                    self.speak_for(kind, FileFate::Salvaged, why, edits);
+                }
+            }
+        }
+    }
+
+    /// The state that the new manifest will hold.
+    fn new_state(&self) -> Recovered {
+        let mut keyspaces = BTreeMap::new();
+        for (&id, target) in &self.keyspaces {
+            let skipped = target.options.is_none();
+            let raw = RawKeyspace {
+                name: target.name.clone(),
+                order: target.order.clone(),
+                // Logs that stay are for skipped keyspaces only.
+                flushed_seq: if skipped { target.flushed_seq } else { self.report.last_seq },
+                tables: target.tables.clone(),
+            };
+            keyspaces.insert(id, raw);
+        }
+        Recovered::of(keyspaces, self.wals.clone())
+    }
+
+    fn remove_made(&self) {
+        for &number in &self.made {
+            // What stays behind is named by nobody.
+            let _ = self.store.env.vfs.remove(&names::table(&self.store.dir, number));
+        }
+    }
+}
+
+fn table_number(kind: &FileKind) -> Option<u64> {
+    match *kind {
+        FileKind::Table(number) => Some(number),
+        _ => None,
+    }
+}
+
+impl Target {
+    fn origin(&self, id: KeyspaceId) -> Origin {
+        Origin::new(id, &self.name)
+    }
+}

@@ -1,0 +1,165 @@
+//! Reads a log past damage: for repair and for dumps, never for opening.
+//!
+//! Records carry checksums that are bound to their place, so that behind unreadable bytes the next
+//! record is found by trying every offset. Each stretch passed over is reported as a gap.
+//! Invariant: no bytes of a file make this panic, or take more than a bounded multiple of its length.
+
+use super::format::{
+    HEADER_BYTES, LogHeader, RECORD_HEADER_BYTES, RecordType, mark_offset, parse_header,
+};
+use super::reader::{READ_BYTES, Reader};
+use esker_base::{Result, Vfs};
+use std::path::Path;
+
+/// Bytes that may be summed in search of records, beyond a multiple of the file's length.
+const SEARCH_BYTES: u64 = 256 << 20;
+
+/// A stretch of a log that holds no readable record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) offset_bytes: u64,
+    pub(crate) bytes: u64,
+    /// Nothing readable follows.
+    pub(crate) is_tail: bool,
+}
+
+/// What comes next in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    /// A record for the log's user.
+    Record { offset_bytes: u64, end_bytes: u64, payload: &'a [u8] },
+    /// A mark: everything before `durable_bytes` had been synced.
+    Mark { offset_bytes: u64, end_bytes: u64, durable_bytes: u64 },
+    /// Bytes that cannot be read.
+    Gap(Gap),
+}
+
+/// Yields all that is readable of a log.
+#[derive(Debug)]
+pub(crate) struct Salvager {
+    reader: Reader,
+    header: Result<LogHeader, &'static str>,
+    /// What records are bound to; `None` if neither the header nor the caller knows.
+    salt: Option<u64>,
+    pos: u64,
+    /// What may still be spent on searching.
+    search_bytes: u64,
+    header_reported: bool,
+}
+
+impl Salvager {
+    /// Opens a log. `salt` is used if the header is unreadable.
+    ///
+    /// # Errors
+    /// Of the file system only.
+    pub(crate) fn open(vfs: &dyn Vfs, path: &Path, salt: Option<u64>) -> Result<Salvager> {
+        let mut reader = Reader::unread(vfs, path, 0)?;
+        let header = LogHeader::decode(reader.window(0, HEADER_BYTES)?);
+        let search_bytes = SEARCH_BYTES.saturating_add(reader.file_bytes().saturating_mul(16));
+        Ok(Salvager {
+            salt: header.as_ref().map_or(salt, |header| Some(header.salt)),
+            header,
+            reader,
+            pos: HEADER_BYTES as u64,
+            search_bytes,
+            header_reported: false,
+        })
+    }
+
+    /// The header, or what is wrong with it.
+    pub(crate) fn header(&self) -> Result<LogHeader, &'static str> {
+        self.header
+    }
+
+    /// True if nothing but zeros stands behind the header's place.
+    pub(crate) fn is_blank(&mut self) -> Result<bool> {
+        let header_end = HEADER_BYTES as u64;
+        Ok(self.reader.end_of_content(header_end)? <= header_end)
+    }
+
+    /// The next piece, or `None` at the end.
+    ///
+    /// # Errors
+    /// Of the file system only.
+    pub(crate) fn next(&mut self) -> Result<Option<Piece<'_>>> {
+        if self.header.is_err() && !self.header_reported {
+            self.header_reported = true;
+            return self.header_gap();
+        }
+        let Some(salt) = self.salt else { return Ok(None) };
+        let at = self.pos;
+        let Some((kind, len)) = self.reader.check_record(salt, at)? else {
+            return self.gap(salt, at);
+        };
+        let payload_at = at + RECORD_HEADER_BYTES as u64;
+        let end_bytes = payload_at + len as u64;
+        self.pos = end_bytes;
+        let payload = self.reader.window(payload_at, len)?;
+        if kind == RecordType::Mark as u8 {
+            let durable_bytes = mark_offset(payload).unwrap_or(0);
+            return Ok(Some(Piece::Mark { offset_bytes: at, end_bytes, durable_bytes }));
+        }
+        Ok(Some(Piece::Record { offset_bytes: at, end_bytes, payload }))
+    }
+
+    /// The unreadable header; all of the file if nothing can be read without it.
+    fn header_gap(&mut self) -> Result<Option<Piece<'_>>> {
+        let header_end = (HEADER_BYTES as u64).min(self.reader.file_bytes());
+        let content_end = self.reader.end_of_content(0)?;
+        let (bytes, is_tail) = match self.salt {
+            Some(_) => (header_end, content_end <= header_end),
+            None => (content_end, true),
+        };
+        if bytes == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Piece::Gap(Gap { offset_bytes: 0, bytes, is_tail })))
+    }
+
+    /// Passes over what cannot be read at `at`.
+    fn gap(&mut self, salt: u64, at: u64) -> Result<Option<Piece<'_>>> {
+        let content_end = self.reader.end_of_content(at)?;
+        if content_end <= at {
+            self.pos = self.reader.file_bytes();
+            return Ok(None);
+        }
+        let found = self.search(salt, at + 1, content_end)?;
+        self.pos = found.unwrap_or(self.reader.file_bytes());
+        let bytes = found.unwrap_or(content_end) - at;
+        Ok(Some(Piece::Gap(Gap { offset_bytes: at, bytes, is_tail: found.is_none() })))
+    }
+
+    /// The first sound record at or behind `from`.
+    fn search(&mut self, salt: u64, mut from: u64, end: u64) -> Result<Option<u64>> {
+        while from < end {
+            let file_bytes = self.reader.file_bytes();
+            let window = self.reader.window(from, READ_BYTES)?;
+            let len = window.len();
+            if len < RECORD_HEADER_BYTES {
+                return Ok(None);
+            }
+            let candidates: Vec<(u64, u64)> = (0..=len - RECORD_HEADER_BYTES)
+                .filter_map(|i| {
+                    let kind = window[i + RECORD_HEADER_BYTES - 1];
+                    if kind != RecordType::Data as u8 && kind != RecordType::Mark as u8 {
+                        return None;
+                    }
+                    let raw = parse_header(&window[i..])?;
+                    let at = from + i as u64;
+                    let end = at + RECORD_HEADER_BYTES as u64 + u64::from(raw.len);
+                    (end <= file_bytes).then_some((at, u64::from(raw.len)))
+                })
+                .collect();
+            for (at, payload_bytes) in candidates {
+                let cost = payload_bytes + if payload_bytes > 4096 { READ_BYTES as u64 } else { 0 };
+                let Some(left) = self.search_bytes.checked_sub(cost) else { return Ok(None) };
+                self.search_bytes = left;
+                if self.reader.check_record(salt, at)?.is_some() {
+                    return Ok(Some(at));
+                }
+            }
+            from += (len - RECORD_HEADER_BYTES + 1) as u64;
+        }
+        Ok(None)
+    }
+}
