@@ -4,6 +4,7 @@
 //! a failure can be run again from it.
 
 pub mod crash;
+pub mod damage;
 pub mod faults;
 pub mod gate;
 pub mod history;
@@ -11,3 +12,4 @@ pub mod memory;
 pub mod power;
 pub mod random;
 pub mod script;
+pub mod specimen;

@@ -3,7 +3,7 @@
 //! Prints what each came to. Exits with an error if any found a violation.
 
 use esker_gates::gate::{Config, Outcome, Stopwatch};
-use esker_gates::{crash, faults, power};
+use esker_gates::{crash, damage, faults, power};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -35,6 +35,12 @@ const GATES: &[Gate] = &[
         short: "every call of each kind fails, then the disk heals",
         long: "the same with 200 random scripts",
         run: faults::gate,
+    },
+    Gate {
+        name: "damage",
+        short: "every bit, every cut, pages and files mixed up, in small stores",
+        long: "the same, and 20 thousand random changes to each file",
+        run: damage::gate,
     },
 ];
 
