@@ -138,11 +138,7 @@ impl Opening {
     /// A new database: an empty default keyspace and a log.
     fn create(self, lock: Box<dyn FileLock>) -> Result<Core> {
         let files = list_files(&self.env, &self.dir)?;
-        let data = |kind: &FileKind| matches!(kind, FileKind::Table(_) | FileKind::Wal(_));
-        if files.iter().any(data) {
-            let what = "CURRENT is missing from a directory with data; run repair";
-            return Err(Error::corruption(names::current(&self.dir), 0, what));
-        }
+        self.check_no_data(&files)?;
         if !self.options.create_if_missing {
             return Err(Error::NotFound { path: names::current(&self.dir) });
         }
@@ -161,6 +157,16 @@ impl Opening {
             VersionSet::create(&self.store, manifest_bytes_max, DEFAULT_KEYSPACE, options)?;
         self.remove_orphans(&versions)?;
         self.start(lock, versions, Replayed::default(), 0)
+    }
+
+    /// Without CURRENT there may be leftovers of an open that was cut off, but no data.
+    fn check_no_data(&self, files: &[FileKind]) -> Result<()> {
+        let data = |kind: &FileKind| matches!(kind, FileKind::Table(_) | FileKind::Wal(_));
+        if files.iter().any(data) {
+            let what = "CURRENT is missing from a directory with data; run repair";
+            return Err(Error::corruption(names::current(&self.dir), 0, what));
+        }
+        Ok(())
     }
 
     /// An existing database.
@@ -248,8 +254,16 @@ impl Opening {
 
     /// A database that is only read: logs are replayed into memory.
     fn read_only(self, lock: Option<Box<dyn FileLock>>) -> Result<Core> {
-        let recovered = Recovered::read(&self.store)?;
+        let recovered = match Recovered::read(&self.store) {
+            Err(Error::NotFound { .. }) if self.env.vfs.exists(&self.dir)? => {
+                self.check_no_data(&list_files(&self.env, &self.dir)?)?;
+                return Err(Error::NotFound { path: names::current(&self.dir) });
+            }
+            read => read?,
+        };
+        let files = list_files(&self.env, &self.dir)?;
         recover::check_files(&self.env, &self.dir, &recovered)?;
+        recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
         let wals = recovered.wals.clone();
         let target = recover::Target {
             table_seq: recovered.newest_table_seq(),

@@ -10,6 +10,8 @@
 //!   f == l + 1  apply
 //!   f >  l + 1  gap: stop; if a mark says the record was durable, Corruption
 //! ```
+//!
+//! The first record of all may not be after the number that the oldest log says it starts with.
 
 use super::core::{Core, View};
 use crate::event::Event;
@@ -146,8 +148,9 @@ pub(super) fn replay(
         spill,
         carried_bytes: 0,
         stopped: false,
-        table_seq: target.table_seq,
+        first_seq: Seq::MAX,
         log_seq: None,
+        end: None,
         out: Replayed { carried: Some(Vec::new()), ..Replayed::default() },
     };
     let numbers: Vec<u64> = wals.keys().copied().collect();
@@ -155,6 +158,7 @@ pub(super) fn replay(
     for (&number, &salt) in wals {
         starts.push(replay.first_seq_of(number, salt)?);
     }
+    replay.first_seq = starts.first().copied().unwrap_or(0);
     for (i, &number) in numbers.iter().enumerate() {
         // Records at or above the start of a later log are void, and so are those after a close.
         let later = starts[i + 1..].iter().copied().chain(target.closed_seq.map(|seq| seq + 1));
@@ -184,10 +188,12 @@ struct Replay<'a> {
     carried_bytes: u64,
     /// A gap was met: nothing more is applied.
     stopped: bool,
-    /// Newest sequence number in tables.
-    table_seq: Seq,
+    /// The oldest log holds this sequence number first, or copies of older records before it.
+    first_seq: Seq,
     /// Newest sequence number read from the logs, once there is one.
     log_seq: Option<Seq>,
+    /// The log before the present one, and where it ends.
+    end: Option<(u64, u64)>,
     out: Replayed,
 }
 
@@ -212,8 +218,10 @@ impl Replay<'_> {
         let mut reader = Reader::open(vfs.as_ref(), &path, LogKind::Wal, number, 0)?;
         let mut batches = 0;
         let mut gap_at = None;
+        let mut end = 0;
         while let Some((offset, payload)) = reader.next()? {
             let damaged = |what| Error::corruption(&path, offset, what);
+            end = offset + payload.len() as u64;
             let (first, count, ops) = batch::decode(payload).map_err(damaged)?;
             if first >= void_from || count == 0 {
                 continue;
@@ -222,8 +230,7 @@ impl Replay<'_> {
             if self.log_seq.is_some_and(|seen| last <= seen) {
                 continue;
             }
-            // The oldest log may start anywhere in what the tables already hold.
-            if self.stopped || first > self.log_seq.unwrap_or(self.table_seq) + 1 {
+            if self.stopped || first > self.log_seq.map_or(self.first_seq, |seen| seen + 1) {
                 self.stopped = true;
                 gap_at = gap_at.or(Some(offset));
                 continue;
@@ -238,8 +245,13 @@ impl Replay<'_> {
         if let Some(offset) = gap_at
             && reader.durable_bytes() > offset
         {
-            let what = "durable records follow after records that are missing; run repair";
-            return Err(Error::corruption(path, offset, what));
+            // What is missing stood at the end of the log before.
+            let (number, offset) = self.end.unwrap_or((number, offset));
+            let what = "the log ends before records that durable ones follow; run repair";
+            return Err(Error::corruption(names::wal(&self.store.dir, number), offset, what));
+        }
+        if !self.stopped {
+            self.end = Some((number, end));
         }
         let torn_bytes = reader.torn_tail().map_or(0, |torn| torn.dropped_bytes);
         self.store.events.emit(&Event::WalReplayed { number, batches, torn_bytes });
