@@ -6,6 +6,7 @@
 pub mod crash;
 pub mod damage;
 pub mod faults;
+pub mod fuzz;
 pub mod gate;
 pub mod history;
 pub mod kill;
@@ -14,4 +15,5 @@ pub mod power;
 pub mod random;
 pub mod script;
 pub mod specimen;
+pub mod targets;
 pub mod threads;

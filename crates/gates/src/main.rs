@@ -3,7 +3,7 @@
 //! Prints what each came to. Exits with an error if any found a violation.
 
 use esker_gates::gate::{Config, Outcome, Stopwatch};
-use esker_gates::{crash, damage, faults, kill, power, threads};
+use esker_gates::{crash, damage, faults, fuzz, kill, power, threads};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -47,6 +47,12 @@ const GATES: &[Gate] = &[
         short: "a process under load is killed 200 times",
         long: "10 thousand times",
         run: kill::gate,
+    },
+    Gate {
+        name: "fuzz",
+        short: "mutated input for each parser, 60 seconds together",
+        long: "an hour",
+        run: fuzz::gate,
     },
     Gate {
         name: "threads",
