@@ -86,7 +86,7 @@ impl Target for BatchBytes {
         let mut batch = Batch::new();
         batch.put(b"key", b"value").delete(b"other").delete_range(b"a", b"b");
         batch.put_in(KeyspaceId(300), &[7; 200], &[8; 300]);
-        vec![batch.seal(9).to_vec(), Batch::new().seal(u64::MAX).to_vec()]
+        vec![batch.seal(9).to_vec(), Batch::new().seal(1 << 50).to_vec()]
     }
 
     fn run(&self, input: &[u8]) -> String {
