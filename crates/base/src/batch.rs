@@ -5,7 +5,7 @@
 
 use crate::coding::{put_slice, put_varint, take_slice, take_u8, take_varint_u32};
 use crate::error::{Error, Result};
-use crate::key::{KEY_BYTES_MAX, KeyspaceId, Kind, Seq, VALUE_BYTES_MAX};
+use crate::key::{KEY_BYTES_MAX, KeyspaceId, Kind, SEQ_MAX, Seq, VALUE_BYTES_MAX};
 
 /// Bytes before the first operation: first sequence number (8) and operation count (4).
 pub const BATCH_HEADER_BYTES: usize = 12;
@@ -253,6 +253,9 @@ pub fn decode(bytes: &[u8]) -> Result<(Seq, u32, BatchIter<'_>), &'static str> {
     // The shortest operation is three bytes: kind, empty key, and nothing.
     if u64::from(count) * 2 > input.len() as u64 {
         return Err("batch count exceeds its bytes");
+    }
+    if seq > SEQ_MAX - u64::from(count) {
+        return Err("batch has an implausible sequence number");
     }
     Ok((seq, count, BatchIter { input, left: count }))
 }

@@ -9,6 +9,7 @@
 //! lost/              what repair could not use
 //! ```
 
+use esker_base::key::SEQ_MAX;
 use std::path::{Path, PathBuf};
 
 /// What a file in the directory is, by its name.
@@ -74,7 +75,9 @@ pub fn parse(name: &str) -> Option<FileKind> {
 
 fn parse_number(digits: &str) -> Option<u64> {
     let plain = digits.len() >= 6 && digits.bytes().all(|b| b.is_ascii_digit());
-    plain.then(|| digits.parse().ok()).flatten()
+    let number = plain.then(|| digits.parse().ok()).flatten()?;
+    // A number that the engine could give out, and one more.
+    (number <= SEQ_MAX).then_some(number)
 }
 
 #[cfg(test)]
@@ -94,7 +97,16 @@ mod tests {
             let name = path.file_name().and_then(|n| n.to_str()).expect("name");
             assert_eq!(parse(name), Some(kind));
         }
-        for foreign in ["", "x", "1.wal", "00000a.tbl", "-00001.wal", "LOCK2", "notes.txt"] {
+        for foreign in [
+            "",
+            "x",
+            "1.wal",
+            "00000a.tbl",
+            "-00001.wal",
+            "LOCK2",
+            "notes.txt",
+            "18446744073709551615.wal",
+        ] {
             assert_eq!(parse(foreign), None, "{foreign}");
         }
     }

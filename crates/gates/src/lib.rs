@@ -4,12 +4,18 @@
 //! a failure can be run again from it.
 
 pub mod crash;
+pub mod damage;
 pub mod faults;
+pub mod fuzz;
 pub mod gate;
 pub mod history;
+pub mod kill;
 pub mod limits;
 pub mod memory;
 pub mod model;
 pub mod power;
 pub mod random;
 pub mod script;
+pub mod specimen;
+pub mod targets;
+pub mod threads;

@@ -3,7 +3,7 @@
 //! Prints what each came to. Exits with an error if any found a violation.
 
 use esker_gates::gate::{Config, Outcome, Stopwatch};
-use esker_gates::{crash, faults, limits, model, power};
+use esker_gates::{crash, damage, faults, fuzz, kill, limits, model, power, threads};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -48,10 +48,42 @@ const GATES: &[Gate] = &[
         long: "the same with 200 random scripts",
         run: faults::gate,
     },
+    Gate {
+        name: "damage",
+        short: "every bit, every cut, pages and files mixed up, in small stores",
+        long: "the same, and 20 thousand random changes to each file",
+        run: damage::gate,
+    },
+    Gate {
+        name: "kill",
+        short: "a process under load is killed 200 times",
+        long: "10 thousand times",
+        run: kill::gate,
+    },
+    Gate {
+        name: "fuzz",
+        short: "mutated input for each parser, 60 seconds together",
+        long: "an hour",
+        run: fuzz::gate,
+    },
+    Gate {
+        name: "threads",
+        short: "16 threads on one store for 20 seconds",
+        long: "for 10 minutes",
+        run: threads::gate,
+    },
 ];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((kill::CHILD, rest)) = arguments.split_first().map(|(a, b)| (a.as_str(), b)) {
+        return match kill::child(rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    // One line for each panic: the report says the rest.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let wanted = arguments.first().map_or("", String::as_str);
     let chosen: Vec<&Gate> =
         GATES.iter().filter(|gate| wanted == "all" || wanted == gate.name).collect();

@@ -113,6 +113,8 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
         core.check_writable()?;
         let running = core.background.compactions_running.load(Ordering::Relaxed);
         if running == 0 && !core.keyspaces.load().by_id.values().any(busy) {
+            // What the last reader of it let go has no job left that would remove it.
+            core.store.sweep();
             return Ok(());
         }
         core.wait_progress(WAIT)?;

@@ -246,6 +246,7 @@ impl Opening {
             check_no_data(&self.env, &self.dir)?;
         }
         let recovered = Recovered::read(&self.store)?;
+        let files = list_files(&self.env, &self.dir)?;
         recover::check_files(&self.env, &self.dir, &recovered)?;
         recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
         let wals = recovered.wals.clone();

@@ -3,7 +3,7 @@
 use esker_base::coding::{
     put_slice, put_varint, take_slice, take_u8, take_varint, take_varint_u32,
 };
-use esker_base::key::KEY_BYTES_MAX;
+use esker_base::key::{KEY_BYTES_MAX, SEQ_MAX};
 use esker_base::{KeyspaceId, Seq};
 
 /// Levels of a tree, level 0 included.
@@ -170,32 +170,37 @@ fn encode_meta(out: &mut Vec<u8>, meta: &TableMeta) {
 fn take_change(input: &mut &[u8]) -> Option<Change> {
     let tag = take_u8(input)?;
     Some(match tag {
-        NEXT_NUMBER => Change::NextNumber(take_varint(input)?),
-        CLOSED => Change::Closed(take_varint(input)?),
+        NEXT_NUMBER => Change::NextNumber(take_number(input)?),
+        CLOSED => Change::Closed(take_number(input)?),
         WAL_CREATED => {
-            Change::WalCreated { number: take_varint(input)?, salt: take_varint(input)? }
+            Change::WalCreated { number: take_number(input)?, salt: take_varint(input)? }
         }
-        WAL_MIN => Change::WalMin(take_varint(input)?),
+        WAL_MIN => Change::WalMin(take_number(input)?),
         KEYSPACE_CREATED => Change::KeyspaceCreated {
             id: take_id(input)?,
             name: take_string(input)?,
             order: take_string(input)?,
         },
         KEYSPACE_DROPPED => Change::KeyspaceDropped(take_id(input)?),
-        FLUSHED => Change::Flushed { id: take_id(input)?, seq: take_varint(input)? },
+        FLUSHED => Change::Flushed { id: take_id(input)?, seq: take_number(input)? },
         TABLE_ADDED => Change::TableAdded {
             id: take_id(input)?,
             level: take_level(input)?,
-            run: take_varint(input)?,
+            run: take_number(input)?,
             meta: take_meta(input)?,
         },
         TABLE_REMOVED => Change::TableRemoved {
             id: take_id(input)?,
             level: take_level(input)?,
-            number: take_varint(input)?,
+            number: take_number(input)?,
         },
         _ => return None,
     })
+}
+
+/// File numbers, sequence numbers, lengths and counts: sums of them do not overflow.
+fn take_number(input: &mut &[u8]) -> Option<u64> {
+    take_varint(input).filter(|&number| number <= SEQ_MAX)
 }
 
 fn take_id(input: &mut &[u8]) -> Option<KeyspaceId> {
@@ -221,18 +226,18 @@ fn take_meta(input: &mut &[u8]) -> Option<TableMeta> {
     }
     Some(TableMeta {
         largest_exclusive: flags & FLAG_LARGEST_EXCLUSIVE != 0,
-        number: take_varint(input)?,
+        number: take_number(input)?,
         salt: take_varint(input)?,
-        file_bytes: take_varint(input)?,
-        entries: take_varint(input)?,
-        tombstones: take_varint(input)?,
-        range_tombstones: take_varint(input)?,
-        raw_bytes: take_varint(input)?,
-        min_seq: take_varint(input)?,
-        max_seq: take_varint(input)?,
+        file_bytes: take_number(input)?,
+        entries: take_number(input)?,
+        tombstones: take_number(input)?,
+        range_tombstones: take_number(input)?,
+        raw_bytes: take_number(input)?,
+        min_seq: take_number(input)?,
+        max_seq: take_number(input)?,
         seq_override: match flags & FLAG_SEQ_OVERRIDE {
             0 => None,
-            _ => Some(take_varint(input)?),
+            _ => Some(take_number(input)?),
         },
         smallest: take_key(input)?,
         largest: take_key(input)?,
