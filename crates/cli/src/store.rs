@@ -172,6 +172,18 @@ fn contents(dir: &Path) -> Result<(Vec<FileKind>, bool)> {
     Ok((ours, others))
 }
 
+/// A directory that may hold a store, however damaged.
+///
+/// # Errors
+/// `NotFound` if there is none.
+pub(crate) fn expect_directory(dir: &Path) -> Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let message = format!("{} is no directory: --db names the store", dir.display());
+    Err(Failure::new(Code::NotFound, message))
+}
+
 /// Fails if there is no store in a directory.
 pub(crate) fn expect_store(dir: &Path) -> Result<()> {
     if holds_store(dir) {

@@ -5,6 +5,7 @@ mod compact;
 mod completions;
 pub(crate) mod count;
 mod delete;
+mod dump;
 mod flush;
 mod get;
 mod keyspaces;
@@ -13,6 +14,7 @@ mod load;
 mod man;
 mod options;
 mod put;
+mod repair;
 pub(crate) mod scan;
 mod shell;
 pub(crate) mod stats;
@@ -50,6 +52,8 @@ pub(crate) enum Command {
     Stats(stats::Args),
     Levels(levels::Args),
     Verify(verify::Args),
+    Repair(repair::Args),
+    Dump(dump::Args),
     Flush(flush::Args),
     Compact(compact::Args),
     Checkpoint(checkpoint::Args),
@@ -76,6 +80,8 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Stats(args) => stats::run(&args),
         Command::Levels(args) => levels::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Repair(args) => repair::run(&args),
+        Command::Dump(args) => dump::run(&args),
         Command::Flush(args) => flush::run(&args),
         Command::Compact(args) => compact::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),

@@ -64,14 +64,13 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
     let env = &opening.env;
     if !env.vfs.exists(&names::current(dir))? {
         if !opening.options.create_if_missing {
+            // A directory that holds no database is not even given a lock.
+            if env.vfs.exists(dir)? {
+                check_no_data(env, dir)?;
+            }
             return Err(Error::NotFound { path: dir.to_path_buf() });
         }
         create_dir_durably(env.vfs.as_ref(), dir)?;
-    }
-    if !opening.options.create_if_missing && !env.vfs.exists(&names::current(dir))? {
-        // A directory that holds no database is not even given a lock.
-        check_no_data(env, dir)?;
-        return Err(Error::NotFound { path: names::current(dir) });
     }
     let lock = env.vfs.lock(&names::lock(dir))?;
     let core = if env.vfs.exists(&names::current(dir))? {
@@ -245,8 +244,8 @@ impl Opening {
         if !self.env.vfs.exists(&names::current(&self.dir))? {
             check_no_data(&self.env, &self.dir)?;
         }
-        let recovered = Recovered::read(&self.store)?;
         let files = list_files(&self.env, &self.dir)?;
+        let recovered = Recovered::read(&self.store)?;
         recover::check_files(&self.env, &self.dir, &recovered)?;
         recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
         let wals = recovered.wals.clone();

@@ -1,0 +1,87 @@
+//! `esker dump`: shows what is in a file of a store.
+
+use crate::failure::{Code, Failure, Result};
+use crate::output::Output;
+use esker::KeyOrder;
+use esker::base::Env;
+use esker::inspect::{DumpOptions, dump_current, dump_log, dump_table};
+use serde::Serialize;
+use std::fmt::Display;
+use std::path::PathBuf;
+
+/// Show what is in a log, a manifest, a table or CURRENT
+///
+/// Reads one file as it is, without opening the store, and goes on behind damage as far as it can. The file's name
+/// says what it is: `NNNNNN.wal`, `MANIFEST-NNNNNN`, `NNNNNN.tbl` or `CURRENT`.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  esker dump store/CURRENT
+  esker dump store/MANIFEST-000012
+  esker dump --records store/000009.tbl
+  esker dump --json store/000007.wal | jq .")]
+pub(crate) struct Args {
+    /// The file
+    file: PathBuf,
+
+    /// Show every record of a table
+    #[arg(long)]
+    records: bool,
+
+    /// Bytes shown of each value
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    value_bytes: usize,
+
+    /// The file's salt in hexadecimal, if its own header or footer is damaged: the manifest tells it
+    #[arg(long, value_name = "HEX", value_parser = parse_salt)]
+    salt: Option<u64>,
+
+    /// Write JSON for machines, one value a line
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_salt(text: &str) -> std::result::Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16).map_err(|error| error.to_string())
+}
+
+/// Dumps.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let env = Env::posix();
+    let options =
+        DumpOptions { records: args.records, value_bytes_max: args.value_bytes, salt: args.salt };
+    let mut out = Output::new();
+    let name = args.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let mut failed = None;
+    let mut show = |event: &dyn Shown| {
+        if failed.is_none() {
+            failed = event.show(&mut out, args.json).err();
+        }
+    };
+    if name == "CURRENT" {
+        show(&dump_current(env.vfs.as_ref(), &args.file)?);
+    } else if name.ends_with(".wal") || name.starts_with("MANIFEST-") {
+        dump_log(env.vfs.as_ref(), &args.file, &options, |event| show(event))?;
+    } else if name.ends_with(".tbl") {
+        let order = KeyOrder::Bytewise;
+        dump_table(env.vfs.as_ref(), &args.file, &order, &options, |event| show(event))?;
+    } else {
+        let what = "is none of NNNNNN.wal, MANIFEST-NNNNNN, NNNNNN.tbl and CURRENT";
+        return Err(Failure::new(Code::Usage, format!("{} {what}", args.file.display())));
+    }
+    match failed {
+        Some(failure) => Err(failure),
+        None => out.finish(),
+    }
+}
+
+/// An event that can be written in either form.
+trait Shown {
+    fn show(&self, out: &mut Output, json: bool) -> Result<()>;
+}
+
+impl<T: Serialize + Display> Shown for T {
+    fn show(&self, out: &mut Output, json: bool) -> Result<()> {
+        if json { out.json(self) } else { out.line(&self.to_string()) }
+    }
+}
