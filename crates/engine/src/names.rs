@@ -97,7 +97,16 @@ mod tests {
             let name = path.file_name().and_then(|n| n.to_str()).expect("name");
             assert_eq!(parse(name), Some(kind));
         }
-        for foreign in ["", "x", "1.wal", "00000a.tbl", "-00001.wal", "LOCK2", "notes.txt", "18446744073709551615.wal"] {
+        for foreign in [
+            "",
+            "x",
+            "1.wal",
+            "00000a.tbl",
+            "-00001.wal",
+            "LOCK2",
+            "notes.txt",
+            "18446744073709551615.wal",
+        ] {
             assert_eq!(parse(foreign), None, "{foreign}");
         }
     }

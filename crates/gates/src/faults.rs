@@ -10,17 +10,15 @@
 //!
 //! Poisoned is right only after a failed sync, or when read bytes are wrong (a flipped bit).
 
-use crate::gate::{
-    Config, Outcome, Watchdog, case_seed, error_path, for_cases, guarded, pause,
-};
+use crate::gate::{Config, Outcome, Watchdog, case_seed, error_path, for_cases, guarded, pause};
 use crate::history::Trouble;
 use crate::random::Random;
 use crate::script::{Player, Step, World, random_options, random_steps};
+use esker::Error;
 use esker::base::Vfs;
 use esker::base::sync::Mutex;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
-use esker::Error;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

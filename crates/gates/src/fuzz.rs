@@ -133,7 +133,8 @@ pub fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
                 // A number, in place: small, large, or off by a little.
                 let width = [1, 2, 4, 8][random.below(4) as usize];
                 let end = input.len().min(at + width);
-                let edge = [0, 1, u64::MAX, u64::MAX / 2, 1 << 31, 1 << 20][random.below(6) as usize];
+                let edge =
+                    [0, 1, u64::MAX, u64::MAX / 2, 1 << 31, 1 << 20][random.below(6) as usize];
                 let bytes = edge.wrapping_add(random.below(3)).to_le_bytes();
                 input[at..end].copy_from_slice(&bytes[..end - at]);
             }

@@ -122,7 +122,9 @@ fn parse(arguments: &[String]) -> Result<Config, String> {
 }
 
 fn usage(message: &str) -> ExitCode {
-    eprintln!("{message}\nusage: esker-gates GATE|all [--long] [--seed N] [--minutes M] [--case N]");
+    eprintln!(
+        "{message}\nusage: esker-gates GATE|all [--long] [--seed N] [--minutes M] [--case N]"
+    );
     for gate in GATES {
         eprintln!("  {:8} {}; --long: {}", gate.name, gate.short, gate.long);
     }

@@ -61,7 +61,9 @@ impl Script {
     fn calls(&self) -> Result<u64, String> {
         let mut player = self.player();
         for &step in self.steps.iter().chain([&Step::Read, &Step::Reopen, &Step::Read]) {
-            player.play(step).map_err(|e| format!("undisturbed, {step:?}: {e}; {:?}", self.steps))?;
+            player
+                .play(step)
+                .map_err(|e| format!("undisturbed, {step:?}: {e}; {:?}", self.steps))?;
         }
         let calls = player.world.strict.mutating_calls();
         player.check_copies(&player.world)?;
@@ -125,7 +127,10 @@ impl Script {
             db.delete(b"~after").map_err(|e| tell(format!("deleting after two cuts: {e}")))?;
         }
         player.check_kept(&kept, least).map_err(|e| {
-            tell(format!("cut again in recovery, {second:?}: {e}\n  {}", again.trace().join("\n  ")))
+            tell(format!(
+                "cut again in recovery, {second:?}: {e}\n  {}",
+                again.trace().join("\n  ")
+            ))
         })?;
         Ok(2)
     }

@@ -33,7 +33,12 @@ pub fn targets(seed: u64) -> Result<Vec<Box<dyn Target>>, String> {
     };
     let in_store = |name: &'static str, path: &Path| -> Box<dyn Target> {
         let disk = specimen.disk.deep_copy();
-        Box::new(InStore { name, path: path.to_path_buf(), disk, options: specimen.options.clone() })
+        Box::new(InStore {
+            name,
+            path: path.to_path_buf(),
+            disk,
+            options: specimen.options.clone(),
+        })
     };
     let tables = file(&|name| name.ends_with(".tbl"));
     let tables: Vec<Vec<u8>> =
@@ -70,7 +75,9 @@ impl Target for OptionsText {
     fn run(&self, input: &[u8]) -> String {
         match serde_json::from_slice::<Options>(input) {
             Err(error) => format!("{:?}", error.classify()),
-            Ok(options) => options.validate().map_or_else(|e| e.to_string(), |()| "valid".to_owned()),
+            Ok(options) => {
+                options.validate().map_or_else(|e| e.to_string(), |()| "valid".to_owned())
+            }
         }
     }
 }
@@ -120,7 +127,8 @@ impl Target for BlockBytes {
                 let mut key = format!("key{i:05}").into_bytes();
                 key.resize(key_bytes.max(8), b'x');
                 let kind = if i % 3 == 0 { Kind::Delete } else { Kind::Put };
-                let value = if i % 3 == 0 { Vec::new() } else { vec![b'v'; (i * 7 % 400) as usize] };
+                let value =
+                    if i % 3 == 0 { Vec::new() } else { vec![b'v'; (i * 7 % 400) as usize] };
                 builder.add(&key, Trailer::new(i << (i % 40), kind), &value);
             }
             let mut bytes = Vec::new();
@@ -147,7 +155,8 @@ impl Target for BlockBytes {
             // A walk that does not end is a hang; the watchdog ends it.
             while cursor.valid() {
                 rows += 1;
-                sum += cursor.key().len() + cursor.value().len() + cursor.trailer().seq() as usize % 2;
+                sum +=
+                    cursor.key().len() + cursor.value().len() + cursor.trailer().seq() as usize % 2;
                 cursor.next()?;
             }
             cursor.seek_to_last()?;
@@ -163,7 +172,10 @@ impl Target for BlockBytes {
             }
             Ok(sum as u64)
         };
-        walk().map_or_else(|damage| damage.0.to_owned(), |sum| format!("sum of {:?}", sum.checked_ilog2()))
+        walk().map_or_else(
+            |damage| damage.0.to_owned(),
+            |sum| format!("sum of {:?}", sum.checked_ilog2()),
+        )
     }
 }
 
