@@ -11,6 +11,7 @@ pub mod gate;
 pub mod history;
 pub mod kill;
 pub mod memory;
+pub mod mutate;
 pub mod power;
 pub mod random;
 pub mod script;

@@ -200,7 +200,9 @@ impl Maker {
         for (id, name) in ids[1..].iter_mut().zip(KEYSPACES) {
             *id = db.create_keyspace(name, self.options.keyspaces[name].clone())?.id();
         }
-        self.fill(&db, &ids, 14, 160, false)?;
+        self.fill(&db, &ids, 3, 100, false)?;
+        let wide = self.wide();
+        self.write(&db, &ids, wide, false)?;
         db.flush()?;
         self.note(&mut older);
         self.fill(&db, &ids, 3, 20, true)?;
@@ -241,7 +243,20 @@ impl Maker {
         }
     }
 
-    /// Batches that put long keys into all keyspaces, so that few make an index of two partitions.
+    /// Records that each fill a block, in pairs whose separators are long: a large index in a small
+    /// table, since the values compress well.
+    fn wide(&mut self) -> Vec<Op> {
+        let mut ops = Vec::new();
+        for _ in 0..65 {
+            let prefix: Vec<u8> = self.random.bytes(24).iter().map(|b| b'a' + b % 26).collect();
+            for end in [b"a", b"c"] {
+                ops.push(Op::Put(1, [&prefix[..], end].concat(), vec![b'v'; 600]));
+            }
+        }
+        ops
+    }
+
+    /// Batches that put keys into all keyspaces.
     fn fill(
         &mut self,
         db: &Db,

@@ -47,5 +47,6 @@ pub(super) const CRATES: &[CrateFloor] = &[
     ("crates/base", "esker-base", 0),
     ("crates/engine", "esker", 1),
     ("crates/cli", "esker-cli", 2),
+    ("crates/gates", "esker-gates", 2),
     ("xtask", "xtask", 0),
 ];
