@@ -1,5 +1,6 @@
 //! The project's own checks: `cargo xtask tidy` and `cargo xtask test`.
 
+mod sanitize;
 mod test;
 mod tidy;
 
@@ -14,6 +15,8 @@ usage: cargo xtask <command>
   test --long           the same, with the long forms of the gates
   test --only <step>    one step of it
   test --list           the steps
+  sanitize              16 threads under the address and the thread sanitizer
+  sanitize <which>      one of them: address, thread
 ";
 
 fn main() -> ExitCode {
@@ -29,6 +32,8 @@ fn main() -> ExitCode {
         ["test", "--long", "--only", step] | ["test", "--only", step, "--long"] => {
             test::run(&root, Some(step), true)
         }
+        ["sanitize"] => sanitize::run(&root, None),
+        ["sanitize", which] => sanitize::run(&root, Some(which)),
         _ => {
             eprint!("{USAGE}");
             false

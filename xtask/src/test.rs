@@ -27,6 +27,17 @@ const fn cargo(name: &'static str, arguments: &'static [&'static str]) -> Step {
     Step { name, run: Run::Cargo { arguments, env: &[] }, long_only: false }
 }
 
+const fn long(step: Step) -> Step {
+    Step { long_only: true, ..step }
+}
+
+/// The arguments that run a gate.
+macro_rules! gate {
+    ($($word:literal),+) => {
+        &["run", "--profile", "gates", "-p", "esker-gates", "--", $($word),+]
+    };
+}
+
 /// What stands between a change and the main branch.
 const STEPS: &[Step] = &[
     cargo("fmt", &["fmt", "--all", "--check"]),
@@ -49,7 +60,26 @@ const STEPS: &[Step] = &[
 ///
 /// A gate is a binary that exits non-zero on a violation. One that has a long form stands here
 /// twice: once short, and once with `long_only` and a name that ends in `-long`.
-const GATES: &[Step] = &[];
+const GATES: &[Step] = &[
+    cargo("crash", gate!("crash")),
+    cargo("power", gate!("power")),
+    cargo("faults", gate!("faults")),
+    cargo("damage", gate!("damage")),
+    cargo("kill", gate!("kill")),
+    cargo("fuzz", gate!("fuzz")),
+    cargo("threads", gate!("threads")),
+    cargo("model", gate!("model")),
+    cargo("limits", gate!("limits")),
+    long(cargo("crash-long", gate!("crash", "--long"))),
+    long(cargo("power-long", gate!("power", "--long"))),
+    long(cargo("faults-long", gate!("faults", "--long"))),
+    long(cargo("damage-long", gate!("damage", "--long"))),
+    long(cargo("kill-long", gate!("kill", "--long"))),
+    long(cargo("fuzz-long", gate!("fuzz", "--long"))),
+    long(cargo("threads-long", gate!("threads", "--long"))),
+    long(cargo("model-long", gate!("model", "--long"))),
+    long(cargo("limits-long", gate!("limits", "--long"))),
+];
 
 fn steps(long: bool) -> impl Iterator<Item = &'static Step> {
     STEPS.iter().chain(GATES).filter(move |step| long || !step.long_only)

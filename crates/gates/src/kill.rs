@@ -17,8 +17,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// Threads that write.
@@ -88,8 +87,12 @@ impl Run {
             .spawn()
             .map_err(|e| format!("starting a child: {e}"))?;
         let output = child.stdout.take().ok_or("the child has no output")?;
-        let reader = std::thread::spawn(move || read_acknowledged(BufReader::new(output)));
-        // Now and then at once: while the store is being opened.
+        let (tell, told) = mpsc::channel();
+        let reader = std::thread::spawn(move || read_acknowledged(BufReader::new(output), &tell));
+        // Every third at once: while the store is being opened.
+        if !self.random.one_in(3) {
+            let _ = told.recv_timeout(Duration::from_secs(30));
+        }
         let ms_max = [5, 60, 250][self.random.below(3) as usize];
         pause(Duration::from_micros(self.random.below(ms_max * 1000)));
         kill(&mut child)?;
@@ -134,7 +137,8 @@ struct Heard {
     newest: BTreeMap<u64, u64>,
 }
 
-fn read_acknowledged(reader: impl BufRead) -> Result<Heard, String> {
+/// Reads to the end; tells once the store is open.
+fn read_acknowledged(reader: impl BufRead, tell: &mpsc::Sender<()>) -> Result<Heard, String> {
     let mut heard = Heard::default();
     for line in reader.lines() {
         let Ok(line) = line else { break };
@@ -147,7 +151,11 @@ fn read_acknowledged(reader: impl BufRead) -> Result<Heard, String> {
                 }
             }
             Some(("error", what)) => return Err(format!("the child failed: {what}")),
-            _ => heard.opened |= line == "open",
+            _ if line == "open" => {
+                heard.opened = true;
+                let _ = tell.send(());
+            }
+            _ => {}
         }
     }
     Ok(heard)
@@ -277,12 +285,11 @@ fn write_until_killed(dir: &Path, seed: u64, starts: &str) -> Result<(), String>
     }
     say("open")?;
     let starts: Vec<u64> = starts.split(',').filter_map(|n| n.parse().ok()).collect();
-    let batches = Arc::new(AtomicU64::new(0));
     std::thread::scope(|scope| {
         let mut writers = Vec::new();
         for (thread, start) in starts.into_iter().enumerate() {
-            let (db, batches) = (&db, batches.clone());
-            writers.push(scope.spawn(move || write(db, thread as u64, start, seed, &batches)));
+            let db = &db;
+            writers.push(scope.spawn(move || write(db, thread as u64, start, seed)));
         }
         let mut random = Random::new(seed);
         loop {
@@ -302,7 +309,7 @@ fn write_until_killed(dir: &Path, seed: u64, starts: &str) -> Result<(), String>
 }
 
 /// Writes one thread's batches. The parent may have missed some of those that are there already.
-fn write(db: &Db, thread: u64, start: u64, seed: u64, batches: &AtomicU64) -> Result<(), String> {
+fn write(db: &Db, thread: u64, start: u64, seed: u64) -> Result<(), String> {
     let mut random = Random::new(seed ^ thread);
     let ids: Vec<_> = KEYSPACES
         .iter()
@@ -324,7 +331,6 @@ fn write(db: &Db, thread: u64, start: u64, seed: u64, batches: &AtomicU64) -> Re
         }
         let sync = random.one_in(20);
         db.write(batch, WriteOptions { sync }).map_err(|e| format!("writing: {e}"))?;
-        batches.fetch_add(1, Ordering::Relaxed);
         say(&format!("w {thread} {number}"))?;
     }
     Ok(())

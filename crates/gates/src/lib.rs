@@ -13,6 +13,7 @@ pub mod kill;
 pub mod limits;
 pub mod memory;
 pub mod model;
+pub mod mutate;
 pub mod power;
 pub mod random;
 pub mod script;

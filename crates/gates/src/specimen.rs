@@ -7,10 +7,15 @@
 use crate::history::{History, KEYSPACES, MARKER, Op, State, small_options};
 use crate::random::Random;
 use crate::script::{DIR, World};
+use esker::base::Vfs;
+use esker::base::vfs::Access;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
+use esker::stats::TableCounters;
+use esker::table::{BlockCache, TableContext, TableReader, read_identity};
 use esker::{Compression, Db, KeyspaceId, KeyspaceOptions, Options, Result, WriteOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Length of a record's head in a log, and of a log's header.
 const RECORD_HEAD_BYTES: usize = 9;
@@ -59,6 +64,25 @@ impl Specimen {
         let names = self.disk.file_names(Path::new(DIR));
         let data = names.into_iter().filter(|name| name != "LOCK");
         data.map(|name| Path::new(DIR).join(name)).collect()
+    }
+
+    /// Partitions of the index that has the most.
+    pub fn partitions_max(&self) -> u64 {
+        let tables = self.files().into_iter().filter(|p| p.extension().is_some_and(|e| e == "tbl"));
+        let partitions = |path: PathBuf| -> Result<u64> {
+            let file = self.disk.open(&path, Access::Random)?;
+            let identity = read_identity(file.as_ref(), &path)?;
+            let context = TableContext {
+                cache: Arc::new(BlockCache::new(1 << 20)),
+                counters: Arc::new(TableCounters::new()),
+                pin_bytes_max: 0,
+            };
+            let (bytes, salt) = (identity.file_bytes, identity.salt);
+            let options = KeyspaceOptions::default();
+            let reader = TableReader::open(file, &path, bytes, salt, &options, &context)?;
+            Ok(reader.properties().partitions)
+        };
+        tables.filter_map(|path| partitions(path).ok()).max().unwrap_or(0)
     }
 
     /// The contents after the first `count` batches.
@@ -176,7 +200,9 @@ impl Maker {
         for (id, name) in ids[1..].iter_mut().zip(KEYSPACES) {
             *id = db.create_keyspace(name, self.options.keyspaces[name].clone())?.id();
         }
-        self.fill(&db, &ids, 14, 160, false)?;
+        self.fill(&db, &ids, 3, 100, false)?;
+        let wide = self.wide();
+        self.write(&db, &ids, wide, false)?;
         db.flush()?;
         self.note(&mut older);
         self.fill(&db, &ids, 3, 20, true)?;
@@ -217,7 +243,20 @@ impl Maker {
         }
     }
 
-    /// Batches that put long keys into all keyspaces, so that few make an index of two partitions.
+    /// Records that each fill a block, in pairs whose separators are long: a large index in a small
+    /// table, since the values compress well.
+    fn wide(&mut self) -> Vec<Op> {
+        let mut ops = Vec::new();
+        for _ in 0..65 {
+            let prefix: Vec<u8> = self.random.bytes(24).iter().map(|b| b'a' + b % 26).collect();
+            for end in [b"a", b"c"] {
+                ops.push(Op::Put(1, [&prefix[..], end].concat(), vec![b'v'; 600]));
+            }
+        }
+        ops
+    }
+
+    /// Batches that put keys into all keyspaces.
     fn fill(
         &mut self,
         db: &Db,

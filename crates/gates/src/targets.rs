@@ -1,6 +1,6 @@
 //! What the fuzz gate feeds: one target for each parser.
 
-use crate::fuzz::{Target, mutate};
+use crate::mutate::{Target, mutate};
 use crate::random::Random;
 use crate::script::{DIR, World};
 use crate::specimen;
