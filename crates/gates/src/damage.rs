@@ -464,9 +464,9 @@ type Row<'a> = (&'a Vec<u8>, &'a Vec<u8>);
 fn scan(keyspace: &Keyspace, rows: &[Row<'_>], backward: bool) -> Result<Option<String>, Error> {
     let mut cursor = keyspace.scan(&ScanOptions::default())?;
     if backward {
-        cursor.seek_to_last()?
+        cursor.seek_to_last()?;
     } else {
-        cursor.seek_to_first()?
+        cursor.seek_to_first()?;
     }
     for (key, value) in rows {
         if !cursor.valid() || cursor.key() != &key[..] || cursor.value() != &value[..] {

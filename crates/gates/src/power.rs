@@ -45,7 +45,6 @@ impl Script {
             preallocated_logs: random.one_in(2),
             block_bytes: if random.one_in(2) { 512 } else { 4096 },
             seed,
-            ..StrictOptions::default()
         };
         let count = 4 + random.below(36);
         Script { seed, steps: random_steps(&mut random, count), disk }

@@ -60,6 +60,10 @@ struct Shared {
 
 type Checked = Result<(), String>;
 
+/// What a thread does, given its number.
+type Job = fn(&Shared, u64, Random) -> Checked;
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
 fn text(error: esker::Error) -> String {
     error.to_string()
 }
@@ -103,7 +107,7 @@ fn round(seed: u64, seconds: f64, in_memory: bool) -> Result<[u64; 4], String> {
 }
 
 fn run_threads(shared: &Shared, seed: u64, seconds: f64) -> Vec<String> {
-    let jobs: [(u64, fn(&Shared, u64, Random) -> Checked); 5] = [
+    let jobs: [(u64, Job); 5] = [
         (WRITERS, writer),
         (ADDERS, adder),
         (READERS, reader),
@@ -138,7 +142,7 @@ impl Shared {
     /// Counts a piece of work. False if it was the last.
     fn go_on(&self, kind: usize) -> bool {
         let n = self.done[kind].fetch_add(1, Ordering::Relaxed);
-        if n % 64 == 0 {
+        if n.is_multiple_of(64) {
             self.watchdog.alive(format!("kind {kind}"));
         }
         !self.stop.load(Ordering::Relaxed)
