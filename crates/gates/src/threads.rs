@@ -60,7 +60,10 @@ struct Shared {
 
 type Checked = Result<(), String>;
 
-#[expect(clippy::needless_pass_by_value, reason = "handed to map_err")]
+/// What a thread does, given its number.
+type Job = fn(&Shared, u64, Random) -> Checked;
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
 fn text(error: esker::Error) -> String {
     error.to_string()
 }
@@ -104,7 +107,6 @@ fn round(seed: u64, seconds: f64, in_memory: bool) -> Result<[u64; 4], String> {
 }
 
 fn run_threads(shared: &Shared, seed: u64, seconds: f64) -> Vec<String> {
-    type Job = fn(&Shared, u64, Random) -> Checked;
     let jobs: [(u64, Job); 5] = [
         (WRITERS, writer),
         (ADDERS, adder),
