@@ -32,7 +32,7 @@ const GATES: &[Gate] = &[
     },
     Gate {
         name: "limits",
-        short: "64 MiB of memory for 1 GiB of data; a burst of 1 GiB",
+        short: "64 MiB of memory for 1 GiB of data",
         long: "256 MiB for 10 GiB; a burst of 5 GiB",
         run: limits::gate,
     },

@@ -1,5 +1,6 @@
 //! Tests of the real `esker` binary: every command, every kind of failure, and what is left on the disk.
 
+mod against_find;
 mod commands;
 mod errors;
 mod interrupt;
