@@ -15,14 +15,13 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
 use crate::version::{DEEPEST_LEVEL, TableStore, Version, VersionSet};
-use arc_swap::ArcSwap;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_base::sync::{Mutex, MutexGuard};
+use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
 use esker_base::vfs::FileLock;
 use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// An open database.
 pub(super) struct Core {
