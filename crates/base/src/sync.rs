@@ -11,6 +11,8 @@
 //! standard library's in all builds.
 //! Locks do not poison: a panic in a background thread is caught and recorded by the store itself.
 
+#[cfg(esker_loom)]
+pub mod atomics;
 #[cfg(any(esker_loom, esker_shuttle))]
 mod checked;
 #[cfg(any(esker_loom, esker_shuttle, esker_tsan))]
@@ -40,8 +42,12 @@ pub use loom as checker;
 #[cfg(esker_shuttle)]
 pub use shuttle as checker;
 
+#[cfg(esker_loom)]
+pub use atomics as atomic;
+#[cfg(esker_shuttle)]
+pub use checker::sync::atomic;
 #[cfg(any(esker_loom, esker_shuttle))]
-pub use checker::{sync::atomic, thread, thread_local};
+pub use checker::{thread, thread_local};
 
 #[cfg(any(esker_loom, esker_shuttle, esker_tsan))]
 pub use once::OnceLock;

@@ -14,16 +14,22 @@
 
 use esker_base::Trailer;
 use esker_base::pages::Pages;
-use esker_base::sync::{CHECKED, Mutex, Witness};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use esker_base::sync::{CHECKED, Mutex, Witness};
 
 const GRANULE: usize = 4;
-const CHUNK_BITS: u32 = if CHECKED { 5 } else { 20 };
+/// Bits of a chunk's size in granules, and how many chunks there may be.
+const CHUNKS: (u32, usize) = match (cfg!(esker_loom), CHECKED) {
+    (true, _) => (5, 8),
+    (false, true) => (8, 64),
+    (false, false) => (20, 1 << (32 - 20)),
+};
+const CHUNK_BITS: u32 = CHUNKS.0;
 /// Size of an ordinary chunk.
 const CHUNK_BYTES: usize = GRANULE << CHUNK_BITS;
 /// Records longer than this get a chunk of their own, so that little of a chunk is wasted.
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
-const CHUNKS_MAX: usize = if CHECKED { 64 } else { 1 << (32 - CHUNK_BITS) };
+const CHUNKS_MAX: usize = CHUNKS.1;
 const HEADER_BYTES: usize = 20;
 
 /// Names a record in an arena. Never 0 inside: 0 stands for "none" in stored form.
@@ -154,9 +160,7 @@ impl Arena {
         let name = entry.0 - 1;
         let chunk = &self.chunks[(name >> CHUNK_BITS) as usize];
         let granule = (name & ((1 << CHUNK_BITS) - 1)) as usize;
-        chunk
-            .granules
-            .read(granule + from / GRANULE..granule + (from + bytes).div_ceil(GRANULE));
+        chunk.granules.read(granule + from / GRANULE..granule + (from + bytes).div_ceil(GRANULE));
         // SAFETY: invariant (2): the record lies inside the chunk. The name reached this thread
         // through a Release store made after the chunk's address was stored.
         unsafe { chunk.base.load(Ordering::Relaxed).add(granule * GRANULE + from) }

@@ -10,11 +10,11 @@
 
 use super::arena::EntryRef;
 use esker_base::pages::AtomicPages;
-use esker_base::sync::{CHECKED, Mutex};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use esker_base::sync::{CHECKED, Mutex};
 
-/// Under a model checker the fourth key makes the index grow.
-const SLOTS_MIN: usize = if CHECKED { 4 } else { 1 << 10 };
+/// Under a model checker the seventh key makes the index grow.
+const SLOTS_MIN: usize = if CHECKED { 8 } else { 1 << 10 };
 
 #[derive(Debug)]
 struct Table {
