@@ -16,6 +16,8 @@ pub mod model;
 pub mod mutate;
 pub mod power;
 pub mod random;
+#[cfg(esker_shuttle)]
+pub mod schedules;
 pub mod script;
 pub mod specimen;
 pub mod targets;
