@@ -265,6 +265,7 @@ impl CommitState {
         edit.push(Change::WalCreated { number, salt });
         versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
         core.current_wal.store(number, Ordering::Release);
+        core.wal_starts.lock().insert(number, self.next_seq);
         let old = std::mem::replace(&mut self.wal, writer);
         let bytes = old.len_bytes();
         let retired = RetiredWal {

@@ -1,7 +1,7 @@
 //! What all paths of an open database share.
 //!
 //! Locks, in the order they may be taken: `commit` (the right to write), `versions` (the right to
-//! change the shape of a tree), then any of `background.state`, `retired`, `snapshots`. Readers take none of
+//! change the shape of a tree), then any of `background.state`, `retired`, `wal_starts`, `snapshots`. Readers take none of
 //! them: they load a keyspace's [`View`] and the visible sequence number, in this order.
 
 use super::background::Background;
@@ -41,6 +41,8 @@ pub(super) struct Core {
     pub(super) retired: Mutex<Vec<RetiredWal>>,
     /// Number of the log that takes records. Changes under `versions`.
     pub(super) current_wal: AtomicU64,
+    /// The first sequence number of logs started since the database was opened. Changes under `versions`.
+    pub(super) wal_starts: Mutex<BTreeMap<u64, Seq>>,
     /// Bytes of logs kept, the current one not included.
     pub(super) retired_wal_bytes: AtomicU64,
     /// Everything up to here can be read.
@@ -201,6 +203,7 @@ impl Core {
             versions: Mutex::new(parts.versions),
             retired: Mutex::new(Vec::new()),
             current_wal: AtomicU64::new(parts.current_wal),
+            wal_starts: Mutex::new(BTreeMap::new()),
             retired_wal_bytes: AtomicU64::new(0),
             visible_seq: AtomicU64::new(parts.last_seq),
             snapshots: Arc::new(SnapshotList::new()),

@@ -5,9 +5,9 @@ use super::core::{Core, KeyspaceCore, Sealed};
 use crate::event::Event;
 use crate::flush::flush_memtable;
 use crate::names;
-use crate::version::{Change, TableMeta, VersionEdit};
+use crate::version::{Change, TableMeta, VersionEdit, VersionSet};
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Error, Result};
+use esker_base::{Error, KeyspaceId, Result};
 use std::sync::Arc;
 
 /// Flushes the oldest sealed memtable of a keyspace and makes the result current.
@@ -65,6 +65,7 @@ fn install(
     }
     let wal_min = oldest_needed_wal(core, Some(sealed));
     edit.push(Change::WalMin(wal_min));
+    cover_forgotten(core, &versions, wal_min, &mut edit);
     versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
     let version = versions.keyspaces.get(&id).map(|record| record.version.clone());
     keyspace.update_view(|view| {
@@ -77,6 +78,26 @@ fn install(
     core.memtable_bytes.fetch_sub(sealed.memory_bytes, Ordering::Relaxed);
     remove_wals(core, wal_min);
     Ok(())
+}
+
+/// Says that all records of the logs that are forgotten are in tables.
+///
+/// Some are in none: those of keyspaces that were dropped. If they are the newest, the logs that stay
+/// begin after a gap, which looks like lost records to the next open.
+fn cover_forgotten(core: &Core, versions: &VersionSet, wal_min: u64, edit: &mut VersionEdit) {
+    let id = KeyspaceId::DEFAULT;
+    let mut starts = core.wal_starts.lock();
+    starts.retain(|&number, _| number >= wal_min);
+    let Some(&start) = starts.get(&wal_min) else { return };
+    let said = edit.changes.iter().find_map(|change| match change {
+        Change::Flushed { id: flushed, seq } if *flushed == id => Some(*seq),
+        _ => None,
+    });
+    let Some(record) = versions.keyspaces.get(&id) else { return };
+    if start - 1 > said.unwrap_or(record.flushed_seq) {
+        // No memtable holds a record from before `wal_min`, so this is true of the default keyspace.
+        edit.push(Change::Flushed { id, seq: start - 1 });
+    }
 }
 
 /// The oldest log that holds a record of some memtable, `leaving` not counted. Needs `versions`.
