@@ -7,56 +7,23 @@
 //! Threads: any; sharded, a hit takes one shard's lock for reading.
 //!
 //! Eviction is Clock-PRO like (crate `quick_cache`), so that one long scan does not wash out what
-//! gets use. Model checkers cannot see into that crate's locks; for them [`stand_in`] takes its
+//! gets use. Model checkers cannot see into that crate's locks; for them `stand_in` takes its
 //! place, which drops entries under a lock and in turn.
 
+mod entry;
 #[cfg(not(any(esker_loom, esker_shuttle)))]
 mod evicting;
 #[cfg(any(esker_loom, esker_shuttle))]
 mod stand_in;
 
+pub use entry::{CacheKey, ENTRY_OVERHEAD_BYTES, Weigh};
+
+use entry::weight;
 use esker_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(any(esker_loom, esker_shuttle)))]
 use evicting as inner;
 #[cfg(any(esker_loom, esker_shuttle))]
 use stand_in as inner;
-use std::hash::Hasher;
-
-/// Bytes that the cache itself spends on an entry: slot, table share and ghost, about.
-pub const ENTRY_OVERHEAD_BYTES: usize = 160;
-
-/// Says what an entry really holds on the heap.
-pub trait Weigh {
-    /// Heap bytes, without the cache's own overhead.
-    fn heap_bytes(&self) -> usize;
-
-    /// Called when the cache drops the entry to make room; not when another replaces it.
-    ///
-    /// Runs under a lock of the cache: it must not call the cache.
-    fn evicted(&self) {}
-}
-
-/// Names a block of a file for ever: the file's random salt and the offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheKey {
-    /// The file's salt.
-    pub salt: u64,
-    /// Where in the file the block begins.
-    pub offset_bytes: u64,
-}
-
-impl std::hash::Hash for CacheKey {
-    #[inline]
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.salt ^ self.offset_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    }
-}
-
-/// What an entry takes of the capacity.
-#[inline]
-fn weight<V: Weigh>(value: &V) -> u64 {
-    (value.heap_bytes() + ENTRY_OVERHEAD_BYTES) as u64
-}
 
 /// Epochs that pass while the contents turn over once.
 const EPOCHS_PER_TURNOVER: u64 = 4;

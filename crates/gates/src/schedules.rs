@@ -5,17 +5,19 @@
 //! time and picks the next one at random at each of their calls, from a seed. Half of the schedules are
 //! random walks, half have random priorities that change at three places (PCT).
 //!
+//! A violation is printed with its case; `esker-gates schedules --seed SEED --case CASE` repeats it.
+//!
 //! | thread | checks |
 //! |---|---|
 //! | writers | read their own writes in both keyspaces |
 //! | reader | never goes back; snapshots are equal in both keyspaces, by get and by scan, and do not change |
-//! | upkeep | flushes, compacts, makes keyspaces; cuts the power: what was synced is there, and no half batch |
+//! | upkeep | flushes, compacts, makes keyspaces; makes copies, cuts the power: all that was there or synced before is, and no half batch |
 //! | the store's own | flush, compaction |
 //!
 //! At the end nothing is lost, and the directory holds the tables of the manifest and no others.
 //!
 //! Not covered: weak memory (each schedule is sequentially consistent; see the loom models), the real file
-//! system, waits that are not over at once, checkpoints and ingests, and what happens between two calls
+//! system, waits that are not over at once, ingests, repair, and what happens between two calls
 //! that shuttle does not see: reference counts, `stats`, the block cache's own map (replaced by a
 //! simple one under a lock), `arc_swap` (likewise).
 
@@ -55,6 +57,7 @@ struct Totals {
     flushes: AtomicU64,
     compactions: AtomicU64,
     power_cuts: AtomicU64,
+    copies: AtomicU64,
 }
 
 /// Runs the gate: ten thousand schedules, or a million.
@@ -83,12 +86,12 @@ pub fn gate(config: &Config) -> Outcome {
             handle.join().unwrap_or_else(|_| Err("a thread of the gate panicked".to_owned()))
         })
     })?;
-    let Totals { schedules, flushes, compactions, power_cuts } = &*totals;
-    let [schedules, flushes, compactions, power_cuts] =
-        [schedules, flushes, compactions, power_cuts].map(|n| n.load(Ordering::Relaxed));
+    let Totals { schedules, flushes, compactions, power_cuts, copies } = &*totals;
+    let [schedules, flushes, compactions, power_cuts, copies] =
+        [schedules, flushes, compactions, power_cuts, copies].map(|n| n.load(Ordering::Relaxed));
     Ok(format!(
         "{schedules} schedules, {flushes} flushes, {compactions} compactions, \
-         {power_cuts} power cuts"
+         {power_cuts} power cuts, {copies} checkpoints"
     ))
 }
 
@@ -121,6 +124,7 @@ struct World {
     pair: [Keyspace; 2],
     keys: Vec<Count>,
     power_cuts: AtomicU64,
+    copies: AtomicU64,
 }
 
 /// A key's counter: what was tried, acknowledged, and made durable.
@@ -138,16 +142,16 @@ fn options() -> Options {
     options
 }
 
-fn open(vfs: &StrictVfs, seed: u64, inline_background: bool) -> Db {
+fn open(vfs: &StrictVfs, dir: &str, seed: u64, inline_background: bool) -> Db {
     let env = Env::with_vfs(Arc::new(vfs.clone()), seed);
     let setup = Setup { env, listener: None, inline_background };
-    Db::open_with(DIR, options(), setup).expect("open")
+    Db::open_with(dir, options(), setup).expect("open")
 }
 
 /// One schedule. Panics on a violation, which is how shuttle wants to know.
 fn run(seed: u64, totals: &Totals) {
     let vfs = StrictVfs::new();
-    let db = open(&vfs, seed, false);
+    let db = open(&vfs, DIR, seed, false);
     let create = |name| db.create_keyspace(name, options().default_keyspace).expect("create");
     let world = Arc::new(World {
         pair: [create("one"), create("two")],
@@ -155,6 +159,7 @@ fn run(seed: u64, totals: &Totals) {
         vfs: vfs.clone(),
         keys: (0..WRITERS * OWN_KEYS).map(|_| Count::default()).collect(),
         power_cuts: AtomicU64::new(0),
+        copies: AtomicU64::new(0),
     });
     let start = |number: u64, job: fn(&World, u64, Random)| {
         let (world, random) = (world.clone(), Random::new(case_seed(seed, number)));
@@ -176,6 +181,7 @@ fn run(seed: u64, totals: &Totals) {
         totals.compactions.fetch_add(jobs(&levels[1..]), Ordering::Relaxed);
     }
     totals.power_cuts.fetch_add(world.power_cuts.load(Ordering::Relaxed), Ordering::Relaxed);
+    totals.copies.fetch_add(world.copies.load(Ordering::Relaxed), Ordering::Relaxed);
     world.db.clone().close().expect("close");
     world.check_files();
 }
@@ -243,20 +249,40 @@ impl World {
 
     /// Cuts the power of a copy of the disk, and reopens that.
     fn cut_power(&self, random: &mut Random) {
-        let durable: Vec<u64> =
-            self.keys.iter().map(|count| count.durable.load(Ordering::Relaxed)).collect();
         let percent = [0, 50, 100][random.below(3) as usize];
-        let disk = self.vfs.crash(Survival::Some { percent }, random.next_u64());
+        let seed = random.next_u64();
+        let image = || {
+            let disk = self.vfs.crash(Survival::Some { percent }, seed);
+            open(&disk, DIR, seed, true)
+        };
+        self.check_image(|count| &count.durable, image);
+        self.power_cuts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Makes a checkpoint, and opens it.
+    fn copy(&self, number: u64) {
+        let dir = format!("/copy{number}");
+        let image = || {
+            self.db.checkpoint(&dir).expect("checkpoint");
+            open(&self.vfs, &dir, number, true)
+        };
+        self.check_image(|count| &count.written, image);
+        self.copies.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Another database holds at least what `least` said before it was made, and no half batch.
+    fn check_image(&self, least: fn(&Count) -> &AtomicU64, make: impl FnOnce() -> Db) {
+        let floor: Vec<u64> =
+            self.keys.iter().map(|count| least(count).load(Ordering::Relaxed)).collect();
+        let db = make();
         let tried: Vec<u64> =
             self.keys.iter().map(|count| count.tried.load(Ordering::Relaxed)).collect();
-        let db = open(&disk, random.next_u64(), true);
         let pair = ["one", "two"].map(|name| db.keyspace(name).expect("it was created"));
         let at = AtomicU64::new(0);
         self.check(&pair, None, |_| {
             let at = at.fetch_add(1, Ordering::Relaxed) as usize;
-            (durable[at], tried[at])
+            (floor[at], tried[at])
         });
-        self.power_cuts.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -268,7 +294,8 @@ fn writer(world: &World, number: u64, mut random: Random) {
         let next = count.tried.load(Ordering::Relaxed) + 1;
         count.tried.store(next, Ordering::Relaxed);
         let mut value = format!("{next} ").into_bytes();
-        let len = [5, 40, 300][random.below(3) as usize];
+        // A few of the last size fill a memtable.
+        let len = [5, 40, 300, 16 << 10][random.below(4) as usize];
         value.extend(random.bytes(len));
         let mut batch = Batch::new();
         batch.put_in(&world.pair[0], &name, &value).put_in(&world.pair[1], &name, &value);
@@ -312,11 +339,12 @@ fn reader(world: &World, _: u64, mut random: Random) {
 fn upkeep(world: &World, _: u64, mut random: Random) {
     for _ in 0..UPKEEPS {
         let keyspace = &world.pair[random.below(2) as usize];
-        match random.below(6) {
+        match random.below(7) {
             0 | 1 => world.db.flush().expect("flush"),
             2 => keyspace.flush().expect("flush"),
             3 => keyspace.compact_range(None, None).expect("compact"),
             4 => world.cut_power(&mut random),
+            5 => world.copy(random.next_u64()),
             _ => {
                 let options = options().default_keyspace;
                 let guest = world.db.create_keyspace("guest", options).expect("create");

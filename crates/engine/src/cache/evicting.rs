@@ -1,6 +1,6 @@
 //! The cache's entries, in a sharded map that evicts (crate `quick_cache`).
 
-use super::{CacheKey, Weigh, weight};
+use super::entry::{CacheKey, Weigh, weight};
 use quick_cache::sync::Cache as QuickCache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::hash::{BuildHasher, Hasher};

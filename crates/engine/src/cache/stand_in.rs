@@ -1,6 +1,6 @@
 //! The cache's entries for model checkers: one list under one lock, which drops its oldest entry first.
 
-use super::{CacheKey, Weigh, weight};
+use super::entry::{CacheKey, Weigh, weight};
 use esker_base::sync::Mutex;
 use std::collections::VecDeque;
 

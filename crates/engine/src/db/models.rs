@@ -101,8 +101,8 @@ fn three_writers(fault: Fault, check: fn(Result<()>)) -> Arc<Writing> {
 /// by two leaders.
 ///
 /// At most three preemptions.
-/// Seen to find: `answer` and the hand-over without their `notify_one` (deadlock); a leader that
-/// leaves `led` as it is; `gather` that takes from the back of the list is not noticed here.
+/// Seen to find: `answer` or the hand-over without `notify_one`; a leader that leaves `led` as it is; two
+/// leaders; a follower that is taken from the list and lost.
 #[test]
 fn every_batch_is_written_once() {
     explore("three writers", 3, || {
@@ -116,6 +116,9 @@ fn every_batch_is_written_once() {
 }
 
 /// A group that fails fails for all of it, and the next one is led by somebody.
+///
+/// At most three preemptions.
+/// Seen to find: the same faults.
 #[test]
 fn an_error_wakes_all() {
     explore("three writers and errors", 3, || {
@@ -125,7 +128,8 @@ fn an_error_wakes_all() {
 
 /// A leader that panics leaves nobody waiting.
 ///
-/// Seen to find: `Drop` of the leader that does not answer those it took.
+/// At most three preemptions.
+/// Seen to find: `Drop` of the leader that does not answer those it took, or does not hand over.
 #[test]
 fn a_leader_that_panics_wakes_all() {
     explore("three writers and panics", 3, || {
@@ -174,8 +178,9 @@ fn table_files(vfs: &StrictVfs) -> usize {
 
 /// A batch is seen whole or not at all, by one who reads its keys under a snapshot.
 ///
-/// At most two preemptions.
-/// Seen to find: the visible sequence number published before the memtable is filled.
+/// At most three preemptions.
+/// Seen to find: the visible sequence number stored before the memtable is filled, or Relaxed; the store of
+/// the memtable's slot Relaxed.
 #[test]
 fn a_batch_is_seen_whole_or_not_at_all() {
     explore_db("a batch beside a snapshot", 3, |db, _| {
@@ -197,6 +202,7 @@ fn a_batch_is_seen_whole_or_not_at_all() {
 /// Two threads write through queue, log and memtable.
 ///
 /// At most two preemptions.
+/// Seen to find: `answer` or the hand-over without `notify_one`; a follower that is lost.
 #[test]
 fn what_is_acknowledged_is_seen() {
     explore_db("two writers of a database", 2, |db, _| {
@@ -254,7 +260,7 @@ fn files_go_with_their_last_reader() {
     });
 }
 
-/// The lock of the facade is one that loom sees: without it this model would pass whatever happens.
+/// Models can fail: two threads that write the same plain memory are noticed, whatever the lock between.
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_race_is_noticed() {

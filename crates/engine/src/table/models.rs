@@ -26,7 +26,7 @@ fn get(table: &TableReader, k: u8) {
 
 /// Two threads read two blocks in turn, each of which pushes the other out of the cache.
 ///
-/// At most two preemptions. At the end no slot has a block that the cache has not.
+/// At most three preemptions. At the end no slot has a block that the cache has not.
 /// Seen to find: `cache_data` that fills the cache before the slot; `evicted` that does not empty the slot.
 #[test]
 fn a_slot_has_only_what_the_cache_has() {
