@@ -15,6 +15,10 @@ usage: cargo xtask <command>
   test --long           the same, with the long forms of the gates
   test --only <step>    one step of it
   test --list           the steps
+  loom                  models of the concurrent parts, every interleaving
+  loom --long           the same with one preemption more
+  shuttle               random schedules of whole stores, ten thousand
+  shuttle --long        a million
   sanitize              16 threads under the address and the thread sanitizer
   sanitize <which>      one of them: address, thread
 ";
@@ -32,6 +36,10 @@ fn main() -> ExitCode {
         ["test", "--long", "--only", step] | ["test", "--only", step, "--long"] => {
             test::run(&root, Some(step), true)
         }
+        ["loom"] => test::run(&root, Some("loom"), false),
+        ["loom", "--long"] => test::run(&root, Some("loom-long"), true),
+        ["shuttle"] => test::run(&root, Some("shuttle"), false),
+        ["shuttle", "--long"] => test::run(&root, Some("shuttle-long"), true),
         ["sanitize"] => sanitize::run(&root, None),
         ["sanitize", which] => sanitize::run(&root, Some(which)),
         _ => {

@@ -38,6 +38,24 @@ macro_rules! gate {
     };
 }
 
+const fn cargo_in(
+    name: &'static str,
+    env: &'static [(&'static str, &'static str)],
+    arguments: &'static [&'static str],
+) -> Step {
+    Step { name, run: Run::Cargo { arguments, env }, long_only: false }
+}
+
+/// Builds for loom have a target directory of their own, so that others stay valid.
+const LOOM: &[(&str, &str)] =
+    &[("RUSTFLAGS", "--cfg esker_loom"), ("CARGO_TARGET_DIR", "target/loom")];
+const LOOM_DEEPER: &[(&str, &str)] = &[LOOM[0], LOOM[1], ("ESKER_LOOM_DEEPER", "1")];
+const MODELS: &[&str] = &["test", "-p", "esker", "--lib", "models::", "--", "--show-output"];
+
+/// As do those for shuttle.
+const SHUTTLE: &[(&str, &str)] =
+    &[("RUSTFLAGS", "--cfg esker_shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
+
 /// What stands between a change and the main branch.
 const STEPS: &[Step] = &[
     cargo("fmt", &["fmt", "--all", "--check"]),
@@ -68,6 +86,8 @@ const GATES: &[Step] = &[
     cargo("kill", gate!("kill")),
     cargo("fuzz", gate!("fuzz")),
     cargo("threads", gate!("threads")),
+    cargo_in("loom", LOOM, MODELS),
+    cargo_in("shuttle", SHUTTLE, &["run", "-p", "esker-gates", "--", "schedules"]),
     cargo("model", gate!("model")),
     cargo("limits", gate!("limits")),
     long(cargo("crash-long", gate!("crash", "--long"))),
@@ -79,6 +99,12 @@ const GATES: &[Step] = &[
     long(cargo("threads-long", gate!("threads", "--long"))),
     long(cargo("model-long", gate!("model", "--long"))),
     long(cargo("limits-long", gate!("limits", "--long"))),
+    long(cargo_in("loom-long", LOOM_DEEPER, MODELS)),
+    long(cargo_in(
+        "shuttle-long",
+        SHUTTLE,
+        &["run", "-p", "esker-gates", "--", "schedules", "--long"],
+    )),
 ];
 
 fn steps(long: bool) -> impl Iterator<Item = &'static Step> {

@@ -3,6 +3,7 @@
 //! An allocator that keeps what is freed for later turns a few large short-lived arrays into a heap
 //! that stays as large as its peak, whatever the budget says. Arrays from [`LARGE_BYTES`] on are
 //! therefore mapped, and unmapped when dropped; smaller ones come from the allocator.
+//! Under a model checker atomics are no plain integers, and [`AtomicPages`] is a list of them.
 
 use rustix::mm::{MapFlags, ProtFlags};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -106,6 +107,37 @@ impl<T: Zeroable> Drop for Pages<T> {
         } else if layout.size() > 0 {
             // SAFETY: allocated with this layout by `zeroed`.
             unsafe { dealloc(start.cast(), layout) };
+        }
+    }
+}
+
+/// An array of atomic integers, zero at first.
+#[cfg(not(any(esker_loom, esker_shuttle)))]
+pub type AtomicPages = Pages<AtomicU64>;
+
+#[cfg(any(esker_loom, esker_shuttle))]
+pub use checked::AtomicPages;
+
+#[cfg(any(esker_loom, esker_shuttle))]
+mod checked {
+    use crate::sync::atomic::AtomicU64;
+
+    /// An array of atomic integers, zero at first.
+    #[derive(Debug)]
+    pub struct AtomicPages(Box<[AtomicU64]>);
+
+    impl AtomicPages {
+        /// An array of `len` zeros.
+        pub fn zeroed(len: usize) -> AtomicPages {
+            AtomicPages((0..len).map(|_| AtomicU64::new(0)).collect())
+        }
+    }
+
+    impl std::ops::Deref for AtomicPages {
+        type Target = [AtomicU64];
+
+        fn deref(&self) -> &[AtomicU64] {
+            &self.0
         }
     }
 }

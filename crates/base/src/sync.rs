@@ -1,56 +1,57 @@
-//! Locks and atomics for the concurrent parts, so that a model checker can stand in for them.
+//! Locks, atomics and threads for the concurrent parts, so that a model checker can stand in for them.
 //!
-//! Under `--cfg loom` the names below are loom's; otherwise they are the ones used in production.
+//! | build | what the names below are |
+//! |---|---|
+//! | usual | `parking_lot`, the standard library, `arc_swap` |
+//! | `--cfg esker_loom` | loom's: all interleavings of a small model, weak memory included |
+//! | `--cfg esker_shuttle` | shuttle's: random schedules of large models |
+//! | `--cfg esker_tsan` | the usual, but for what the thread sanitizer cannot see into |
+//!
+//! Under a checker everything here works inside one of its models only. Reference counts stay the
+//! standard library's in all builds.
 //! Locks do not poison: a panic in a background thread is caught and recorded by the store itself.
 
-#[cfg(not(loom))]
+#[cfg(esker_loom)]
+pub mod atomics;
+#[cfg(any(esker_loom, esker_shuttle))]
+mod checked;
+#[cfg(any(esker_loom, esker_shuttle, esker_tsan))]
+mod once;
+#[cfg(any(esker_loom, esker_shuttle))]
+mod swap;
+mod witness;
+
+/// True in builds for a model checker: sizes are chosen so that small models reach everything.
+pub const CHECKED: bool = cfg!(any(esker_loom, esker_shuttle));
+
+#[cfg(not(any(esker_loom, esker_shuttle)))]
+pub use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+#[cfg(not(any(esker_loom, esker_shuttle)))]
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+#[cfg(not(any(esker_loom, esker_shuttle)))]
+pub use std::{sync::atomic, thread, thread_local};
 
-#[cfg(not(loom))]
-pub use std::sync::atomic;
+#[cfg(any(esker_loom, esker_shuttle))]
+pub use checked::{Condvar, Mutex, MutexGuard, RwLock};
+#[cfg(any(esker_loom, esker_shuttle))]
+pub use swap::{ArcSwap, ArcSwapOption, Guard};
 
-#[cfg(not(esker_tsan))]
+/// The checker itself, for models.
+#[cfg(esker_loom)]
+pub use loom as checker;
+#[cfg(esker_shuttle)]
+pub use shuttle as checker;
+
+#[cfg(esker_loom)]
+pub use atomics as atomic;
+#[cfg(esker_shuttle)]
+pub use checker::sync::atomic;
+#[cfg(any(esker_loom, esker_shuttle))]
+pub use checker::{thread, thread_local};
+
+#[cfg(any(esker_loom, esker_shuttle, esker_tsan))]
+pub use once::OnceLock;
+#[cfg(not(any(esker_loom, esker_shuttle, esker_tsan)))]
 pub use std::sync::OnceLock;
 
-#[cfg(esker_tsan)]
-pub use visible::OnceLock;
-
-/// What the standard library does out of the thread sanitizer's sight, done where it can see it.
-#[cfg(esker_tsan)]
-mod visible {
-    use super::Mutex;
-    use super::atomic::{AtomicBool, Ordering};
-
-    /// As the standard library's.
-    #[derive(Debug)]
-    pub struct OnceLock<T> {
-        lock: Mutex<()>,
-        set: AtomicBool,
-        cell: std::sync::OnceLock<T>,
-    }
-
-    impl<T> Default for OnceLock<T> {
-        fn default() -> OnceLock<T> {
-            OnceLock {
-                lock: Mutex::new(()),
-                set: AtomicBool::new(false),
-                cell: std::sync::OnceLock::new(),
-            }
-        }
-    }
-
-    impl<T> OnceLock<T> {
-        /// The value, if it was set.
-        pub fn get(&self) -> Option<&T> {
-            if self.set.load(Ordering::Acquire) { self.cell.get() } else { None }
-        }
-
-        /// The value, made now if it was not set.
-        pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
-            let _one = self.lock.lock();
-            let value = self.cell.get_or_init(make);
-            self.set.store(true, Ordering::Release);
-            value
-        }
-    }
-}
+pub use witness::Witness;

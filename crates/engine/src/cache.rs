@@ -7,118 +7,30 @@
 //! Threads: any; sharded, a hit takes one shard's lock for reading.
 //!
 //! Eviction is Clock-PRO like (crate `quick_cache`), so that one long scan does not wash out what
-//! gets use.
+//! gets use. Model checkers cannot see into that crate's locks; for them `stand_in` takes its
+//! place, which drops entries under a lock and in turn.
 
-use quick_cache::sync::Cache as QuickCache;
-use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
-use std::hash::{BuildHasher, Hasher};
-use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+mod entry;
+#[cfg(not(any(esker_loom, esker_shuttle)))]
+mod evicting;
+#[cfg(any(esker_loom, esker_shuttle))]
+mod stand_in;
 
-/// Bytes that the cache itself spends on an entry: slot, table share and ghost, about.
-pub const ENTRY_OVERHEAD_BYTES: usize = 160;
+pub use entry::{CacheKey, ENTRY_OVERHEAD_BYTES, Weigh};
 
-/// What a mean entry weighs; only sizes the first hash tables.
-const ENTRY_BYTES_EXPECTED: u64 = 4_096;
-
-/// No shard is smaller than this, or a large block would not fit in it.
-const SHARD_BYTES_MIN: u64 = 4 << 20;
-const SHARDS_MAX: u64 = 64;
-
-/// Says what an entry really holds on the heap.
-pub trait Weigh {
-    /// Heap bytes, without the cache's own overhead.
-    fn heap_bytes(&self) -> usize;
-
-    /// Called when the cache drops the entry to make room; not when another replaces it.
-    ///
-    /// Runs under a lock of the cache: it must not call the cache.
-    fn evicted(&self) {}
-}
-
-/// Names a block of a file for ever: the file's random salt and the offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheKey {
-    /// The file's salt.
-    pub salt: u64,
-    /// Where in the file the block begins.
-    pub offset_bytes: u64,
-}
-
-impl std::hash::Hash for CacheKey {
-    #[inline]
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.salt ^ self.offset_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    }
-}
-
-/// Mixes one integer. Salts are random already and nobody can choose them, so no secret is needed.
-#[derive(Clone, Debug, Default)]
-struct Mix;
-
-#[derive(Debug, Default)]
-struct MixHasher(u64);
-
-impl BuildHasher for Mix {
-    type Hasher = MixHasher;
-
-    #[inline]
-    fn build_hasher(&self) -> MixHasher {
-        MixHasher(0)
-    }
-}
-
-impl Hasher for MixHasher {
-    #[inline]
-    fn write_u64(&mut self, x: u64) {
-        let wide = u128::from(self.0 ^ x).wrapping_mul(0xa076_1d64_78bd_642f_e703_7ed1_a0b4_28db);
-        self.0 = (wide as u64) ^ ((wide >> 64) as u64);
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-#[derive(Clone, Debug)]
-struct ByBytes;
-
-impl<V: Weigh> Weighter<CacheKey, V> for ByBytes {
-    #[inline]
-    fn weight(&self, _: &CacheKey, value: &V) -> u64 {
-        (value.heap_bytes() + ENTRY_OVERHEAD_BYTES) as u64
-    }
-}
-
-/// Tells entries that they are dropped, and frees them once the lock is let go.
-#[derive(Clone, Debug)]
-struct Farewell<V>(PhantomData<fn(V)>);
-
-impl<V: Weigh> Lifecycle<CacheKey, V> for Farewell<V> {
-    /// An insertion mostly evicts one or two; more are freed under the lock.
-    type RequestState = [Option<V>; 2];
-
-    fn on_evict(&self, state: &mut Self::RequestState, _: CacheKey, value: V) {
-        value.evicted();
-        if let Some(free) = state.iter_mut().find(|s| s.is_none()) {
-            *free = Some(value);
-        }
-    }
-}
+use entry::weight;
+use esker_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(any(esker_loom, esker_shuttle)))]
+use evicting as inner;
+#[cfg(any(esker_loom, esker_shuttle))]
+use stand_in as inner;
 
 /// Epochs that pass while the contents turn over once.
 const EPOCHS_PER_TURNOVER: u64 = 4;
 
 /// A sharded cache of cheaply cloned entries.
 pub struct Cache<V: Weigh + Clone> {
-    inner: QuickCache<CacheKey, V, ByBytes, Mix, Farewell<V>>,
+    inner: inner::Inner<V>,
     /// Weight put in since the epoch began.
     epoch_bytes: AtomicU64,
     epoch: AtomicU32,
@@ -127,20 +39,7 @@ pub struct Cache<V: Weigh + Clone> {
 impl<V: Weigh + Clone> Cache<V> {
     /// An empty cache that holds at most about `capacity_bytes`.
     pub fn new(capacity_bytes: u64) -> Cache<V> {
-        let shards = (capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
-        // Rounded down to a power of two, which the cache would otherwise round up to.
-        let shards = 1usize << shards.ilog2();
-        let items = (capacity_bytes / ENTRY_BYTES_EXPECTED).clamp(16, 1 << 22) as usize;
-        let farewell = Farewell(PhantomData);
-        let inner = match OptionsBuilder::new()
-            .weight_capacity(capacity_bytes)
-            .estimated_items_capacity(items)
-            .shards(shards)
-            .build()
-        {
-            Ok(options) => QuickCache::with_options(options, ByBytes, Mix, farewell),
-            Err(_) => QuickCache::with(items, capacity_bytes, ByBytes, Mix, farewell),
-        };
+        let inner = inner::new(capacity_bytes);
         Cache { inner, epoch_bytes: AtomicU64::new(0), epoch: AtomicU32::new(0) }
     }
 
@@ -152,7 +51,7 @@ impl<V: Weigh + Clone> Cache<V> {
 
     /// Puts an entry in, evicting others as needed. One heavier than a shard is not kept.
     pub fn insert(&self, key: CacheKey, value: V) {
-        let weight = ByBytes.weight(&key, &value);
+        let weight = weight(&value);
         let before = self.epoch_bytes.fetch_add(weight, Ordering::Relaxed);
         if before + weight > self.capacity_bytes() / EPOCHS_PER_TURNOVER {
             self.epoch_bytes.store(0, Ordering::Relaxed);

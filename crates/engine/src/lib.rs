@@ -17,6 +17,8 @@ mod flush;
 mod iter;
 mod log;
 mod memtable;
+#[cfg(all(test, esker_loom))]
+mod models;
 #[doc(hidden)]
 pub mod names;
 pub mod options;

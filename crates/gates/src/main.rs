@@ -72,6 +72,13 @@ const GATES: &[Gate] = &[
         long: "for 10 minutes",
         run: threads::gate,
     },
+    #[cfg(esker_shuttle)]
+    Gate {
+        name: "schedules",
+        short: "10 thousand random schedules of a small store",
+        long: "a million",
+        run: esker_gates::schedules::gate,
+    },
 ];
 
 fn main() -> ExitCode {

@@ -197,7 +197,7 @@ fn adder(shared: &Shared, _: u64, mut random: Random) -> Checked {
         let found = shared.db.get(&key).map_err(text)?;
         let found = found.map_or(Ok(0), |value| number_of(&value))?;
         if found != *sum {
-            return Err(format!("sum {at} is {found} and should be {sum}"));
+            return Err(format!("sum {at} is {found} and should be {}", *sum));
         }
         *sum += 1;
         shared.db.put(&key, &value_of(*sum, &mut random)).map_err(text)?;

@@ -18,14 +18,13 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
 use crate::version::{DEEPEST_LEVEL, TableStore, Version, VersionSet};
-use arc_swap::ArcSwap;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_base::sync::{Mutex, MutexGuard};
+use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
 use esker_base::vfs::FileLock;
 use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// An open database.
 pub(super) struct Core {
@@ -43,6 +42,9 @@ pub(super) struct Core {
     pub(super) versions: Mutex<Option<VersionSet>>,
     /// Logs that take no more records but may not be durable yet.
     pub(super) retired: Mutex<Vec<RetiredWal>>,
+    /// Number of the log that was made when the database was opened. It may hold copies of records of
+    /// the logs before it.
+    pub(super) opened_wal: u64,
     /// The log that takes records. Changes under `commit`.
     pub(super) current_wal: Mutex<BegunWal>,
     /// The log that comes after it, if it is ready.
@@ -218,6 +220,7 @@ impl Core {
             commit: Mutex::new(parts.commit),
             versions: Mutex::new(parts.versions),
             retired: Mutex::new(Vec::new()),
+            opened_wal: parts.current_wal.number,
             current_wal: Mutex::new(parts.current_wal),
             spare: Mutex::default(),
             retired_wal_bytes: AtomicU64::new(0),

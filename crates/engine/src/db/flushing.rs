@@ -8,7 +8,7 @@ use crate::flush::flush_memtable;
 use crate::names;
 use crate::version::{Change, TableMeta, VersionEdit, VersionSet};
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Error, Result};
+use esker_base::{Error, KeyspaceId, Result};
 use std::sync::Arc;
 
 /// Flushes the oldest sealed memtable of a keyspace and makes the result current.
@@ -66,7 +66,9 @@ fn install(
     }
     let wal_min = oldest_needed_wal(core, Some(sealed));
     edit.push(Change::WalMin(wal_min));
-    tell_begun_wals(core, &versions, wal_min, &mut edit);
+    let begun = begun_wals(core);
+    tell_begun_wals(&versions, &begun, wal_min, &mut edit);
+    cover_forgotten(core, &versions, &begun, wal_min, &mut edit);
     versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
     let version = versions.keyspaces.get(&id).map(|record| record.version.clone());
     keyspace.update_view(|view| {
@@ -81,22 +83,56 @@ fn install(
     Ok(())
 }
 
+/// Logs that were begun since the database was opened, the current one at the end.
+fn begun_wals(core: &Core) -> Vec<BegunWal> {
+    let current = *core.current_wal.lock();
+    let retired = core.retired.lock();
+    let begun = |wal: &RetiredWal| BegunWal { number: wal.number, first_seq: wal.first_seq };
+    retired.iter().map(begun).chain([current]).collect()
+}
+
 /// Adds to the edit of a flush what the manifest does not know yet of the logs that stay.
 ///
 /// From now on tables may hold records of them, and only the manifest tells recovery where they begin.
-fn tell_begun_wals(core: &Core, versions: &VersionSet, wal_min: u64, edit: &mut VersionEdit) {
-    let current = *core.current_wal.lock();
-    let mut begun: Vec<BegunWal> = {
-        let retired = core.retired.lock();
-        let begun = |wal: &RetiredWal| BegunWal { number: wal.number, first_seq: wal.first_seq };
-        retired.iter().map(begun).collect()
-    };
-    begun.push(current);
-    for BegunWal { number, first_seq } in begun {
+fn tell_begun_wals(
+    versions: &VersionSet,
+    begun: &[BegunWal],
+    wal_min: u64,
+    edit: &mut VersionEdit,
+) {
+    for &BegunWal { number, first_seq } in begun {
         let unknown = versions.wals().0.get(&number).is_some_and(|wal| wal.first_seq.is_none());
         if unknown && number >= wal_min {
             edit.push(Change::WalBegun { number, first_seq });
         }
+    }
+}
+
+/// Says that all records of the logs that are forgotten are in tables.
+///
+/// Some are in none: those of keyspaces that were dropped. If they are the newest, the logs that stay
+/// begin after a gap, which looks like lost records to the next open.
+fn cover_forgotten(
+    core: &Core,
+    versions: &VersionSet,
+    begun: &[BegunWal],
+    wal_min: u64,
+    edit: &mut VersionEdit,
+) {
+    if wal_min == core.opened_wal {
+        // It holds copies of older records, and nothing was forgotten before it.
+        return;
+    }
+    let Some(oldest) = begun.iter().find(|wal| wal.number == wal_min) else { return };
+    let (id, covered) = (KeyspaceId::DEFAULT, oldest.first_seq - 1);
+    let said = edit.changes.iter().find_map(|change| match change {
+        Change::Flushed { id: flushed, seq } if *flushed == id => Some(*seq),
+        _ => None,
+    });
+    let Some(record) = versions.keyspaces.get(&id) else { return };
+    if covered > said.unwrap_or(record.flushed_seq) {
+        // No memtable holds a record from before `wal_min`, so this is true of the default keyspace.
+        edit.push(Change::Flushed { id, seq: covered });
     }
 }
 

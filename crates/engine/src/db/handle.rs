@@ -49,7 +49,7 @@ pub struct Keyspace {
     core: Arc<KeyspaceCore>,
 }
 
-thread_local! {
+esker_base::sync::thread_local! {
     /// Batches for single writes, reused.
     static SCRATCH: RefCell<Batch> = RefCell::new(Batch::new());
 }
@@ -262,7 +262,8 @@ impl Keyspace {
     #[inline]
     fn write_one(&self, fill: impl FnOnce(&mut Batch)) -> Result<()> {
         self.check_live()?;
-        SCRATCH.with_borrow_mut(|batch| {
+        SCRATCH.with(|scratch| {
+            let batch = &mut *scratch.borrow_mut();
             batch.clear();
             fill(batch);
             let result = write::write(&self.running.core, batch, WriteOptions::default());

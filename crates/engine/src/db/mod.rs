@@ -21,6 +21,8 @@ mod handle;
 mod ingest;
 pub(crate) mod inspect;
 mod keyspaces;
+#[cfg(all(test, esker_loom))]
+mod models;
 mod open;
 mod queue;
 mod read;

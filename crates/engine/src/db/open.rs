@@ -193,7 +193,14 @@ impl Opening {
             edit.push(Change::WalMin(number));
         };
         match &carried {
-            None => finish(&mut edit, &mut versions),
+            None => {
+                finish(&mut edit, &mut versions);
+                // True of records that became no table too: those of keyspaces that were dropped.
+                let id = KeyspaceId::DEFAULT;
+                if versions.keyspaces.get(&id).is_some_and(|r| r.flushed_seq < last_seq) {
+                    edit.push(Change::Flushed { id, seq: last_seq });
+                }
+            }
             Some(batches) => {
                 // The new log must be named before it holds records, and whole before the old ones go.
                 versions.commit(edit, None)?;

@@ -8,10 +8,10 @@ use super::spare::prepare_next;
 use super::{compact, flushing};
 use crate::event::Event;
 use esker_base::sync::atomic::Ordering;
+use esker_base::sync::thread::{self, JoinHandle};
 use esker_base::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 impl Core {
@@ -64,7 +64,7 @@ impl Workers {
 
     fn spawn(&mut self, core: &Arc<Core>, name: String, next: Next) -> Result<()> {
         let on_thread = core.clone();
-        let spawned = std::thread::Builder::new().name(name).spawn(move || run(&on_thread, next));
+        let spawned = thread::Builder::new().name(name).spawn(move || run(&on_thread, next));
         match spawned {
             Ok(thread) => self.threads.push(thread),
             Err(error) => {

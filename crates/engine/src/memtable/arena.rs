@@ -9,19 +9,27 @@
 //! Invariants: (1) bytes below a chunk's `used` are initialised and never written again; (2) a name
 //! handed out refers to a whole record below `used`; (3) only one thread appends at a time (the
 //! memtable's write lock).
+//!
+//! Under a model checker chunks are tiny, and a witness tells it who touches which granule.
 
 use esker_base::Trailer;
 use esker_base::pages::Pages;
-use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use esker_base::sync::{CHECKED, Mutex, Witness};
 
 const GRANULE: usize = 4;
-const CHUNK_BITS: u32 = 20;
+/// Bits of a chunk's size in granules, and how many chunks there may be.
+const CHUNKS: (u32, usize) = match (cfg!(esker_loom), CHECKED) {
+    (true, _) => (5, 8),
+    (false, true) => (8, 64),
+    (false, false) => (20, 1 << (32 - 20)),
+};
+const CHUNK_BITS: u32 = CHUNKS.0;
 /// Size of an ordinary chunk.
 const CHUNK_BYTES: usize = GRANULE << CHUNK_BITS;
 /// Records longer than this get a chunk of their own, so that little of a chunk is wasted.
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
-const CHUNKS_MAX: usize = 1 << (32 - CHUNK_BITS);
+const CHUNKS_MAX: usize = CHUNKS.1;
 const HEADER_BYTES: usize = 20;
 
 /// Names a record in an arena. Never 0 inside: 0 stands for "none" in stored form.
@@ -35,6 +43,7 @@ struct Chunk {
     used: AtomicU32,
     /// Granules allocated; written once, before `base`.
     capacity: AtomicU32,
+    granules: Witness,
 }
 
 /// Memory for the records of one memtable.
@@ -62,6 +71,7 @@ impl Arena {
                 base: AtomicPtr::new(std::ptr::null_mut()),
                 used: AtomicU32::new(0),
                 capacity: AtomicU32::new(0),
+                granules: Witness::new(1 << CHUNK_BITS),
             })
             .collect();
         Arena {
@@ -91,6 +101,7 @@ impl Arena {
         let (index, start) = self.reserve(granules);
         let chunk = &self.chunks[index as usize];
         let base = chunk.base.load(Ordering::Relaxed);
+        chunk.granules.wrote(start as usize..(start + granules) as usize);
         // SAFETY: `reserve` found room for `granules` at `start`; those bytes are above `used`, so
         // no reader looks at them, and appends are serialised, so no other writer does.
         unsafe {
@@ -143,27 +154,28 @@ impl Arena {
         self.chunk_count.store(count + 1, Ordering::Release);
     }
 
-    /// Address of a record's first byte.
+    /// Address of byte `from` of a record, from where the caller reads `bytes`.
     #[inline]
-    fn at(&self, entry: EntryRef) -> *const u8 {
+    fn at(&self, entry: EntryRef, from: usize, bytes: usize) -> *const u8 {
         let name = entry.0 - 1;
         let chunk = &self.chunks[(name >> CHUNK_BITS) as usize];
-        let granule = name & ((1 << CHUNK_BITS) - 1);
+        let granule = (name & ((1 << CHUNK_BITS) - 1)) as usize;
+        chunk.granules.read(granule + from / GRANULE..granule + (from + bytes).div_ceil(GRANULE));
         // SAFETY: invariant (2): the record lies inside the chunk. The name reached this thread
         // through a Release store made after the chunk's address was stored.
-        unsafe { chunk.base.load(Ordering::Relaxed).add(granule as usize * GRANULE) }
+        unsafe { chunk.base.load(Ordering::Relaxed).add(granule * GRANULE + from) }
     }
 
     #[inline]
     fn lens(&self, entry: EntryRef) -> [u32; 3] {
         // SAFETY: a record's header is initialised before its name is handed out.
-        unsafe { self.at(entry).add(8).cast::<[u32; 3]>().read_unaligned() }
+        unsafe { self.at(entry, 8, 12).cast::<[u32; 3]>().read_unaligned() }
     }
 
     #[inline]
     pub(super) fn trailer(&self, entry: EntryRef) -> Trailer {
         // SAFETY: as in `lens`.
-        Trailer(unsafe { self.at(entry).cast::<u64>().read_unaligned() })
+        Trailer(unsafe { self.at(entry, 0, 8).cast::<u64>().read_unaligned() })
     }
 
     /// The record of the same key inserted before this one.
@@ -180,17 +192,15 @@ impl Arena {
         let len = self.lens(entry)[1] as usize;
         // SAFETY: the key's bytes are initialised, never written again, and live as long as
         // the arena (invariants 1 and 2).
-        unsafe { std::slice::from_raw_parts(self.at(entry).add(HEADER_BYTES), len) }
+        unsafe { std::slice::from_raw_parts(self.at(entry, HEADER_BYTES, len), len) }
     }
 
     #[inline]
     pub(super) fn value(&self, entry: EntryRef) -> &[u8] {
         let [_, key_len, len] = self.lens(entry);
+        let (from, len) = (HEADER_BYTES + key_len as usize, len as usize);
         // SAFETY: as in `key`; the value follows the key.
-        unsafe {
-            let start = self.at(entry).add(HEADER_BYTES + key_len as usize);
-            std::slice::from_raw_parts(start, len as usize)
-        }
+        unsafe { std::slice::from_raw_parts(self.at(entry, from, len), len) }
     }
 
     /// Pulls a record's first bytes towards the processor.
@@ -200,7 +210,7 @@ impl Arena {
         // SAFETY: a prefetch never faults, and the address is inside a chunk anyway.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.at(entry).cast());
+            _mm_prefetch::<_MM_HINT_T0>(self.at(entry, 0, 0).cast());
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = entry;

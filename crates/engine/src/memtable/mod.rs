@@ -162,5 +162,7 @@ impl std::fmt::Debug for Memtable {
     }
 }
 
+#[cfg(all(test, esker_loom))]
+mod models;
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,8 @@ mod format;
 mod golden;
 mod index;
 mod inspect;
+#[cfg(all(test, esker_loom))]
+mod models;
 mod reader;
 mod salvage;
 mod slot;

@@ -21,12 +21,12 @@ use crate::stats::{TableCounter, TableCounters};
 use crate::value::Value;
 use esker_base::key::SEQ_MAX;
 use esker_base::sync::OnceLock;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::vfs::ReadableFile;
 use esker_base::{Error, KeyOrder, Result, Seq, Trailer};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What all tables of a database share, and how much one may keep for itself.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-type Entry = (Vec<u8>, Trailer, Vec<u8>);
+pub(super) type Entry = (Vec<u8>, Trailer, Vec<u8>);
 
 struct Random(u64);
 
@@ -118,7 +118,7 @@ fn path() -> PathBuf {
     PathBuf::from("test.sst")
 }
 
-fn build(
+pub(super) fn build(
     options: &KeyspaceOptions,
     entries: &[Entry],
     tombstones: &[RangeTombstone],
@@ -138,7 +138,7 @@ fn build(
     (bytes, summary)
 }
 
-fn context(cache_bytes: u64, pin_bytes_max: u64) -> TableContext {
+pub(super) fn context(cache_bytes: u64, pin_bytes_max: u64) -> TableContext {
     TableContext {
         cache: Arc::new(BlockCache::new(cache_bytes)),
         counters: Arc::new(TableCounters::new()),
@@ -146,7 +146,7 @@ fn context(cache_bytes: u64, pin_bytes_max: u64) -> TableContext {
     }
 }
 
-fn open_in(
+pub(super) fn open_in(
     bytes: Vec<u8>,
     expected_bytes: u64,
     options: &KeyspaceOptions,

@@ -11,9 +11,8 @@ use crate::options::{KeyspaceOptions, MemoryShares};
 use crate::range_tombstone::RangeTombstones;
 use crate::stats::TableCounters;
 use crate::table::{BlockCache, TableContext, TableReader};
-use arc_swap::ArcSwapOption;
-use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::sync::{ArcSwapOption, Guard, Mutex};
 use esker_base::vfs::Access;
 use esker_base::{Env, Error, KeyOrder, Result};
 use std::collections::VecDeque;
@@ -157,7 +156,7 @@ impl Table {
     /// # Errors
     /// `NotFound` or `Corruption` naming the file.
     #[inline]
-    pub(crate) fn reader(self: &Arc<Table>) -> Result<arc_swap::Guard<Option<Arc<TableReader>>>> {
+    pub(crate) fn reader(self: &Arc<Table>) -> Result<Guard<Option<Arc<TableReader>>>> {
         let guard = self.reader.load();
         if guard.is_some() {
             if !self.recently_used.load(Ordering::Relaxed) {
@@ -185,7 +184,7 @@ impl Table {
     }
 
     #[cold]
-    fn open(self: &Arc<Table>) -> Result<arc_swap::Guard<Option<Arc<TableReader>>>> {
+    fn open(self: &Arc<Table>) -> Result<Guard<Option<Arc<TableReader>>>> {
         let store = &self.store;
         let path = names::table(&store.dir, self.meta.number);
         let file = store.env.vfs.open(&path, Access::Random)?;
@@ -215,7 +214,7 @@ impl Table {
             return Ok(guard);
         }
         // Closed again by somebody in between: hand out our own.
-        Ok(arc_swap::Guard::from_inner(Some(reader)))
+        Ok(Guard::from_inner(Some(reader)))
     }
 
     fn close(&self) {

@@ -1,0 +1,39 @@
+//! What a cache holds: keys, and values that know their weight.
+
+use std::hash::Hasher;
+
+/// Bytes that the cache itself spends on an entry: slot, table share and ghost, about.
+pub const ENTRY_OVERHEAD_BYTES: usize = 160;
+
+/// Says what an entry really holds on the heap.
+pub trait Weigh {
+    /// Heap bytes, without the cache's own overhead.
+    fn heap_bytes(&self) -> usize;
+
+    /// Called when the cache drops the entry to make room; not when another replaces it.
+    ///
+    /// Runs under a lock of the cache: it must not call the cache.
+    fn evicted(&self) {}
+}
+
+/// Names a block of a file for ever: the file's random salt and the offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheKey {
+    /// The file's salt.
+    pub salt: u64,
+    /// Where in the file the block begins.
+    pub offset_bytes: u64,
+}
+
+impl std::hash::Hash for CacheKey {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.salt ^ self.offset_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
+}
+
+/// What an entry takes of the capacity.
+#[inline]
+pub(super) fn weight<V: Weigh>(value: &V) -> u64 {
+    (value.heap_bytes() + ENTRY_OVERHEAD_BYTES) as u64
+}

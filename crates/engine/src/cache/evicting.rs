@@ -1,0 +1,96 @@
+//! The cache's entries, in a sharded map that evicts (crate `quick_cache`).
+
+use super::entry::{CacheKey, Weigh, weight};
+use quick_cache::sync::Cache as QuickCache;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+use std::hash::{BuildHasher, Hasher};
+use std::marker::PhantomData;
+
+/// What a mean entry weighs; only sizes the first hash tables.
+const ENTRY_BYTES_EXPECTED: u64 = 4_096;
+
+/// No shard is smaller than this, or a large block would not fit in it.
+const SHARD_BYTES_MIN: u64 = 4 << 20;
+const SHARDS_MAX: u64 = 64;
+
+/// The map.
+pub(super) type Inner<V> = QuickCache<CacheKey, V, ByBytes, Mix, Farewell<V>>;
+
+/// An empty map.
+pub(super) fn new<V: Weigh + Clone>(capacity_bytes: u64) -> Inner<V> {
+    let shards = (capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+    // Rounded down to a power of two, which the cache would otherwise round up to.
+    let shards = 1usize << shards.ilog2();
+    let items = (capacity_bytes / ENTRY_BYTES_EXPECTED).clamp(16, 1 << 22) as usize;
+    let farewell = Farewell(PhantomData);
+    match OptionsBuilder::new()
+        .weight_capacity(capacity_bytes)
+        .estimated_items_capacity(items)
+        .shards(shards)
+        .build()
+    {
+        Ok(options) => QuickCache::with_options(options, ByBytes, Mix, farewell),
+        Err(_) => QuickCache::with(items, capacity_bytes, ByBytes, Mix, farewell),
+    }
+}
+
+/// Mixes one integer. Salts are random already and nobody can choose them, so no secret is needed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mix;
+
+#[derive(Debug, Default)]
+pub(super) struct MixHasher(u64);
+
+impl BuildHasher for Mix {
+    type Hasher = MixHasher;
+
+    #[inline]
+    fn build_hasher(&self) -> MixHasher {
+        MixHasher(0)
+    }
+}
+
+impl Hasher for MixHasher {
+    #[inline]
+    fn write_u64(&mut self, x: u64) {
+        let wide = u128::from(self.0 ^ x).wrapping_mul(0xa076_1d64_78bd_642f_e703_7ed1_a0b4_28db);
+        self.0 = (wide as u64) ^ ((wide >> 64) as u64);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ByBytes;
+
+impl<V: Weigh> Weighter<CacheKey, V> for ByBytes {
+    #[inline]
+    fn weight(&self, _: &CacheKey, value: &V) -> u64 {
+        weight(value)
+    }
+}
+
+/// Tells entries that they are dropped, and frees them once the lock is let go.
+#[derive(Clone, Debug)]
+pub(super) struct Farewell<V>(PhantomData<fn(V)>);
+
+impl<V: Weigh> Lifecycle<CacheKey, V> for Farewell<V> {
+    /// An insertion mostly evicts one or two; more are freed under the lock.
+    type RequestState = [Option<V>; 2];
+
+    fn on_evict(&self, state: &mut Self::RequestState, _: CacheKey, value: V) {
+        value.evicted();
+        if let Some(free) = state.iter_mut().find(|s| s.is_none()) {
+            *free = Some(value);
+        }
+    }
+}

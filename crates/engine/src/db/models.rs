@@ -1,0 +1,277 @@
+//! Loom models of the write queue, and of whole databases in memory without background threads.
+//!
+//! The queue's models use the real queue with a leader's few lines of their own. The others open a real
+//! database on the strict file system; flushes and compactions run on the thread that asks for them.
+//! Loom sees every lock and atomic of the engine and of the file system but for the counters of
+//! `stats`; `arc_swap` and the map of the block cache are replaced by ones it sees into.
+//! Run by `cargo xtask loom`. Each model says which planted faults it was seen to find.
+
+use super::queue::{Request, Turn, WriteQueue};
+use super::{Db, Setup};
+use crate::models::{explore, spawn};
+use crate::options::{Compression, KeyspaceOptions, Options, WriteOptions};
+use esker_base::sync::{Mutex, Witness, thread};
+use esker_base::vfs::Vfs;
+use esker_base::vfs::strict::StrictVfs;
+use esker_base::{Batch, Env, Error, Result};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A queue, and what is written through it.
+struct Writing {
+    queue: WriteQueue,
+    /// Plain memory that only the leader may touch.
+    log: Witness,
+    /// Keys in the order of writing.
+    written: std::sync::Mutex<Vec<u8>>,
+    fault: Fault,
+}
+
+/// What becomes of a group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// It is written.
+    None,
+    /// All of it fails.
+    Error,
+    /// Its leader panics, and unwinding drops the leader.
+    Panic,
+}
+
+impl Writing {
+    fn new(fault: Fault) -> Arc<Writing> {
+        let (queue, log) = (WriteQueue::new(), Witness::new(1));
+        Arc::new(Writing { queue, log, written: std::sync::Mutex::default(), fault })
+    }
+
+    /// As `db::write` does, with a list in the log's place.
+    fn write(&self, key: u8) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.put(&[key], b"");
+        match self.queue.enter(Request { batch, sync: false }) {
+            Turn::Done(result, batch) => {
+                let returned = batch.iter().next().map(|op| op.key.to_vec());
+                assert!(returned.is_none_or(|returned| returned == [key]), "its own batch");
+                result
+            }
+            Turn::Lead(mut leader, request) => {
+                let mut group = vec![request];
+                leader.gather(group[0].batch.size_bytes(), &mut group);
+                self.log.wrote(0..1);
+                match self.fault {
+                    Fault::None => self.note(&group),
+                    Fault::Error => {}
+                    Fault::Panic => return Err(Error::Cancelled),
+                }
+                for (at, request) in group.drain(1..).enumerate() {
+                    leader.answer(at, self.result(), request.batch);
+                }
+                drop(leader);
+                self.result()
+            }
+        }
+    }
+
+    fn note(&self, group: &[Request]) {
+        let keys = group.iter().flat_map(|r| r.batch.iter()).map(|op| op.key[0]);
+        self.written.lock().expect("no panic inside").extend(keys);
+    }
+
+    fn result(&self) -> Result<()> {
+        if self.fault == Fault::None { Ok(()) } else { Err(Error::Cancelled) }
+    }
+}
+
+fn three_writers(fault: Fault, check: fn(Result<()>)) -> Arc<Writing> {
+    let writing = Writing::new(fault);
+    let others: Vec<_> = [10u8, 20]
+        .into_iter()
+        .map(|key| {
+            let writing = writing.clone();
+            thread::spawn(move || check(writing.write(key)))
+        })
+        .collect();
+    check(writing.write(1));
+    check(writing.write(2));
+    others.into_iter().for_each(|other| other.join().expect("nobody waits for ever"));
+    writing
+}
+
+/// Three threads write four batches: each is written once, those of a thread in its order, and at no time
+/// by two leaders.
+///
+/// At most three preemptions.
+/// Seen to find: `answer` or the hand-over without `notify_one`; a leader that leaves `led` as it is; two
+/// leaders; a follower that is taken from the list and lost.
+#[test]
+fn every_batch_is_written_once() {
+    explore("three writers", 3, || {
+        let writing = three_writers(Fault::None, |result| result.expect("written"));
+        let mut written = writing.written.lock().expect("no panic inside").clone();
+        let place = |key| written.iter().position(|&k| k == key);
+        assert!(place(1) < place(2), "a thread's batches keep their order");
+        written.sort_unstable();
+        assert_eq!(written, [1, 2, 10, 20]);
+    });
+}
+
+/// A group that fails fails for all of it, and the next one is led by somebody.
+///
+/// At most three preemptions.
+/// Seen to find: the same faults.
+#[test]
+fn an_error_wakes_all() {
+    explore("three writers and errors", 3, || {
+        three_writers(Fault::Error, |result| assert!(result.is_err()));
+    });
+}
+
+/// A leader that panics leaves nobody waiting.
+///
+/// At most three preemptions.
+/// Seen to find: `Drop` of the leader that does not answer those it took, or does not hand over.
+#[test]
+fn a_leader_that_panics_wakes_all() {
+    explore("three writers and panics", 3, || {
+        three_writers(Fault::Panic, |result| assert!(result.is_err()));
+    });
+}
+
+const DIR: &str = "/model";
+
+fn options() -> Options {
+    let default_keyspace = KeyspaceOptions {
+        memtable_bytes: 64 << 10,
+        compression: vec![Compression::None],
+        level0_runs_compact: 100,
+        level0_runs_slow: 200,
+        level0_runs_max: 300,
+        ..KeyspaceOptions::default()
+    };
+    Options { default_keyspace, ..Options::default() }
+}
+
+/// Explores a model of an open database.
+fn explore_db(name: &str, preemptions: usize, model: fn(&Db, &StrictVfs)) {
+    explore(name, preemptions, move || {
+        let body = move || {
+            let vfs = StrictVfs::new();
+            let env = Env::with_vfs(Arc::new(vfs.clone()), 1);
+            let setup = Setup { env, listener: None, inline_background: true };
+            let db = Db::open_with(DIR, options(), setup).expect("open");
+            model(&db, &vfs);
+            db.close().expect("close");
+        };
+        spawn(body).join().expect("the model ends");
+    });
+}
+
+fn with(db: &Db, run: impl FnOnce(&Db) + Send + 'static) -> thread::JoinHandle<()> {
+    let db = db.clone();
+    spawn(move || run(&db))
+}
+
+fn table_files(vfs: &StrictVfs) -> usize {
+    let entries = vfs.list(Path::new(DIR)).expect("list");
+    entries.iter().filter(|e| e.name.ends_with(".tbl")).count()
+}
+
+/// A batch is seen whole or not at all, by one who reads its keys under a snapshot.
+///
+/// At most three preemptions.
+/// Seen to find: the visible sequence number stored before the memtable is filled, or Relaxed; the store of
+/// the memtable's slot Relaxed.
+#[test]
+fn a_batch_is_seen_whole_or_not_at_all() {
+    explore_db("a batch beside a snapshot", 3, |db, _| {
+        let writer = with(db, |db| {
+            let mut batch = Batch::new();
+            batch.put(b"a", b"1").put(b"b", b"1");
+            db.write(batch, WriteOptions::default()).expect("write");
+        });
+        let snapshot = db.snapshot();
+        let keyspace = db.default_keyspace();
+        let seen = [b"b", b"a"].map(|key| keyspace.get_at(key, &snapshot).expect("get").is_some());
+        assert_eq!(seen[0], seen[1]);
+        assert!(!seen[0] || db.get(b"a").expect("get").is_some());
+        writer.join().expect("the writer ends");
+        assert!(db.get(b"b").expect("get").is_some());
+    });
+}
+
+/// Two threads write through queue, log and memtable.
+///
+/// At most two preemptions.
+/// Seen to find: `answer` or the hand-over without `notify_one`; a follower that is lost.
+#[test]
+fn what_is_acknowledged_is_seen() {
+    explore_db("two writers of a database", 2, |db, _| {
+        let writer = with(db, |db| {
+            db.put(b"a", b"1").expect("put");
+            assert!(db.get(b"a").expect("get").is_some());
+        });
+        db.put(b"b", b"1").expect("put");
+        assert!(db.get(b"b").expect("get").is_some());
+        writer.join().expect("the writer ends");
+        assert_eq!(db.iter().expect("scan").count(), 2);
+    });
+}
+
+/// A key that is there is found at any moment of its overwriting and of a flush.
+///
+/// At most two preemptions.
+/// Seen to find: `get` that takes the sequence number before the view; a flush that drops the memtable
+/// from the view before the table joins it.
+#[test]
+fn a_flush_hides_nothing() {
+    explore_db("a flush beside a get", 2, |db, _| {
+        db.put(b"k", b"1").expect("put");
+        let reader = with(db, |db| {
+            let value = db.get(b"k").expect("get").expect("it is there");
+            assert!(*value == *b"1" || *value == *b"2");
+        });
+        db.put(b"k", b"2").expect("put");
+        db.flush().expect("flush");
+        reader.join().expect("the reader ends");
+    });
+}
+
+/// Tables that a compaction replaced stay until the last reader has left, and then go.
+///
+/// At most two preemptions.
+/// Seen to find: files given up when they are replaced instead of when they are let go; files never given
+/// up.
+#[test]
+fn files_go_with_their_last_reader() {
+    explore_db("a compaction beside a get", 2, |db, vfs| {
+        for value in [b"1", b"2"] {
+            db.put(b"k", value).expect("put");
+            db.flush().expect("flush");
+        }
+        assert_eq!(table_files(vfs), 2);
+        let reader = with(db, |db| {
+            let value = db.get(b"k").expect("the table is there").expect("the key too");
+            assert_eq!(*value, *b"2");
+        });
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        reader.join().expect("the reader ends");
+        db.wait_idle().expect("idle");
+        assert_eq!(table_files(vfs), 1);
+    });
+}
+
+/// Models can fail: two threads that write the same plain memory are noticed, whatever the lock between.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_race_is_noticed() {
+    explore("a planted race", 2, || {
+        let shared = Arc::new((Witness::new(1), Mutex::new(())));
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.0.wrote(0..1))
+        };
+        drop(shared.1.lock());
+        shared.0.wrote(0..1);
+        other.join().expect("it ends");
+    });
+}

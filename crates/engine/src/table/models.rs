@@ -1,0 +1,60 @@
+//! Loom models of slots and the block cache: a real table in memory, read through a cache that has room
+//! for one of its blocks. The cache's own map is the stand-in that loom sees into.
+//!
+//! Run by `cargo xtask loom`. Each model says which planted faults it was seen to find.
+
+use super::TableReader;
+use super::tests::{Entry, build, context, open_in};
+use crate::models::{explore, spawn};
+use crate::options::{Compression, KeyspaceOptions};
+use esker_base::checksum::hash64;
+use esker_base::key::SEQ_MAX;
+use esker_base::{Kind, Trailer};
+use std::sync::Arc;
+
+/// Two records that do not fit one block.
+fn entries() -> Vec<Entry> {
+    (0..2u8).map(|k| (vec![k], Trailer::new(u64::from(k) + 1, Kind::Put), vec![k; 600])).collect()
+}
+
+fn get(table: &TableReader, k: u8) {
+    let found = table.get(&[k], hash64(&[k]), SEQ_MAX, None).expect("get");
+    let (trailer, value) = found.expect("it is there");
+    assert_eq!(trailer.seq(), u64::from(k) + 1);
+    assert!(value.len() == 600 && value.iter().all(|&b| b == k), "the block is the right one");
+}
+
+/// Two threads read two blocks in turn, each of which pushes the other out of the cache.
+///
+/// At most three preemptions. At the end no slot has a block that the cache has not.
+/// Seen to find: `cache_data` that fills the cache before the slot; `evicted` that does not empty the slot.
+#[test]
+fn a_slot_has_only_what_the_cache_has() {
+    let options = KeyspaceOptions {
+        block_bytes: 512,
+        compression: vec![Compression::None],
+        ..KeyspaceOptions::default()
+    };
+    let (bytes, summary) = build(&options, &entries(), &[]);
+    explore("blocks that push each other out", 3, move || {
+        let (bytes, options) = (bytes.clone(), options.clone());
+        let body = move || {
+            // One block of 600 bytes and what an entry costs, but not two.
+            let context = context(1_200, u64::MAX);
+            let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
+            let index = table.index(0).expect("index");
+            let other = {
+                let table: Arc<TableReader> = table.clone();
+                spawn(move || get(&table, 1))
+            };
+            get(&table, 0);
+            other.join().expect("the other ends");
+            let full = (0..index.len()).filter(|&i| index.slot(i).is_full()).count();
+            assert_eq!(index.len(), 2);
+            assert!(full <= context.cache.entries(), "{full} slots are full");
+            assert!(context.cache.usage_bytes() <= context.cache.capacity_bytes());
+            (0..2).for_each(|k| get(&table, k));
+        };
+        spawn(body).join().expect("the model ends");
+    });
+}
