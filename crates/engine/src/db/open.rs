@@ -14,7 +14,7 @@ use super::recover::{self, Replayed};
 use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
 use crate::names::{self, FileKind};
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::Options;
 use crate::stats::TableCounters;
 use crate::table::BlockCache;
 use crate::version::{Change, KeyspaceRecord, Recovered, TableStore, VersionEdit, VersionSet};
@@ -368,14 +368,4 @@ impl Drop for Running {
         // Whoever wants to know calls `close`.
         let _ = self.close();
     }
-}
-
-/// Options of a keyspace that is being created must be valid on their own.
-pub(super) fn check_new_keyspace(name: &str, options: &KeyspaceOptions) -> Result<()> {
-    if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
-        return Err(Error::invalid(
-            "a keyspace's name has 1 to 255 bytes and no control characters",
-        ));
-    }
-    options.validate()
 }
