@@ -2,6 +2,7 @@
 
 mod commands;
 mod errors;
+mod faults;
 mod interrupt;
 mod leveldb;
 mod load_files;
