@@ -16,8 +16,11 @@ pub(super) struct Case {
     pub(super) harm: Harm,
     /// Name of the variant; empty if it is no failure.
     pub(super) error: &'static str,
-    pub(super) run: Box<dyn Fn(&World) -> Result<()>>,
+    pub(super) run: Run,
 }
+
+/// The call.
+type Run = Box<dyn Fn(&World) -> Result<()>>;
 
 /// What is done to the files of the closed database first. Files are named by the begin or end of their names.
 #[derive(Clone, Copy, Debug)]
