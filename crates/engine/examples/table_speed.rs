@@ -141,7 +141,7 @@ fn main() -> Result<()> {
     let table = TableReader::open(file, &path, summary.file_bytes, 42, &options, &context)?;
     let table = Arc::new(table);
 
-    bench.walk("next, compaction reads", &table, CursorOptions::compaction())?;
+    bench.walk("next, compaction reads", &table, CursorOptions::compaction(512 << 10))?;
     bench.walk("next, cold, filling the cache", &table, CursorOptions::default())?;
     bench.walk("next, cached", &table, CursorOptions::default())?;
     bench.walk("next, cached, again", &table, CursorOptions::default())?;

@@ -145,6 +145,20 @@ impl fmt::Debug for dyn FilterPolicy {
     }
 }
 
+/// What memtables leave of the budget, less a share for the buffers of work in the background.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryShares {
+    /// Of the block cache.
+    pub(crate) cache_bytes: u64,
+    /// Index and filter bytes that all tables together may keep outside the block cache.
+    pub(crate) pinned_bytes: u64,
+    /// What a compaction reads of a table at a time.
+    pub(crate) read_bytes: usize,
+}
+
+/// Runs that a compaction is expected to merge, each with a buffer of its own.
+const RUNS_READ_AT_ONCE: usize = 8;
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -264,6 +278,16 @@ impl Options {
             0 => self.memory_budget_bytes / 2,
             n => n,
         }
+    }
+
+    /// How the rest of the memory is shared out.
+    pub(crate) fn memory_shares(&self) -> MemoryShares {
+        let left = self.memory_budget_bytes - self.memtables_limit_bytes();
+        let work = left / 8;
+        let pinned_bytes = (left - work) / 4;
+        let reads = self.compaction_thread_count() * RUNS_READ_AT_ONCE;
+        let read_bytes = (work / reads as u64).clamp(32 * KIB, 512 * KIB) as usize;
+        MemoryShares { cache_bytes: left - work - pinned_bytes, pinned_bytes, read_bytes }
     }
 
     /// Checks every range.

@@ -106,13 +106,14 @@ fn merge(
     output: &mut RunOutput,
 ) -> Result<()> {
     let order = &context.options.order;
+    let options = CursorOptions::compaction(context.store.memory.read_bytes);
     let sources = spec
         .inputs
         .iter()
         .enumerate()
         .map(|(rank, run)| Ranked {
             rank,
-            cursor: RunCursor::new(order.clone(), run.tables.clone(), CursorOptions::compaction()),
+            cursor: RunCursor::new(order.clone(), run.tables.clone(), options),
         })
         .collect();
     let mut cursor = MergeCursor::new(order.clone(), sources);

@@ -15,8 +15,6 @@ use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
 use crate::names::{self, FileKind};
 use crate::options::Options;
-use crate::stats::TableCounters;
-use crate::table::BlockCache;
 use crate::version::{Change, KeyspaceRecord, Recovered, TableStore, VersionEdit, VersionSet};
 use esker_base::vfs::{FileLock, create_dir_durably};
 use esker_base::{Env, Error, KeyspaceId, Result};
@@ -116,26 +114,17 @@ struct Opening {
     inline: bool,
 }
 
-/// The block cache and the bytes that tables may pin, from the budget.
-fn split_budget(options: &Options) -> (u64, u64) {
-    let left = options.memory_budget_bytes - options.memtables_limit_bytes();
-    let pinned = left / 4;
-    (left - pinned, pinned)
-}
-
 impl Opening {
     fn new(dir: &Path, options: Options, setup: Setup) -> Opening {
         let inline = setup.inline_background;
-        let (cache_bytes, pin_bytes) = split_budget(&options);
+        let shares = options.memory_shares();
         let events = EventSink::new(setup.listener);
         let store = TableStore::new(
             setup.env.clone(),
             dir.to_path_buf(),
-            Arc::new(BlockCache::new(cache_bytes)),
-            Arc::new(TableCounters::new()),
             events.clone(),
             options.open_files_max as usize,
-            pin_bytes,
+            shares,
         );
         let (env, dir, store) = (setup.env, dir.to_path_buf(), Arc::new(store));
         Opening { env, dir, options, events, store, inline }

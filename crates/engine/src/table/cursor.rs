@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 const READAHEAD_BYTES_FIRST: usize = 16 << 10;
 const READAHEAD_BYTES_MAX: usize = 256 << 10;
-const COMPACTION_READ_BYTES: usize = 512 << 10;
 
 /// Neighbouring blocks that are read one by one before reads grow.
 const RUN_BEFORE_READAHEAD: u32 = 2;
@@ -32,7 +31,7 @@ const RUN_BEFORE_READAHEAD: u32 = 2;
 pub struct CursorOptions {
     /// Look for blocks in the cache. Default: true.
     pub use_cache: bool,
-    /// Put blocks that were read into the cache. Default: true.
+    /// Put blocks and indexes that were read into the cache. Default: true.
     pub fill_cache: bool,
     /// Bytes of every read, from the first on. Default: 0, which grows as blocks follow each other.
     pub readahead_bytes_min: usize,
@@ -56,13 +55,13 @@ impl Default for CursorOptions {
 }
 
 impl CursorOptions {
-    /// Large reads past the cache, each byte read once.
-    pub fn compaction() -> CursorOptions {
+    /// Reads of `read_bytes` past the cache, each byte read once.
+    pub fn compaction(read_bytes: usize) -> CursorOptions {
         CursorOptions {
             use_cache: false,
             fill_cache: false,
-            readahead_bytes_min: COMPACTION_READ_BYTES,
-            readahead_bytes_max: COMPACTION_READ_BYTES,
+            readahead_bytes_min: read_bytes,
+            readahead_bytes_max: read_bytes,
             ..CursorOptions::default()
         }
     }
@@ -141,7 +140,10 @@ impl TableCursor {
         if self.index.is_none() || self.partition != partition {
             self.unset();
             self.index = None;
-            self.index = Some(self.table.index(partition)?);
+            self.index = Some(match self.options.fill_cache {
+                true => self.table.index(partition)?,
+                false => self.table.index_in_passing(partition)?,
+            });
             self.partition = partition;
         }
         Ok(())

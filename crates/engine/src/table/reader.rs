@@ -285,10 +285,25 @@ impl TableReader {
 
     /// The index of a partition.
     pub(super) fn index(&self, partition: usize) -> Result<Arc<DataIndex>> {
-        if let Some(index) = self.pins.get(partition).and_then(|pins| pins.index.get()) {
-            return Ok(index.clone());
-        }
         self.load_index(partition)
+    }
+
+    /// The index of a partition for one walk over it: nothing is pinned or cached for it.
+    pub(super) fn index_in_passing(&self, partition: usize) -> Result<Arc<DataIndex>> {
+        if let Some(index) = self.index_in_memory(partition) {
+            return Ok(index);
+        }
+        self.read_index(partition).map(Arc::new)
+    }
+
+    fn index_in_memory(&self, partition: usize) -> Option<Arc<DataIndex>> {
+        if let Some(pins) = self.pins.get(partition) {
+            return pins.index.get().cloned();
+        }
+        match self.cache.get(self.cache_key(self.top.partitions[partition].index)) {
+            Some(CachedBlock::Index(index)) => Some(index),
+            _ => None,
+        }
     }
 
     #[inline]
@@ -301,11 +316,7 @@ impl TableReader {
 
     #[inline(never)]
     fn load_index(&self, partition: usize) -> Result<Arc<DataIndex>> {
-        let handle = self.top.partitions[partition].index;
-        let key = self.cache_key(handle);
-        if self.pins.is_empty()
-            && let Some(CachedBlock::Index(index)) = self.cache.get(key)
-        {
+        if let Some(index) = self.index_in_memory(partition) {
             return Ok(index);
         }
         let index = Arc::new(self.read_index(partition)?);
@@ -318,7 +329,10 @@ impl TableReader {
                 });
                 return Ok(pinned.clone());
             }
-            None => self.cache.insert(key, CachedBlock::Index(index.clone())),
+            None => {
+                let key = self.cache_key(self.top.partitions[partition].index);
+                self.cache.insert(key, CachedBlock::Index(index.clone()));
+            }
         }
         Ok(index)
     }

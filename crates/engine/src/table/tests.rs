@@ -241,7 +241,7 @@ fn compare_with_model(
 ) {
     let order = &options.order;
     let cursor_options = match random.below(4) {
-        0 => CursorOptions::compaction(),
+        0 => CursorOptions::compaction(512 << 10),
         1 => CursorOptions { fill_cache: false, readahead_bytes_min: 700, ..Default::default() },
         2 => CursorOptions { readahead_bytes_max: 0, ..Default::default() },
         _ => CursorOptions::default(),
@@ -500,7 +500,7 @@ fn expect_noticed(
             Err(error) => corrupt(&error),
         }
     }
-    let mut cursor = table.cursor(CursorOptions::compaction());
+    let mut cursor = table.cursor(CursorOptions::compaction(512 << 10));
     let mut moved = cursor.seek_to_first();
     for entry in entries {
         if let Err(error) = &moved {
@@ -754,7 +754,7 @@ fn a_table_on_the_real_file_system() {
     compare_with_model(&mut Random(6), &table, &options, &entries);
 
     let before = context.counters.total(TableCounter::Reads);
-    let mut cursor = table.cursor(CursorOptions::compaction());
+    let mut cursor = table.cursor(CursorOptions::compaction(512 << 10));
     cursor.seek_to_first().expect("first");
     while cursor.valid() {
         cursor.next().expect("next");

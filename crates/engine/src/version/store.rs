@@ -7,7 +7,7 @@
 use super::edit::TableMeta;
 use crate::event::{Event, EventSink};
 use crate::names;
-use crate::options::KeyspaceOptions;
+use crate::options::{KeyspaceOptions, MemoryShares};
 use crate::range_tombstone::RangeTombstones;
 use crate::stats::TableCounters;
 use crate::table::{BlockCache, TableContext, TableReader};
@@ -27,8 +27,7 @@ pub(crate) struct TableStore {
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) counters: Arc<TableCounters>,
     pub(crate) events: EventSink,
-    /// Index and filter bytes that all tables together may keep outside the block cache.
-    pin_bytes_max: u64,
+    pub(crate) memory: MemoryShares,
     open_files_max: usize,
     /// Open tables, in the order of a clock's hand.
     open: Mutex<VecDeque<Weak<Table>>>,
@@ -55,19 +54,17 @@ impl TableStore {
     pub(crate) fn new(
         env: Env,
         dir: PathBuf,
-        cache: Arc<BlockCache>,
-        counters: Arc<TableCounters>,
         events: EventSink,
         open_files_max: usize,
-        pin_bytes_max: u64,
+        memory: MemoryShares,
     ) -> TableStore {
         TableStore {
             env,
             dir,
-            cache,
-            counters,
+            cache: Arc::new(BlockCache::new(memory.cache_bytes)),
+            counters: Arc::new(TableCounters::new()),
             events,
-            pin_bytes_max,
+            memory,
             open_files_max,
             open: Mutex::new(VecDeque::new()),
             pin_bytes_promised: AtomicU64::new(0),
@@ -196,7 +193,7 @@ impl Table {
         let context = TableContext {
             cache: store.cache.clone(),
             counters: store.counters.clone(),
-            pin_bytes_max: store.pin_bytes_max.saturating_sub(promised),
+            pin_bytes_max: store.memory.pinned_bytes.saturating_sub(promised),
         };
         let meta = &self.meta;
         let opened =

@@ -37,11 +37,9 @@ use crate::event::EventSink;
 use crate::log::{LogKind, Reader};
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
-use crate::options::{KeyspaceOptions, Options};
-use crate::stats::TableCounters;
-use crate::table::{BlockCache, Origin, TableContext};
+use crate::options::{KeyspaceOptions, MemoryShares, Options};
+use crate::table::{Origin, TableContext};
 use crate::version::{Current, ManifestRemains, RawKeyspace, Recovered, TableMeta, TableStore};
-use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use evidence::{Evidence, name_of};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,6 +47,9 @@ use std::sync::Arc;
 
 /// Memory for blocks while tables are read.
 const CACHE_BYTES: u64 = 8 << 20;
+
+/// Bytes that all sources of a merge read ahead together.
+const READAHEAD_BYTES: usize = 64 << 20;
 
 /// Repairs the closed database in `dir`.
 ///
@@ -82,11 +83,9 @@ pub fn repair(
     let store = TableStore::new(
         setup.env,
         dir.to_path_buf(),
-        Arc::new(BlockCache::new(CACHE_BYTES)),
-        Arc::new(TableCounters::new()),
         EventSink::new(setup.listener),
         options.open_files_max as usize,
-        0,
+        MemoryShares { cache_bytes: CACHE_BYTES, pinned_bytes: 0, read_bytes: READAHEAD_BYTES },
     );
     let mut repair = Repair {
         options,

@@ -21,9 +21,6 @@ use esker_base::{KeyOrder, KeyspaceId, Result, Trailer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes that all sources of a merge read ahead together.
-const READAHEAD_BYTES: usize = 64 << 20;
-
 /// What is known of a table without opening it in the order of its keys.
 struct Known {
     keyspace: KeyspaceId,
@@ -248,12 +245,8 @@ fn copy(
     output: &mut RunOutput,
 ) -> Result<()> {
     let chains = chains(order, tables);
-    let readahead = (READAHEAD_BYTES / chains.len().max(1)).clamp(4 << 10, 512 << 10);
-    let options = CursorOptions {
-        readahead_bytes_min: readahead,
-        readahead_bytes_max: readahead,
-        ..CursorOptions::compaction()
-    };
+    let readahead = (super::READAHEAD_BYTES / chains.len().max(1)).clamp(4 << 10, 512 << 10);
+    let options = CursorOptions::compaction(readahead);
     let sources = chains
         .into_iter()
         .enumerate()
