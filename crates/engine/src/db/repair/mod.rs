@@ -40,6 +40,7 @@ use crate::names::{self, FileKind};
 use crate::options::{KeyspaceOptions, MemoryShares, Options};
 use crate::table::{Origin, TableContext};
 use crate::version::{Current, ManifestRemains, RawKeyspace, Recovered, TableMeta, TableStore};
+use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use evidence::{Evidence, name_of};
 use std::collections::BTreeMap;
 use std::path::Path;
