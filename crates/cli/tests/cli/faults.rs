@@ -236,7 +236,19 @@ fn check(case: &Case, pristine: &Path, held: &str) -> Option<String> {
     let last = ended.err.lines().last().unwrap_or("esker: ");
     let said = last.strip_prefix("esker: ").unwrap_or_else(|| panic!("{run}: {}", ended.err));
     assert!(*code == 0 || said.contains(": "), "{run}: what is to be done? {said}");
-    Some(said.to_owned())
+    Some(without_chance(said))
+}
+
+/// Where a record of a manifest stands depends on how many bytes random salts take before it.
+fn without_chance(said: &str) -> String {
+    const PLACE: &str = "MANIFEST-000011 at offset ";
+    match said.split_once(PLACE) {
+        Some((head, tail)) if !tail.starts_with("0:") => {
+            let rest = tail.trim_start_matches(|c: char| c.is_ascii_digit());
+            format!("{head}{PLACE}N{rest}")
+        }
+        _ => said.to_owned(),
+    }
 }
 
 fn names(dir: &Path) -> Vec<String> {
