@@ -67,12 +67,15 @@ impl World {
         Db::open_read_only_with("store", Options::default(), self.setup())
     }
 
-    /// The newest file of the database whose name begins or ends so.
+    /// The newest file of the database whose name begins or ends so; of logs the one with records.
     pub(crate) fn file(&self, part: &str) -> PathBuf {
         let mut names = self.disk.file_names(Path::new("store"));
         names.sort();
-        let fits = |name: &&String| name.starts_with(part) || name.ends_with(part);
-        Path::new("store").join(names.iter().rfind(fits).expect(part))
+        let fits = |name: &String| name.starts_with(part) || name.ends_with(part);
+        let paths = names.into_iter().filter(fits).map(|name| Path::new("store").join(name));
+        let length = |path: &PathBuf| self.disk.read_file(path).expect("file").len();
+        let found = if part == ".wal" { paths.max_by_key(length) } else { paths.last() };
+        found.expect(part)
     }
 
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {

@@ -303,7 +303,11 @@ impl Maker {
 
 fn open_log(specimen: &Specimen) -> Result<OpenLog> {
     let logs = specimen.files().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal"));
-    let path = logs.max().unwrap_or_default();
+    // A log behind it that was made ready and not begun holds nothing.
+    let begun = |path: &PathBuf| {
+        specimen.disk.read_file(path).is_ok_and(|bytes| bytes.iter().any(|&byte| byte != 0))
+    };
+    let path = logs.filter(begun).max().unwrap_or_default();
     let bytes = specimen.disk.read_file(&path)?;
     let number = |at: usize, len: usize| {
         let field = bytes.get(at..at + len).unwrap_or_default();

@@ -138,6 +138,8 @@ fn logs_are_read_back_and_cut_when_finished() {
     on_each(|s| {
         for reserve in [0, 100_000] {
             let mut log = s.vfs.create_log(&s.at("l"), reserve).unwrap();
+            assert_eq!(log.reserved_bytes() > 0, s.reserves, "{}", s.name);
+            assert!(s.read("l").iter().all(|&b| b == 0), "{}", s.name);
             let record: Vec<u8> = (0..1_000).map(|i| (i % 255) as u8 + 1).collect();
             for _ in 0..200 {
                 log.append(&record).unwrap();

@@ -357,6 +357,10 @@ impl WritableFile for FaultyWriter {
         self.inner.len_bytes()
     }
 
+    fn reserved_bytes(&self) -> u64 {
+        self.inner.reserved_bytes()
+    }
+
     fn finish(self: Box<Self>) -> Result<()> {
         self.vfs.pass(Op::Finish, "finish", &self.path)?;
         self.inner.finish()

@@ -4,8 +4,9 @@
 //! the process, because the dirty pages belong to the file and not to the process. `sync` is
 //! `fdatasync`, which writes dirty mapped pages like any others.
 //!
-//! The file is preallocated in windows, one mapped at a time. Preallocation is what makes this
-//! safe: a page of an allocated block can always be written, so a full disk shows as an error
+//! What the caller asks for is preallocated when the log is made, so that appending waits for no
+//! allocation until that is used up; it is mapped in windows, one at a time. Preallocation is what makes
+//! this safe: a page of an allocated block can always be written, so a full disk shows as an error
 //! of `fallocate` and never as a SIGBUS. The part of the last window that was not reached reads as
 //! zeros after a crash; `finish` cuts it off.
 
@@ -17,10 +18,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// Window size limits. The lower one keeps small logs small, the upper one bounds the address
-/// space and the space reserved beyond the end.
+/// Window size limits. The lower one keeps small logs small, the upper one bounds the address space.
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
 const WINDOW_BYTES_MAX: u64 = 16 << 20;
+
+/// The most that is reserved beyond the end.
+const RESERVE_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug)]
 pub(super) struct MappedLog {
@@ -31,6 +34,8 @@ pub(super) struct MappedLog {
     window_bytes: u64,
     /// File offset of the window.
     window_offset: u64,
+    /// Up to here the file is preallocated.
+    reserved_bytes: u64,
     /// Bytes appended to the file so far.
     len_bytes: u64,
 }
@@ -46,13 +51,16 @@ impl MappedLog {
         let page = rustix::param::page_size() as u64;
         let window_bytes =
             reserve_bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX).next_multiple_of(page);
-        match map_window(&file, 0, window_bytes) {
+        let reserved_bytes = reserve_bytes.clamp(window_bytes, RESERVE_BYTES_MAX);
+        let mapped = reserve(&file, 0, reserved_bytes).and_then(|()| map(&file, 0, window_bytes));
+        match mapped {
             Ok(base) => Ok(MappedLog {
                 file,
                 path: path.to_path_buf(),
                 base,
                 window_bytes,
                 window_offset: 0,
+                reserved_bytes,
                 len_bytes: 0,
             }),
             Err(_) => {
@@ -65,8 +73,13 @@ impl MappedLog {
 
     fn next_window(&mut self) -> Result<()> {
         let offset = self.window_offset + self.window_bytes;
-        let base = map_window(&self.file, offset, self.window_bytes)
-            .map_err(|e| Error::io("preallocate", &self.path, e.into()))?;
+        let failed = |e: rustix::io::Errno| Error::io("preallocate", &self.path, e.into());
+        let end = offset + self.window_bytes;
+        if end > self.reserved_bytes {
+            reserve(&self.file, self.reserved_bytes, end - self.reserved_bytes).map_err(failed)?;
+            self.reserved_bytes = end;
+        }
+        let base = map(&self.file, offset, self.window_bytes).map_err(failed)?;
         self.unmap();
         self.base = base;
         self.window_offset = offset;
@@ -74,7 +87,7 @@ impl MappedLog {
     }
 
     fn unmap(&mut self) {
-        // SAFETY: `base` and `window_bytes` describe a live mapping made by `map_window`, which
+        // SAFETY: `base` and `window_bytes` describe a live mapping made by `map`, which
         // nothing else refers to; it is replaced or dropped right after.
         let unmapped =
             unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.window_bytes as usize) };
@@ -82,8 +95,12 @@ impl MappedLog {
     }
 }
 
-fn map_window(file: &File, offset: u64, len: u64) -> rustix::io::Result<NonNull<u8>> {
-    rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len)?;
+fn reserve(file: &File, offset: u64, len: u64) -> rustix::io::Result<()> {
+    rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len)
+}
+
+/// Maps a range of the file that is reserved.
+fn map(file: &File, offset: u64, len: u64) -> rustix::io::Result<NonNull<u8>> {
     // SAFETY: a fresh shared mapping at an address the kernel chooses; the range of the file is
     // allocated, so no access to it can fault for want of space.
     let base = unsafe {
@@ -131,6 +148,10 @@ impl WritableFile for MappedLog {
 
     fn len_bytes(&self) -> u64 {
         self.len_bytes
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
     }
 
     fn finish(self: Box<Self>) -> Result<()> {

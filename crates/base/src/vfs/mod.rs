@@ -112,6 +112,10 @@ pub trait WritableFile: Send + Sync + fmt::Debug {
     /// Bytes appended so far.
     fn len_bytes(&self) -> u64;
 
+    /// Bytes of the file that were reserved, and read as zeros until they are reached; 0 if space is
+    /// taken as the file grows.
+    fn reserved_bytes(&self) -> u64;
+
     /// Ends writing: gives reserved space back and closes. Does not sync.
     fn finish(self: Box<Self>) -> Result<()>;
 }

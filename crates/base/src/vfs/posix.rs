@@ -210,6 +210,10 @@ impl WritableFile for PosixWriter {
         self.len_bytes
     }
 
+    fn reserved_bytes(&self) -> u64 {
+        0
+    }
+
     fn finish(self: Box<Self>) -> Result<()> {
         close(self.file, &self.path)
     }

@@ -39,6 +39,8 @@ use std::sync::Arc;
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
 const WINDOW_BYTES_MAX: u64 = 16 << 20;
 const PAGE_BYTES: u64 = 4096;
+/// The most that is reserved beyond the end.
+const RESERVE_BYTES_MAX: u64 = 256 << 20;
 
 /// The forgetful file system. A clone is another handle to the same disk.
 ///
@@ -206,9 +208,10 @@ impl Vfs for StrictVfs {
         let mut writer = self.writer(&mut disk, inode, path);
         let window =
             reserve_bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX).next_multiple_of(PAGE_BYTES);
-        // Without space for the first window the log is a plain one, as on a real disk.
-        if disk.options.preallocated_logs && disk.reserve(inode, window) {
-            writer.window = Some(Window { bytes: window, end: window });
+        // Without the space that is asked for the log is a plain one, as on a real disk.
+        let end = reserve_bytes.clamp(window, RESERVE_BYTES_MAX);
+        if disk.options.preallocated_logs && disk.reserve(inode, end) {
+            writer.window = Some(Window { bytes: window, end });
         }
         Ok(Box::new(writer))
     }
@@ -395,6 +398,10 @@ impl WritableFile for StrictWriter {
 
     fn len_bytes(&self) -> u64 {
         self.len_bytes
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        self.window.as_ref().map_or(0, |window| window.end)
     }
 
     fn finish(self: Box<Self>) -> Result<()> {

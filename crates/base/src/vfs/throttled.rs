@@ -191,6 +191,10 @@ impl WritableFile for ThrottledWriter {
         self.inner.len_bytes()
     }
 
+    fn reserved_bytes(&self) -> u64 {
+        self.inner.reserved_bytes()
+    }
+
     fn finish(self: Box<Self>) -> Result<()> {
         self.inner.finish()
     }

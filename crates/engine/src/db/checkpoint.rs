@@ -11,7 +11,6 @@ use crate::names;
 use crate::version::VersionSet;
 use esker_base::vfs::{Access, Vfs, create_dir_durably};
 use esker_base::{Error, Result};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Bytes copied at a time where a file cannot be linked.
@@ -49,11 +48,11 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
         commit.rotate(core)?;
         let versions = core.lock_versions()?;
-        let newest = core.current_wal.load(std::sync::atomic::Ordering::Acquire);
-        let wals: BTreeMap<u64, u64> =
-            versions.wals().iter().map(|(n, s)| (*n, *s)).filter(|(n, _)| *n < newest).collect();
+        let newest = core.current_wal.lock().number;
+        let mut wals = versions.wals().clone();
+        wals.0.retain(|&number, _| number < newest);
         // Linked while the versions are locked: a flush would remove them.
-        for &number in wals.keys() {
+        for &number in wals.0.keys() {
             let target = names::wal(dir, number);
             made.push(target.clone());
             link_or_copy(vfs, &names::wal(&core.dir, number), &target)?;

@@ -9,20 +9,20 @@
 //!
 //! Invariants: (1) a record is in the log before it is in a memtable; (2) sequence numbers are
 //! consecutive in the log; (3) a log that failed takes no more records: the next write starts a new
-//! one, whose header makes whatever the failed append left behind void; (4) before a log is synced, all
+//! one, whose durable header makes whatever the failed append left behind void; (4) before a log is synced, all
 //! older logs are durable.
 
 use super::commit_state::{CommitState, RetiredWal};
-use super::core::{Core, KeyspaceCore, Sealed};
+use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
 use super::queue::Request;
+use super::spare;
 use crate::event::Event;
-use crate::log::{LogHeader, LogKind, Writer};
+use crate::log::Writer;
 use crate::memtable::Memtable;
 use crate::names;
-use crate::version::{Change, VersionEdit};
 use esker_base::checksum::hash64;
 use esker_base::sync::Mutex;
-use esker_base::sync::atomic::Ordering;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Batch, Error, KeyspaceId, Kind, Result, Seq, Trailer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -226,11 +226,11 @@ impl CommitState {
         self.rotate(core)?;
         if core.retired_wal_bytes.load(Ordering::Relaxed) > core.options.wal_bytes_max {
             // Whoever pins the oldest log is flushed, however little it holds.
-            let pins = |k: &Arc<KeyspaceCore>| k.active_first_wal.load(Ordering::Relaxed);
+            let pins =
+                |k: &Arc<KeyspaceCore>| k.view.load().active_first_wal.load(Ordering::Relaxed);
             let oldest = keyspaces.by_id.values().filter(holds).min_by_key(|k| pins(k));
             chosen.extend(oldest.filter(|k| !ids.contains(&k.id)));
         }
-        let _versions = core.lock_versions()?;
         for keyspace in chosen {
             self.seal_one(core, keyspace);
         }
@@ -240,12 +240,14 @@ impl CommitState {
 
     fn seal_one(&self, core: &Core, keyspace: &KeyspaceCore) {
         let memory_bytes = keyspace.counted_bytes.swap(0, Ordering::Relaxed);
-        let first_wal = keyspace.active_first_wal.swap(self.number, Ordering::Relaxed);
         let fresh = |entries| Arc::new(Memtable::new(keyspace.options.order.clone(), entries));
         keyspace.update_view(|view| {
             // The next memtable is likely to hold about as many records.
             let entries = view.active.entries();
             let mem = std::mem::replace(&mut view.active, fresh(entries));
+            let first_wal = Arc::new(AtomicU64::new(self.number));
+            let first_wal = std::mem::replace(&mut view.active_first_wal, first_wal);
+            let first_wal = first_wal.load(Ordering::Relaxed);
             let (next_wal, seq) = (self.number, self.last_seq());
             let sealed = Sealed { mem, memory_bytes, first_wal, next_wal, seq };
             view.sealed.insert(0, Arc::new(sealed));
@@ -253,32 +255,37 @@ impl CommitState {
         core.events.emit(&Event::MemtableSealed { keyspace: keyspace.id, memory_bytes });
     }
 
-    /// Starts a new log.
+    /// Goes on to the next log. Waits for the disk only if no spare is ready, or after a failed append.
     ///
     /// # Errors
     /// The old log stays the current one.
     pub(super) fn rotate(&mut self, core: &Core) -> Result<()> {
-        let number = core.store.new_number();
-        let mut versions = core.lock_versions()?;
-        let (writer, salt) = create_wal(core, number, self.next_seq)?;
-        let mut edit = VersionEdit::new();
-        edit.push(Change::WalCreated { number, salt });
-        versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
-        core.current_wal.store(number, Ordering::Release);
+        let mut slot = core.spare.lock();
+        let first_seq = self.next_seq;
+        let (number, mut writer) = spare::begin_next(core, slot.ready.take(), first_seq)?;
+        if self.wal.is_broken() {
+            // What the failed append left behind is void only if this is durable.
+            writer.sync_header().inspect_err(|error| core.poison_if_sync(error))?;
+        }
         let old = std::mem::replace(&mut self.wal, writer);
         let bytes = old.len_bytes();
-        let retired = RetiredWal {
-            number: std::mem::replace(&mut self.number, number),
-            bytes,
-            writer: Arc::new(Mutex::new(Some(old))),
-        };
+        self.number = number;
+        // Whoever collects all logs looks at the current one first and then at these.
+        let before = *core.current_wal.lock();
+        let writer = Arc::new(Mutex::new(Some(old)));
+        let BegunWal { number: old_number, first_seq: old_first } = before;
+        let retired = RetiredWal { number: old_number, first_seq: old_first, bytes, writer };
         core.retired_wal_bytes.fetch_add(bytes, Ordering::Relaxed);
         core.retired.lock().push(retired);
+        *core.current_wal.lock() = BegunWal { number, first_seq };
+        drop(slot);
         for keyspace in core.keyspaces.load().by_id.values() {
-            if keyspace.view.load().active.is_empty() {
-                keyspace.active_first_wal.store(number, Ordering::Relaxed);
+            let view = keyspace.view.load();
+            if view.active.is_empty() {
+                view.active_first_wal.store(number, Ordering::Relaxed);
             }
         }
+        core.background.wake_workers();
         Ok(())
     }
 
@@ -293,29 +300,6 @@ impl CommitState {
         wal.finish()?;
         Ok(last_seq)
     }
-}
-
-/// Creates a log and makes its name durable.
-pub(super) fn create_wal(core: &Core, number: u64, first_seq: Seq) -> Result<(Writer, u64)> {
-    let reserve = core.options.default_keyspace.memtable_bytes;
-    new_wal(&core.env, &core.dir, number, first_seq, reserve)
-        .inspect_err(|error| core.poison_if_sync(error))
-}
-
-/// Creates a log file and makes its name durable; returns its salt too.
-pub(super) fn new_wal(
-    env: &esker_base::Env,
-    dir: &std::path::Path,
-    number: u64,
-    first_seq: Seq,
-    reserve_bytes: u64,
-) -> Result<(Writer, u64)> {
-    let salt = env.entropy.next_u64();
-    let header = LogHeader { kind: LogKind::Wal, number, salt, first_seq };
-    let path = names::wal(dir, number);
-    let writer = Writer::create(env.vfs.as_ref(), &path, header, reserve_bytes)?;
-    env.vfs.sync_dir(dir)?;
-    Ok((writer, salt))
 }
 
 /// Makes all logs older than `before` durable and closes them.

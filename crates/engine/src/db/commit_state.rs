@@ -1,8 +1,8 @@
-//! The log that takes records, and those that take none any more.
+//! The log that takes records, the one that comes next, and those that take none any more.
 
-use crate::log::Writer;
+use crate::log::{Blank, LogHeader, LogKind, Writer};
 use esker_base::sync::Mutex;
-use esker_base::{KeyspaceId, Seq};
+use esker_base::{KeyspaceId, Result, Seq};
 use std::sync::Arc;
 
 /// What the holder of the right to write owns.
@@ -28,7 +28,31 @@ impl CommitState {
 /// A log that takes no more records.
 pub(super) struct RetiredWal {
     pub(super) number: u64,
+    pub(super) first_seq: Seq,
     pub(super) bytes: u64,
     /// `None` if the log is durable and closed.
     pub(super) writer: Arc<Mutex<Option<Writer>>>,
+}
+
+/// A log that is ready.
+pub(super) struct Spare {
+    pub(super) number: u64,
+    pub(super) salt: u64,
+    pub(super) blank: Blank,
+}
+
+impl Spare {
+    /// The log, with its header.
+    pub(super) fn begin(self, first_seq: Seq) -> Result<Writer> {
+        let Spare { number, salt, blank } = self;
+        blank.begin(LogHeader { kind: LogKind::Wal, number, salt, first_seq })
+    }
+}
+
+/// Where the spare lies.
+#[derive(Default)]
+pub(super) struct SpareSlot {
+    pub(super) ready: Option<Spare>,
+    /// No spare could be made while this log was the current one: not tried again before the next.
+    pub(super) refused_at: Option<u64>,
 }

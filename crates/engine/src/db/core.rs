@@ -1,11 +1,14 @@
 //! What all paths of an open database share.
 //!
-//! Locks, in the order they may be taken: `commit` (the right to write), `versions` (the right to
-//! change the shape of a tree), then any of `background.state`, `retired`, `snapshots`. Readers take none of
-//! them: they load a keyspace's [`View`] and the visible sequence number, in this order.
+//! Locks, in the order they may be taken: `commit` (the right to write), `spare` (the log after the
+//! current one), `versions` (the right to change the shape of a tree), then any of `background.state`,
+//! `current_wal`, `retired`, `snapshots`, and the one under which a keyspace's view changes. Readers take
+//! none of them: they load a keyspace's [`View`] and the visible sequence number, in this order.
+//! `versions` is held while the manifest is synced; a writer therefore never waits for it, unless there is
+//! no spare log.
 
 use super::background::Background;
-use super::commit_state::{CommitState, RetiredWal};
+use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::queue::WriteQueue;
 use super::snapshot::SnapshotList;
 use super::stall::Stall;
@@ -40,8 +43,10 @@ pub(super) struct Core {
     pub(super) versions: Mutex<Option<VersionSet>>,
     /// Logs that take no more records but may not be durable yet.
     pub(super) retired: Mutex<Vec<RetiredWal>>,
-    /// Number of the log that takes records. Changes under `versions`.
-    pub(super) current_wal: AtomicU64,
+    /// The log that takes records. Changes under `commit`.
+    pub(super) current_wal: Mutex<BegunWal>,
+    /// The log that comes after it, if it is ready.
+    pub(super) spare: Mutex<SpareSlot>,
     /// Bytes of logs kept, the current one not included.
     pub(super) retired_wal_bytes: AtomicU64,
     /// Everything up to here can be read.
@@ -57,6 +62,13 @@ pub(super) struct Core {
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
+/// A log, and the first sequence number it may hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BegunWal {
+    pub(super) number: u64,
+    pub(super) first_seq: Seq,
+}
+
 /// Keyspaces by id and by name.
 #[derive(Clone, Default)]
 pub(super) struct Keyspaces {
@@ -70,10 +82,9 @@ pub(super) struct KeyspaceCore {
     pub(super) id: KeyspaceId,
     pub(super) name: String,
     pub(super) options: Arc<KeyspaceOptions>,
-    /// What readers see. Changes under `versions`.
+    /// What readers see. Its memtables change under `commit`, its version under `versions`.
     pub(super) view: ArcSwap<View>,
-    /// The oldest log that holds records of the active memtable. Changes under `commit`.
-    pub(super) active_first_wal: AtomicU64,
+    view_change: Mutex<()>,
     /// Bytes of the active memtable as counted in `Core::memtable_bytes`.
     pub(super) counted_bytes: AtomicU64,
     pub(super) dropped: AtomicBool,
@@ -86,6 +97,9 @@ pub(super) struct KeyspaceCore {
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) active: Arc<Memtable>,
+    /// The oldest log that holds records of the active memtable; the current one while that is empty.
+    /// One that is read late is too low, which does no harm.
+    pub(super) active_first_wal: Arc<AtomicU64>,
     /// Newest first.
     pub(super) sealed: Vec<Arc<Sealed>>,
     pub(super) version: Arc<Version>,
@@ -123,12 +137,14 @@ impl KeyspaceCore {
         first_wal: u64,
     ) -> KeyspaceCore {
         let active = Arc::new(Memtable::new(options.order.clone(), 0));
+        let active_first_wal = Arc::new(AtomicU64::new(first_wal));
+        let view = View { active, active_first_wal, sealed: Vec::new(), version };
         KeyspaceCore {
             id,
             name,
             options,
-            view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
-            active_first_wal: AtomicU64::new(first_wal),
+            view: ArcSwap::from_pointee(view),
+            view_change: Mutex::new(()),
             counted_bytes: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
             user_bytes: AtomicU64::new(0),
@@ -141,8 +157,9 @@ impl KeyspaceCore {
         Origin::new(self.id, &self.name)
     }
 
-    /// Changes the view. The caller holds `versions`, so that changes do not overtake each other.
+    /// Changes the view.
     pub(super) fn update_view(&self, change: impl FnOnce(&mut View)) {
+        let _one_at_a_time = self.view_change.lock();
         let mut view = View::clone(&self.view.load());
         change(&mut view);
         self.view.store(Arc::new(view));
@@ -180,7 +197,7 @@ pub(super) struct Parts {
     pub(super) keyspaces: Keyspaces,
     pub(super) commit: Option<CommitState>,
     pub(super) versions: Option<VersionSet>,
-    pub(super) current_wal: u64,
+    pub(super) current_wal: BegunWal,
     pub(super) last_seq: Seq,
     pub(super) read_only: bool,
     pub(super) inline: bool,
@@ -201,7 +218,8 @@ impl Core {
             commit: Mutex::new(parts.commit),
             versions: Mutex::new(parts.versions),
             retired: Mutex::new(Vec::new()),
-            current_wal: AtomicU64::new(parts.current_wal),
+            current_wal: Mutex::new(parts.current_wal),
+            spare: Mutex::default(),
             retired_wal_bytes: AtomicU64::new(0),
             visible_seq: AtomicU64::new(parts.last_seq),
             snapshots: Arc::new(SnapshotList::new()),

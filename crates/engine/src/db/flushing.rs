@@ -1,11 +1,12 @@
 //! Putting a flushed memtable in the place of the memtable: the flush job's other half.
 
 use super::commit::sync_retired;
-use super::core::{Core, KeyspaceCore, Sealed};
+use super::commit_state::RetiredWal;
+use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
 use crate::event::Event;
 use crate::flush::flush_memtable;
 use crate::names;
-use crate::version::{Change, TableMeta, VersionEdit};
+use crate::version::{Change, TableMeta, VersionEdit, VersionSet};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result};
 use std::sync::Arc;
@@ -65,6 +66,7 @@ fn install(
     }
     let wal_min = oldest_needed_wal(core, Some(sealed));
     edit.push(Change::WalMin(wal_min));
+    tell_begun_wals(core, &versions, wal_min, &mut edit);
     versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
     let version = versions.keyspaces.get(&id).map(|record| record.version.clone());
     keyspace.update_view(|view| {
@@ -79,13 +81,34 @@ fn install(
     Ok(())
 }
 
-/// The oldest log that holds a record of some memtable, `leaving` not counted. Needs `versions`.
+/// Adds to the edit of a flush what the manifest does not know yet of the logs that stay.
+///
+/// From now on tables may hold records of them, and only the manifest tells recovery where they begin.
+fn tell_begun_wals(core: &Core, versions: &VersionSet, wal_min: u64, edit: &mut VersionEdit) {
+    let current = *core.current_wal.lock();
+    let mut begun: Vec<BegunWal> = {
+        let retired = core.retired.lock();
+        let begun = |wal: &RetiredWal| BegunWal { number: wal.number, first_seq: wal.first_seq };
+        retired.iter().map(begun).collect()
+    };
+    begun.push(current);
+    for BegunWal { number, first_seq } in begun {
+        let unknown = versions.wals().0.get(&number).is_some_and(|wal| wal.first_seq.is_none());
+        if unknown && number >= wal_min {
+            edit.push(Change::WalBegun { number, first_seq });
+        }
+    }
+}
+
+/// The oldest log that holds a record of some memtable, `leaving` not counted.
+///
+/// Writers may go on to another log meanwhile: what becomes current later is newer.
 pub(super) fn oldest_needed_wal(core: &Core, leaving: Option<&Arc<Sealed>>) -> u64 {
-    let mut oldest = core.current_wal.load(Ordering::Acquire);
+    let mut oldest = core.current_wal.lock().number;
     for keyspace in core.keyspaces.load().by_id.values() {
         let view = keyspace.view.load();
         if !view.active.is_empty() {
-            oldest = oldest.min(keyspace.active_first_wal.load(Ordering::Relaxed));
+            oldest = oldest.min(view.active_first_wal.load(Ordering::Relaxed));
         }
         for sealed in &view.sealed {
             if leaving.is_none_or(|leaving| !Arc::ptr_eq(leaving, sealed)) {

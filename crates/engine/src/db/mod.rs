@@ -28,6 +28,7 @@ mod recover;
 pub(crate) mod repair;
 mod scan;
 mod snapshot;
+mod spare;
 mod stall;
 mod statistics;
 mod verify;

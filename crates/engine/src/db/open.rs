@@ -7,10 +7,10 @@
 //!         -> remove orphans
 //! ```
 
-use super::commit::new_wal;
 use super::commit_state::CommitState;
-use super::core::{Core, KeyspaceCore, Keyspaces, Parts};
+use super::core::{BegunWal, Core, KeyspaceCore, Keyspaces, Parts};
 use super::recover::{self, Replayed};
+use super::spare::{self, create_begun};
 use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
 use crate::names::{self, FileKind};
@@ -178,8 +178,8 @@ impl Opening {
         last_seq: u64,
     ) -> Result<Core> {
         let number = self.store.new_number();
-        let reserve = self.options.default_keyspace.memtable_bytes;
-        let (mut wal, salt) = new_wal(&self.env, &self.dir, number, last_seq + 1, reserve)?;
+        let (env, dir, options) = (&self.env, &self.dir, &self.options);
+        let (mut wal, salt) = create_begun(env, dir, options, number, last_seq + 1)?;
         // Small logs are copied into the new one; large ones become tables.
         let carried = replayed.take_carried();
         if carried.is_none() {
@@ -187,6 +187,7 @@ impl Opening {
         }
         let mut edit = VersionEdit::new();
         edit.push(Change::WalCreated { number, salt });
+        edit.push(Change::WalBegun { number, first_seq: last_seq + 1 });
         let finish = |edit: &mut VersionEdit, versions: &mut VersionSet| {
             replayed.add_tables(edit, versions);
             edit.push(Change::WalMin(number));
@@ -216,7 +217,7 @@ impl Opening {
             keyspaces,
             commit: Some(CommitState::new(wal, number, last_seq + 1)),
             versions: Some(versions),
-            current_wal: number,
+            current_wal: BegunWal { number, first_seq: last_seq + 1 },
             last_seq,
             read_only: false,
             inline: self.inline,
@@ -252,7 +253,7 @@ impl Opening {
             keyspaces: build_keyspaces(&records, 0),
             commit: None,
             versions: None,
-            current_wal: 0,
+            current_wal: BegunWal { number: 0, first_seq: 0 },
             last_seq: replayed.last_seq,
             read_only: true,
             inline: self.inline,
@@ -338,6 +339,7 @@ impl Running {
         let core = &self.core;
         let healthy = core.check_writable();
         let commit = core.commit.lock().take();
+        spare::discard(core);
         let versions = core.versions.lock().take();
         let result = match (commit, versions) {
             (Some(commit), Some(versions)) => match healthy {

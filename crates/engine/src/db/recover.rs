@@ -20,7 +20,8 @@ use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
 use crate::table::Origin;
 use crate::version::{
-    Change, KeyspaceRecord, Recovered, TableMeta, TableStore, VersionEdit, VersionSet,
+    Change, KeyspaceRecord, NamedWal, NamedWals, Recovered, TableMeta, TableStore, VersionEdit,
+    VersionSet,
 };
 use esker_base::checksum::hash64;
 use esker_base::sync::atomic::Ordering;
@@ -110,7 +111,7 @@ pub(super) fn check_files(env: &Env, dir: &Path, recovered: &Recovered) -> Resul
             Some(_) => {}
         }
     }
-    for &number in recovered.wals.keys() {
+    for &number in recovered.wals.0.keys() {
         let path = names::wal(dir, number);
         if length(&path).is_none() {
             return Err(Error::corruption(path, 0, "the log is missing; run repair"));
@@ -127,7 +128,7 @@ pub(super) fn check_unnamed_logs(
     files: &[FileKind],
     recovered: &Recovered,
 ) -> Result<()> {
-    let newest_named = recovered.wals.keys().next_back().copied().unwrap_or(0);
+    let newest_named = recovered.wals.0.keys().next_back().copied().unwrap_or(0);
     for &kind in files {
         let FileKind::Wal(number) = kind else { continue };
         if number <= newest_named {
@@ -135,8 +136,9 @@ pub(super) fn check_unnamed_logs(
         }
         let path = names::wal(dir, number);
         let has_records = match Reader::open(env.vfs.as_ref(), &path, LogKind::Wal, number, 0) {
+            Ok(mut reader) if reader.header().is_none() => reader.has_content()?,
             Ok(mut reader) => reader.next()?.is_some(),
-            // Only ever written by us after its header was durable.
+            // Only ever begun by us after the manifest had named it.
             Err(error) if error.is_corruption() => true,
             Err(error) => return Err(error),
         };
@@ -152,7 +154,7 @@ pub(super) fn check_unnamed_logs(
 pub(super) fn replay(
     store: &Arc<TableStore>,
     records: &BTreeMap<KeyspaceId, KeyspaceRecord>,
-    wals: &BTreeMap<u64, u64>,
+    wals: &NamedWals,
     target: &Target,
     spill: Spill,
 ) -> Result<Replayed> {
@@ -169,21 +171,23 @@ pub(super) fn replay(
         log_seq: None,
         out: Replayed { carried: Some(Vec::new()), ..Replayed::default() },
     };
-    let numbers: Vec<u64> = wals.keys().copied().collect();
-    for (&number, &salt) in wals {
-        let first = replay.first_seq_of(number, salt)?;
-        replay.starts.push((number, first));
+    for (&number, wal) in &wals.0 {
+        let start = replay.start_of(number, wal)?;
+        replay.starts.push(start);
     }
     // A log that begins in what tables hold is there for another keyspace, and all of it was durable
     // before those tables were named.
-    let oldest_first = replay.starts.first().map_or(Seq::MAX, |&(_, first)| first);
+    let oldest_first = replay.starts.iter().find_map(|start| start.first_seq).unwrap_or(Seq::MAX);
     let overlaps = oldest_first <= target.table_seq;
     if overlaps {
         replay.before_logs = oldest_first.saturating_sub(1);
     }
-    for (i, &number) in numbers.iter().enumerate() {
+    for (i, Start { number, .. }) in replay.starts.clone().into_iter().enumerate() {
+        if !replay.starts[i].is_begun {
+            continue;
+        }
         // Records at or above the start of a later log are void, and so are those after a close.
-        let later = replay.starts[i + 1..].iter().map(|&(_, first)| first);
+        let later = replay.starts[i + 1..].iter().filter_map(|start| start.first_seq);
         let later = later.chain(target.closed_seq.map(|seq| seq + 1));
         let void_from = later.min().unwrap_or(Seq::MAX);
         replay.log(number, void_from)?;
@@ -204,6 +208,17 @@ pub(super) fn replay(
     Ok(out)
 }
 
+/// Where a log begins.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    number: u64,
+    /// Records of earlier logs from here on are void. `None` if nobody knows: then no table holds
+    /// anything of the log.
+    first_seq: Option<Seq>,
+    /// It has a header. One without holds nothing that counts.
+    is_begun: bool,
+}
+
 struct Replay<'a> {
     store: &'a Arc<TableStore>,
     records: &'a BTreeMap<KeyspaceId, KeyspaceRecord>,
@@ -215,32 +230,38 @@ struct Replay<'a> {
     before_logs: Seq,
     next_number: u64,
     manifest_number: u64,
-    /// The logs and the first sequence number of each, as its header says.
-    starts: Vec<(u64, Seq)>,
+    /// Where each log begins.
+    starts: Vec<Start>,
     /// Newest sequence number read from the logs, once there is one.
     log_seq: Option<Seq>,
     out: Replayed,
 }
 
 impl Replay<'_> {
-    /// The first sequence number that a log may hold.
-    fn first_seq_of(&self, number: u64, salt: u64) -> Result<Seq> {
+    /// Where a log begins.
+    fn start_of(&self, number: u64, named: &NamedWal) -> Result<Start> {
         let path = names::wal(&self.store.dir, number);
-        let reader = Reader::open(self.store.env.vfs.as_ref(), &path, LogKind::Wal, number, 0)?;
-        match reader.header() {
-            // Its header was durable before the manifest named it.
-            None => Err(Error::corruption(path, 0, "the log has lost its header; run repair")),
-            Some(header) if header.salt != salt => {
-                Err(Error::corruption(path, 0, "the log is not the one the manifest names"))
-            }
-            Some(header) => Ok(header.first_seq),
+        let vfs = self.store.env.vfs.as_ref();
+        let reader = Reader::open_named(vfs, &path, number, named.salt)?;
+        let begins_at = reader.header().map(|header| header.first_seq);
+        if let (Some(header), Some(manifest)) = (begins_at, named.first_seq)
+            && header != manifest
+        {
+            let what = "the log does not begin where the manifest says";
+            return Err(Error::corruption(path, 0, what));
         }
+        Ok(Start {
+            number,
+            first_seq: begins_at.or(named.first_seq),
+            is_begun: begins_at.is_some(),
+        })
     }
 
     /// The log that should hold this sequence number.
     fn log_of(&self, seq: Seq) -> u64 {
-        let holder = self.starts.iter().rfind(|&&(_, first)| first <= seq);
-        holder.or(self.starts.first()).map_or(0, |&(number, _)| number)
+        let holds = |start: &&Start| start.first_seq.is_some_and(|first| first <= seq);
+        let holder = self.starts.iter().rfind(holds);
+        holder.or(self.starts.first()).map_or(0, |start| start.number)
     }
 
     fn log(&mut self, number: u64, void_from: Seq) -> Result<()> {
@@ -401,7 +422,7 @@ impl Replayed {
             });
             let (active, sealed) = (replayed.active, sealed.collect());
             keyspace.update_view(|view| {
-                *view = View { active, sealed, version: view.version.clone() };
+                *view = View { active, sealed, ..view.clone() };
             });
         }
     }

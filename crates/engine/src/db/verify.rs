@@ -101,6 +101,9 @@ pub(super) fn check_table(store: &TableStore, table: &Arc<Table>) -> Result<()> 
 fn check_log(core: &Core, number: u64) -> Result<()> {
     let path = names::wal(&core.dir, number);
     let mut reader = Reader::open(core.env.vfs.as_ref(), &path, LogKind::Wal, number, 0)?;
+    if reader.header().is_none() {
+        return Err(Error::corruption(path, 0, "the log has lost its header"));
+    }
     while let Some((offset, payload)) = reader.next()? {
         let damaged = |what| Error::corruption(&path, offset, what);
         let (_, _, ops) = esker_base::batch::decode(payload).map_err(damaged)?;

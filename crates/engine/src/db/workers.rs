@@ -1,9 +1,10 @@
-//! Background threads: one flushes, the others compact.
+//! Background threads: one keeps a spare log ready, one flushes, the others compact.
 //!
 //! A panic in a job poisons the database and wakes whoever waits. A job that fails for want of space, or
 //! by an I/O error that left nothing behind, is tried again.
 
 use super::core::{Core, KeyspaceCore};
+use super::spare::prepare_next;
 use super::{compact, flushing};
 use crate::event::Event;
 use esker_base::sync::atomic::Ordering;
@@ -33,7 +34,8 @@ impl Core {
 
     fn run_all(&self) {
         loop {
-            let done = flush_next(self).and_then(|flushed| Ok(flushed || compact_next(self)?));
+            let nexts: [Next; 3] = [flush_next, compact_next, prepare_next];
+            let done = nexts.iter().try_fold(false, |done, next| Ok(done || next(self)?));
             match done {
                 Ok(true) => {}
                 Ok(false) | Err(Error::Cancelled) => return,
@@ -52,6 +54,7 @@ impl Workers {
     /// Starts the threads of a database.
     pub(super) fn start(core: &Arc<Core>) -> Result<Workers> {
         let mut workers = Workers { threads: Vec::new() };
+        workers.spawn(core, "esker-log".to_owned(), prepare_next)?;
         workers.spawn(core, "esker-flush".to_owned(), flush_next)?;
         for i in 0..core.options.compaction_thread_count() {
             workers.spawn(core, format!("esker-compact-{i}"), compact_next)?;

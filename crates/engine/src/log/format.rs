@@ -51,6 +51,9 @@ pub(crate) struct LogHeader {
     pub(crate) first_seq: Seq,
 }
 
+/// Where the first sequence number stands in the header.
+pub(super) const FIRST_SEQ_AT: usize = 28;
+
 impl LogHeader {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES);

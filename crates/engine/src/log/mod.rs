@@ -4,7 +4,7 @@
 //!
 //! Flow: db::commit -> Writer -> vfs;  vfs -> Reader -> db::recover. The same for manifests, in version.
 //! Format: docs/format/log.md (the only description).
-//! Invariants: (1) the header is durable before the first record; (2) after each sync a *mark*
+//! Invariants: (1) the header stands before the first record, and of a manifest is durable before it; (2) after each sync a *mark*
 //! says how far the file is durable, so that damage before it can be told from a torn tail.
 //! Threads: one Writer, under its owner's lock.
 //! Crash: whatever was appended after the last sync may be torn; the reader drops it and says so.
@@ -20,4 +20,4 @@ mod tests;
 pub(crate) use format::{LogHeader, LogKind};
 pub(crate) use reader::{Reader, TornTail};
 pub(crate) use salvage::{Gap, Piece, Salvager};
-pub(crate) use writer::Writer;
+pub(crate) use writer::{Blank, Writer};

@@ -5,8 +5,8 @@
 //! they never were durable: the tail is torn, and nobody was promised it.
 
 use super::format::{
-    HEADER_BYTES, LogHeader, LogKind, MARK_MAGIC, MARK_PAYLOAD_BYTES, RECORD_HEADER_BYTES,
-    RecordType, mark_offset, parse_header, record_checksum,
+    FIRST_SEQ_AT, HEADER_BYTES, LogHeader, LogKind, MARK_MAGIC, MARK_PAYLOAD_BYTES,
+    RECORD_HEADER_BYTES, RecordType, mark_offset, parse_header, record_checksum,
 };
 use esker_base::vfs::{Access, ReadableFile};
 use esker_base::{Error, Result, Vfs};
@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 /// How much is read from the file at a time.
 pub(super) const READ_BYTES: usize = 256 << 10;
+
+/// What a disk writes whole.
+const SECTOR_BYTES: usize = 512;
 
 /// The part of a log that was never durable and cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,14 +71,52 @@ impl Reader {
             }
             Ok(_) => Err(Error::corruption(path, 0, "the log belongs to another file name")),
             Err(what) => {
-                let content_end = reader.end_of_content(HEADER_BYTES as u64)?;
-                if durable_bytes > 0 || content_end > HEADER_BYTES as u64 {
+                if durable_bytes > 0 || reader.has_content()? {
                     return Err(Error::corruption(path, 0, what));
                 }
                 reader.pos = file_bytes;
                 Ok(reader)
             }
         }
+    }
+
+    /// Opens a write-ahead log that the manifest names: with a header, or made ready and not begun.
+    ///
+    /// Of a log that was begun and never synced, a power cut may leave everything but the beginning. It
+    /// counts as not begun.
+    ///
+    /// # Errors
+    /// `Corruption`: the header is damaged, or was durable and is gone, or is another log's.
+    pub(crate) fn open_named(vfs: &dyn Vfs, path: &Path, number: u64, salt: u64) -> Result<Reader> {
+        let mut reader = Reader::unread(vfs, path, 0)?;
+        let what = match LogHeader::decode(reader.window(0, HEADER_BYTES)?) {
+            Ok(header) if header.kind != LogKind::Wal || header.number != number => {
+                "the log belongs to another file name"
+            }
+            Ok(header) if header.salt != salt => "the log is not the one the manifest names",
+            Ok(header) => {
+                reader.header = Some(header);
+                return Ok(reader);
+            }
+            Err(_) if reader.file_bytes < HEADER_BYTES as u64 => "the log is cut short; run repair",
+            Err(what) if !reader.may_be_unbegun(number, salt)? => what,
+            Err(_) if reader.mark_behind(salt, 0)? => "the log has lost its header; run repair",
+            Err(_) => return Ok(reader),
+        };
+        Err(Error::corruption(path, 0, what))
+    }
+
+    /// True if the file has the beginning of the header it should have, down to nothing of it, and then zeros.
+    ///
+    /// Sectors are written whole, but perhaps at a moment when the header was half copied.
+    pub(super) fn may_be_unbegun(&mut self, number: u64, salt: u64) -> Result<bool> {
+        let expected = LogHeader { kind: LogKind::Wal, number, salt, first_seq: 0 }.encode();
+        let sector = self.window(0, SECTOR_BYTES)?;
+        let end = sector.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        let known = end.min(FIRST_SEQ_AT);
+        Ok(end < HEADER_BYTES
+            && sector.len() >= HEADER_BYTES
+            && sector[..known] == expected[..known])
     }
 
     /// A reader that has not looked at the header.
@@ -92,6 +133,11 @@ impl Reader {
             torn: None,
             durable_bytes,
         })
+    }
+
+    /// True if anything but zeros stands behind the header's place.
+    pub(crate) fn has_content(&mut self) -> Result<bool> {
+        Ok(self.end_of_content(HEADER_BYTES as u64)? > HEADER_BYTES as u64)
     }
 
     /// Length of the file.

@@ -77,6 +77,11 @@ impl Salvager {
         Ok(self.reader.end_of_content(header_end)? <= header_end)
     }
 
+    /// True if this is a log that was made ready and never begun.
+    pub(crate) fn is_unbegun(&mut self, number: u64, salt: u64) -> Result<bool> {
+        Ok(self.is_blank()? && self.reader.may_be_unbegun(number, salt)?)
+    }
+
     /// The next piece, or `None` at the end.
     ///
     /// # Errors

@@ -1,9 +1,43 @@
 //! Appends records to a log.
 
-use super::format::{LogHeader, RecordType, mark_payload, record_header};
+use super::format::{HEADER_BYTES, LogHeader, RecordType, mark_payload, record_header};
 use esker_base::vfs::WritableFile;
 use esker_base::{Result, Vfs};
 use std::path::Path;
+
+/// A log file whose space is reserved, and which holds nothing, not even a header.
+#[derive(Debug)]
+pub(crate) struct Blank {
+    file: Box<dyn WritableFile>,
+}
+
+impl Blank {
+    /// Creates the file and makes its reserved space durable. The caller syncs the directory.
+    ///
+    /// `None` if no space can be reserved: then a blank could not be told from a log that was cut.
+    pub(crate) fn create(vfs: &dyn Vfs, path: &Path, reserve_bytes: u64) -> Result<Option<Blank>> {
+        let mut file = vfs.create_log(path, reserve_bytes)?;
+        if file.reserved_bytes() < HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        file.sync()?;
+        Ok(Some(Blank { file }))
+    }
+
+    /// Appends the header, which becomes durable with the first sync.
+    pub(crate) fn begin(mut self, header: LogHeader) -> Result<Writer> {
+        self.file.append(&header.encode())?;
+        let end_bytes = self.file.len_bytes();
+        let (file, salt) = (self.file, header.salt);
+        Ok(Writer { file, salt, end_bytes, durable_bytes: 0, broken: false })
+    }
+
+    /// Gives reserved space back, but for the header's place.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.file.append(&[0; HEADER_BYTES])?;
+        self.file.finish()
+    }
+}
 
 /// Writes one log, front to back.
 ///
@@ -30,12 +64,16 @@ impl Writer {
         header: LogHeader,
         reserve_bytes: u64,
     ) -> Result<Writer> {
-        let mut file = vfs.create_log(path, reserve_bytes)?;
-        file.append(&header.encode())?;
-        file.sync()?;
-        let end_bytes = file.len_bytes();
-        let durable_bytes = end_bytes;
-        Ok(Writer { file, salt: header.salt, end_bytes, durable_bytes, broken: false })
+        let mut writer = Blank { file: vfs.create_log(path, reserve_bytes)? }.begin(header)?;
+        writer.sync_header()?;
+        Ok(writer)
+    }
+
+    /// Makes the header durable, of a log that holds nothing else yet.
+    pub(crate) fn sync_header(&mut self) -> Result<()> {
+        self.file.sync()?;
+        self.durable_bytes = self.end_bytes;
+        Ok(())
     }
 
     /// Adds a record. It survives the death of the process when this returns.

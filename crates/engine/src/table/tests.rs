@@ -87,6 +87,10 @@ impl WritableFile for MemFile {
         self.0.lock().expect("lock").len() as u64
     }
 
+    fn reserved_bytes(&self) -> u64 {
+        0
+    }
+
     fn finish(self: Box<Self>) -> Result<()> {
         Ok(())
     }

@@ -49,6 +49,8 @@ pub(crate) enum Change {
     Closed(Seq),
     /// A write-ahead log exists.
     WalCreated { number: u64, salt: u64 },
+    /// The first sequence number that a write-ahead log may hold; none was known when it was created.
+    WalBegun { number: u64, first_seq: Seq },
     /// Write-ahead logs below this number are not needed any more.
     WalMin(u64),
     /// A keyspace exists.
@@ -105,6 +107,7 @@ const KEYSPACE_DROPPED: u8 = 6;
 const FLUSHED: u8 = 7;
 const TABLE_ADDED: u8 = 8;
 const TABLE_REMOVED: u8 = 9;
+const WAL_BEGUN: u8 = 10;
 
 const FLAG_LARGEST_EXCLUSIVE: u8 = 1;
 const FLAG_SEQ_OVERRIDE: u8 = 2;
@@ -120,6 +123,7 @@ fn encode_change(out: &mut Vec<u8>, change: &Change) {
         Change::NextNumber(number) => tagged(NEXT_NUMBER, &[*number]),
         Change::Closed(seq) => tagged(CLOSED, &[*seq]),
         Change::WalCreated { number, salt } => tagged(WAL_CREATED, &[*number, *salt]),
+        Change::WalBegun { number, first_seq } => tagged(WAL_BEGUN, &[*number, *first_seq]),
         Change::WalMin(number) => tagged(WAL_MIN, &[*number]),
         Change::KeyspaceDropped(id) => tagged(KEYSPACE_DROPPED, &[id.0.into()]),
         Change::Flushed { id, seq } => tagged(FLUSHED, &[id.0.into(), *seq]),
@@ -174,6 +178,9 @@ fn take_change(input: &mut &[u8]) -> Option<Change> {
         CLOSED => Change::Closed(take_number(input)?),
         WAL_CREATED => {
             Change::WalCreated { number: take_number(input)?, salt: take_varint(input)? }
+        }
+        WAL_BEGUN => {
+            Change::WalBegun { number: take_number(input)?, first_seq: take_number(input)? }
         }
         WAL_MIN => Change::WalMin(take_number(input)?),
         KEYSPACE_CREATED => Change::KeyspaceCreated {
@@ -274,7 +281,8 @@ mod tests {
             .push(Change::KeyspaceDropped(KeyspaceId(2)))
             .push(Change::Flushed { id, seq: 700 })
             .push(Change::TableAdded { id, level: 0, run: 4, meta })
-            .push(Change::TableRemoved { id, level: 1, number: 11 });
+            .push(Change::TableRemoved { id, level: 1, number: 11 })
+            .push(Change::WalBegun { number: 19, first_seq: 100 });
         edit
     }
 

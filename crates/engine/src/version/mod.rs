@@ -16,6 +16,7 @@ mod set;
 mod spec;
 mod store;
 mod tree;
+mod wals;
 
 pub(crate) use cursor::RunCursor;
 pub(crate) use edit::{Change, TableMeta, VersionEdit};
@@ -26,3 +27,4 @@ pub(crate) use set::{KeyspaceRecord, RawKeyspace, Recovered, VersionSet};
 pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun, LevelScore};
 pub(crate) use store::{Table, TableStore};
 pub(crate) use tree::{KeyRange, Run, Version};
+pub(crate) use wals::{NamedWal, NamedWals};

@@ -120,9 +120,7 @@ pub(crate) fn write_state(store: &TableStore, state: &Recovered, last_seq: Seq) 
     let number = store.new_number();
     let mut head = VersionEdit::new();
     head.push(Change::NextNumber(store.peek_number()));
-    for (&number, &salt) in &state.wals {
-        head.push(Change::WalCreated { number, salt });
-    }
+    state.wals.describe_in(&mut head);
     let mut edits = vec![head];
     for (&id, raw) in &state.keyspaces {
         let mut edit = VersionEdit::new();

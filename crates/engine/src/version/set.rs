@@ -4,6 +4,7 @@ use super::edit::{Change, TableMeta, VersionEdit};
 use super::manifest::{Current, Manifest, replay};
 use super::store::{Table, TableStore};
 use super::tree::Version;
+use super::wals::NamedWals;
 use crate::event::Event;
 use crate::log::TornTail;
 use crate::names;
@@ -34,8 +35,7 @@ pub(crate) struct VersionSet {
     /// Tables named by edits that failed. Their files stay until no manifest can name them.
     void_tables: Vec<u64>,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
-    /// Live write-ahead logs and their salts.
-    wals: BTreeMap<u64, u64>,
+    wals: NamedWals,
     next_run: u64,
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct VersionSet {
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     pub(crate) keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
-    /// Write-ahead logs that hold records not yet in tables, with their salts.
-    pub(crate) wals: BTreeMap<u64, u64>,
+    /// Write-ahead logs that may hold records not yet in tables.
+    pub(crate) wals: NamedWals,
     /// The newest sequence number, if the database was closed and not written to since.
     pub(crate) closed_seq: Option<Seq>,
     /// File numbers and keyspace ids from here on were never given out.
@@ -65,10 +65,7 @@ pub(crate) struct RawKeyspace {
 
 impl Recovered {
     /// A state that is to be written.
-    pub(crate) fn of(
-        keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
-        wals: BTreeMap<u64, u64>,
-    ) -> Recovered {
+    pub(crate) fn of(keyspaces: BTreeMap<KeyspaceId, RawKeyspace>, wals: NamedWals) -> Recovered {
         Recovered { keyspaces, wals, ..Recovered::default() }
     }
 
@@ -100,11 +97,12 @@ impl Recovered {
         match change {
             Change::NextNumber(number) => self.next_number = self.next_number.max(number),
             Change::Closed(seq) => self.closed_seq = Some(seq),
-            Change::WalCreated { number, salt } => {
-                self.closed_seq = None;
-                self.wals.insert(number, salt);
+            Change::WalCreated { .. } | Change::WalBegun { .. } | Change::WalMin(_) => {
+                if matches!(change, Change::WalCreated { .. }) {
+                    self.closed_seq = None;
+                }
+                self.wals.apply(&change)?;
             }
-            Change::WalMin(min) => self.wals.retain(|&number, _| number >= min),
             Change::KeyspaceCreated { id, name, order } => {
                 let tables = BTreeMap::new();
                 let raw = RawKeyspace { name, order, flushed_seq: 0, tables };
@@ -243,14 +241,14 @@ impl VersionSet {
         let version = Arc::default();
         let record = KeyspaceRecord { name: name.to_owned(), options, version, flushed_seq: 0 };
         let keyspaces = BTreeMap::from([(KeyspaceId::DEFAULT, record)]);
-        VersionSet::start(store, manifest_bytes_max, keyspaces, BTreeMap::new(), None, 1)
+        VersionSet::start(store, manifest_bytes_max, keyspaces, NamedWals::default(), None, 1)
     }
 
     fn start(
         store: &Arc<TableStore>,
         manifest_bytes_max: u64,
         keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
-        wals: BTreeMap<u64, u64>,
+        wals: NamedWals,
         closed: Option<Seq>,
         next_run: u64,
     ) -> Result<VersionSet> {
@@ -281,14 +279,14 @@ impl VersionSet {
         self.next_run - 1
     }
 
-    /// The write-ahead logs that are still needed, with their salts.
-    pub(crate) fn wals(&self) -> &BTreeMap<u64, u64> {
+    /// The write-ahead logs that are still needed.
+    pub(crate) fn wals(&self) -> &NamedWals {
         &self.wals
     }
 
     /// The numbers of the write-ahead logs that are still needed.
     pub(crate) fn wal_numbers(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
-        self.wals.keys().copied()
+        self.wals.0.keys().copied()
     }
 
     pub(crate) fn keyspace(&self, id: KeyspaceId) -> Result<&KeyspaceRecord> {
@@ -415,13 +413,7 @@ impl VersionSet {
             }
         }
         for change in &edit.changes {
-            match change {
-                Change::WalCreated { number, salt } => {
-                    self.wals.insert(*number, *salt);
-                }
-                Change::WalMin(min) => self.wals.retain(|number, _| number >= min),
-                _ => {}
-            }
+            self.wals.apply(change).expect("only logs that exist are begun");
         }
     }
 
@@ -474,7 +466,7 @@ impl VersionSet {
         store: &TableStore,
         dir: &std::path::Path,
         keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
-        wals: &BTreeMap<u64, u64>,
+        wals: &NamedWals,
         seq: Seq,
     ) -> Result<()> {
         let number = store.new_number();
@@ -501,14 +493,12 @@ impl VersionSet {
 /// The whole state as edits: one for the database and one for each keyspace.
 fn snapshot(
     keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
-    wals: &BTreeMap<u64, u64>,
+    wals: &NamedWals,
     next_number: u64,
 ) -> Vec<VersionEdit> {
     let mut head = VersionEdit::new();
     head.push(Change::NextNumber(next_number));
-    for (&number, &salt) in wals {
-        head.push(Change::WalCreated { number, salt });
-    }
+    wals.describe_in(&mut head);
     let mut edits = vec![head];
     for (&id, record) in keyspaces {
         let mut edit = VersionEdit::new();

@@ -474,7 +474,8 @@ fn upkeep() -> Vec<Case> {
         }),
         row("checkpoint", "the disk is full: nothing is left behind", "NoSpace", |world| {
             let db = world.open();
-            fill(world);
+            let rule = FaultRule::nth(1, &[Op::Append], Fault::NoSpace).from_then_on();
+            world.faults.inject(rule.on(|path| path.starts_with("copy")));
             let result = db.checkpoint("copy");
             assert!(world.disk.file_names(Path::new("copy")).is_empty());
             result

@@ -71,17 +71,17 @@ const fn held(run: &'static str) -> Case {
     within(World::Held, "another process has the store open", run, 5)
 }
 
-const FLIP_TABLE: &str = "printf '\\377' | dd of=store/000010.tbl bs=1 seek=100 conv=notrunc";
-const FLIP_LOG: &str = "printf '\\377' | dd of=store/000012.wal bs=1 seek=50 conv=notrunc";
+const FLIP_TABLE: &str = "printf '\\377' | dd of=store/000004.tbl bs=1 seek=100 conv=notrunc";
+const FLIP_LOG: &str = "printf '\\377' | dd of=store/000003.wal bs=1 seek=50 conv=notrunc";
 const FLIP_MANIFEST: &str =
-    "printf '\\377' | dd of=store/MANIFEST-000011 bs=1 seek=80 conv=notrunc";
+    "printf '\\377' | dd of=store/MANIFEST-000001 bs=1 seek=80 conv=notrunc";
 const FLIP_CURRENT: &str = "printf '\\377' | dd of=store/CURRENT bs=1 seek=3 conv=notrunc";
-const CUT_TABLE: &str = "truncate -s -1 store/000010.tbl";
-const CUT_LOG: &str = "truncate -s 60 store/000012.wal";
-const CUT_MANIFEST: &str = "truncate -s 150 store/MANIFEST-000011";
-const NO_TABLE: &str = "rm store/000010.tbl";
-const NO_LOG: &str = "rm store/000012.wal";
-const NO_MANIFEST: &str = "rm store/MANIFEST-000011";
+const CUT_TABLE: &str = "truncate -s -1 store/000004.tbl";
+const CUT_LOG: &str = "truncate -s 60 store/000003.wal";
+const CUT_MANIFEST: &str = "truncate -s 150 store/MANIFEST-000001";
+const NO_TABLE: &str = "rm store/000004.tbl";
+const NO_LOG: &str = "rm store/000003.wal";
+const NO_MANIFEST: &str = "rm store/MANIFEST-000001";
 const NO_CURRENT: &str = "rm store/CURRENT";
 
 /// All rows.
@@ -322,8 +322,8 @@ const TOOLS: &[Case] = &[
     plain("the file is not there", "esker dump gone.wal", 4),
     after("mkdir 0.wal", "a directory", "esker dump 0.wal", 2),
     plain("no salt", "esker dump --salt zz store/CURRENT", 2),
-    after(FLIP_TABLE, "a damaged table", "esker dump store/000010.tbl > /dev/null", 3),
-    after(FLIP_LOG, "a damaged log", "esker dump store/000012.wal > /dev/null", 3),
+    after(FLIP_TABLE, "a damaged table", "esker dump store/000004.tbl > /dev/null", 3),
+    after(FLIP_LOG, "a damaged log", "esker dump store/000003.wal > /dev/null", 3),
     after(FLIP_CURRENT, "a damaged CURRENT", "esker dump store/CURRENT > /dev/null", 3),
     plain("a file is in the place of the stores", "esker tour --db file", 2),
     plain("the directory is somebody else's", "esker tour --db foreign", 2),
@@ -453,7 +453,7 @@ const ENDS: &[Case] = &[
     keeping(
         Kept::New(1),
         "Ctrl-C while it waits for more",
-        "(echo '{\"a\":1}'; exec sleep 4) | timeout --preserve-status -s INT 2 esker load --quiet --db new jsonl:-",
+        "(echo '{\"a\":1}'; exec sleep 4) | timeout --foreground --preserve-status -s INT 2 esker load --quiet --db new jsonl:-",
         130,
     ),
 ];

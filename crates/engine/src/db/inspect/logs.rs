@@ -112,6 +112,9 @@ fn in_words(change: &Change) -> String {
     match change {
         Change::NextNumber(number) => format!("file numbers from {number} on are free"),
         Change::Closed(seq) => format!("closed at #{seq}"),
+        Change::WalBegun { number, first_seq } => {
+            format!("log {number} begins with sequence number {first_seq}")
+        }
         Change::WalCreated { number, salt } => format!("log {number} exists, salt {salt:016x}"),
         Change::WalMin(number) => format!("logs below {number} are not needed"),
         Change::KeyspaceCreated { id, name, order } => {

@@ -146,7 +146,7 @@ impl Facts {
                 let fact = TableFact { keyspace: *id, meta: meta.clone(), removed: false };
                 self.tables.insert(meta.number, fact);
             }
-            Change::WalMin(_) | Change::TableRemoved { .. } => {}
+            Change::WalBegun { .. } | Change::WalMin(_) | Change::TableRemoved { .. } => {}
         }
     }
 

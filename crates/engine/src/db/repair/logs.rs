@@ -44,7 +44,7 @@ impl Repair<'_> {
     /// True if a log that the manifest does not name yet holds a record.
     pub(super) fn has_unnamed_records(&self, state: &Recovered) -> Result<bool> {
         for (number, _) in self.logs_of(state) {
-            if state.wals.contains_key(&number) {
+            if state.wals.0.contains_key(&number) {
                 continue;
             }
             let path = names::wal(&self.store.dir, number);
@@ -60,8 +60,8 @@ impl Repair<'_> {
 
     /// The logs that count beside a manifest: those it names, and newer ones.
     pub(super) fn logs_of(&self, state: &Recovered) -> Vec<(u64, Option<u64>)> {
-        let mut logs: Vec<_> = state.wals.iter().map(|(&n, &salt)| (n, Some(salt))).collect();
-        let newest = state.wals.keys().next_back().copied().unwrap_or(0);
+        let mut logs: Vec<_> = state.wals.0.iter().map(|(&n, wal)| (n, Some(wal.salt))).collect();
+        let newest = state.wals.0.keys().next_back().copied().unwrap_or(0);
         logs.extend(self.files.keys().filter_map(|kind| match *kind {
             FileKind::Wal(number) if number > newest => Some((number, None)),
             _ => None,
@@ -145,8 +145,12 @@ impl Repair<'_> {
             torn: false,
             used: 0,
         };
-        // A log that was being created when power failed, before any manifest named it.
-        if header.is_none() && salt.is_none() && log.is_blank().unwrap_or(false) {
+        // A log that was being created when power failed, before any manifest named it, or was never begun.
+        let blank = match salt {
+            None => log.is_blank(),
+            Some(salt) => log.is_unbegun(number, salt),
+        };
+        if header.is_none() && blank.unwrap_or(false) {
             found.damaged = false;
             return Ok(Some(found));
         }
@@ -355,13 +359,13 @@ impl Repair<'_> {
         let sound = found.iter().all(|log| !log.damaged)
             && self.report.missing_writes.is_empty()
             && state.is_some_and(|state| {
-                state.wals.keys().all(|&n| self.files.contains_key(&FileKind::Wal(n)))
+                state.wals.0.keys().all(|&n| self.files.contains_key(&FileKind::Wal(n)))
             });
         for log in found {
             let kind = FileKind::Wal(log.number);
-            let salt = state.and_then(|state| state.wals.get(&log.number));
-            if let Some(&salt) = salt.filter(|_| skipped && sound) {
-                self.wals.insert(log.number, salt);
+            let named = state.and_then(|state| state.wals.0.get(&log.number));
+            if let Some(&wal) = named.filter(|_| skipped && sound) {
+                self.wals.0.insert(log.number, wal);
                 self.speak_for(kind, FileFate::Kept, "needed for a skipped keyspace", log.used);
             } else if !log.damaged {
                 let reason = if log.torn { "read up to its torn tail" } else { "sound" };

@@ -39,7 +39,9 @@ use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
 use crate::options::{KeyspaceOptions, MemoryShares, Options};
 use crate::table::{Origin, TableContext};
-use crate::version::{Current, ManifestRemains, RawKeyspace, Recovered, TableMeta, TableStore};
+use crate::version::{
+    Current, ManifestRemains, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore,
+};
 use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use evidence::{Evidence, name_of};
 use std::collections::BTreeMap;
@@ -98,7 +100,7 @@ pub fn repair(
         keyspaces: BTreeMap::new(),
         made: Vec::new(),
         fates: BTreeMap::new(),
-        wals: BTreeMap::new(),
+        wals: NamedWals::default(),
     };
     let result = repair.run();
     if result.is_err() {
@@ -152,7 +154,7 @@ struct Repair<'a> {
     /// Files that are spoken for.
     fates: BTreeMap<FileKind, FileReport>,
     /// Logs that the new manifest names, with their salts: only for skipped keyspaces.
-    wals: BTreeMap<u64, u64>,
+    wals: NamedWals,
 }
 
 /// A keyspace that is being put together.
@@ -231,7 +233,7 @@ impl Repair<'_> {
         let there = |kind| self.files.contains_key(&kind);
         let named: std::collections::BTreeSet<u64> = state.tables().map(|m| m.number).collect();
         let missing = named.iter().any(|&n| !there(FileKind::Table(n)))
-            || state.wals.keys().any(|&n| !there(FileKind::Wal(n)));
+            || state.wals.0.keys().any(|&n| !there(FileKind::Wal(n)));
         let unnamed_table = self.files.keys().any(|kind| match *kind {
             FileKind::Table(n) => {
                 !named.contains(&n) && !evidence.facts.is_obsolete(n, &self.files)

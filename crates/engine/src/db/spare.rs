@@ -1,0 +1,109 @@
+//! The log after the current one, made ready in the background.
+//!
+//! Ending one log and beginning the next must not make writers wait for the disk. So the next log is created,
+//! its space reserved, its name made durable and told to the manifest, all while the current one
+//! is in use; a writer that needs it only copies a header into it.
+//!
+//! Invariants: (1) numbers of logs ascend in the order in which the logs are used: the number is taken under the
+//! lock under which the spare is put down or picked up; (2) a log is named in the manifest before it is
+//! begun.
+//! Crash: a spare that was not begun is an empty log to recovery.
+
+use super::commit_state::Spare;
+use super::core::Core;
+use crate::event::Event;
+use crate::log::{Blank, LogHeader, LogKind, Writer};
+use crate::names;
+use crate::options::Options;
+use crate::version::{Change, VersionEdit};
+use esker_base::{Env, Result, Seq};
+use std::path::Path;
+
+/// Makes a log ready; `None` if this file system does not reserve space.
+///
+/// # Errors
+/// What was left behind is removed when the database is opened next.
+fn make(core: &Core) -> Result<Option<Spare>> {
+    let number = core.store.new_number();
+    let salt = core.env.entropy.next_u64();
+    let path = names::wal(&core.dir, number);
+    let vfs = core.env.vfs.as_ref();
+    let blank = Blank::create(vfs, &path, reserve_bytes(&core.options))
+        .inspect_err(|error| core.poison_if_sync(error))?;
+    let Some(blank) = blank else {
+        vfs.remove(&path)?;
+        return Ok(None);
+    };
+    vfs.sync_dir(&core.dir).inspect_err(|error| core.poison_if_sync(error))?;
+    let mut edit = VersionEdit::new();
+    edit.push(Change::WalCreated { number, salt });
+    let mut versions = core.lock_versions()?;
+    versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+    Ok(Some(Spare { number, salt, blank }))
+}
+
+/// Gives the spare's space back, when the database is closed.
+pub(super) fn discard(core: &Core) {
+    let Some(spare) = core.spare.lock().ready.take() else { return };
+    let path = names::wal(&core.dir, spare.number);
+    if let Err(error) = spare.blank.finish() {
+        core.events.emit(&Event::CleanupFailed { path, error });
+    }
+}
+
+/// What a log is likely to grow to: about as large as a memtable.
+pub(super) fn reserve_bytes(options: &Options) -> u64 {
+    options.default_keyspace.memtable_bytes.min(options.memtables_limit_bytes() / 4)
+}
+
+/// Makes a spare log ready, if there is none.
+pub(super) fn prepare_next(core: &Core) -> Result<bool> {
+    if core.check_writable().is_err() {
+        return Ok(false);
+    }
+    let mut slot = core.spare.lock();
+    let current = Some(core.current_wal.lock().number);
+    if slot.ready.is_some() || slot.refused_at == current {
+        return Ok(false);
+    }
+    slot.ready = make(core)?;
+    slot.refused_at = if slot.ready.is_none() { current } else { None };
+    Ok(slot.ready.is_some())
+}
+
+/// The log to be used next, with its header in it, and its number.
+///
+/// Without a spare it is made now; header and name are then durable when this returns.
+pub(super) fn begin_next(
+    core: &Core,
+    spare: Option<Spare>,
+    first_seq: Seq,
+) -> Result<(u64, Writer)> {
+    if let Some(spare) = spare {
+        return Ok((spare.number, spare.begin(first_seq)?));
+    }
+    let number = core.store.new_number();
+    let (writer, salt) = create_begun(&core.env, &core.dir, &core.options, number, first_seq)
+        .inspect_err(|error| core.poison_if_sync(error))?;
+    let mut edit = VersionEdit::new();
+    edit.push(Change::WalCreated { number, salt }).push(Change::WalBegun { number, first_seq });
+    let mut versions = core.lock_versions()?;
+    versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+    Ok((number, writer))
+}
+
+/// Creates a log, makes its header and its name durable, and returns its salt too.
+pub(super) fn create_begun(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    number: u64,
+    first_seq: Seq,
+) -> Result<(Writer, u64)> {
+    let salt = env.entropy.next_u64();
+    let header = LogHeader { kind: LogKind::Wal, number, salt, first_seq };
+    let path = names::wal(dir, number);
+    let writer = Writer::create(env.vfs.as_ref(), &path, header, reserve_bytes(options))?;
+    env.vfs.sync_dir(dir)?;
+    Ok((writer, salt))
+}

@@ -1,0 +1,46 @@
+//! The write-ahead logs that a manifest names.
+
+use super::edit::{Change, VersionEdit};
+use esker_base::Seq;
+use std::collections::BTreeMap;
+
+/// What a manifest says of a write-ahead log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NamedWal {
+    /// As in its header.
+    pub(crate) salt: u64,
+    /// As in its header; `None` if no edit has told yet: then no table holds anything of it.
+    pub(crate) first_seq: Option<Seq>,
+}
+
+/// Live write-ahead logs, by number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NamedWals(pub(crate) BTreeMap<u64, NamedWal>);
+
+impl NamedWals {
+    /// Takes a change into account; those that are not about logs change nothing.
+    pub(crate) fn apply(&mut self, change: &Change) -> Result<(), &'static str> {
+        match change {
+            Change::WalCreated { number, salt } => {
+                self.0.insert(*number, NamedWal { salt: *salt, first_seq: None });
+            }
+            Change::WalBegun { number, first_seq } => {
+                let wal = self.0.get_mut(number);
+                wal.ok_or("an edit begins a log that does not exist")?.first_seq = Some(*first_seq);
+            }
+            Change::WalMin(min) => self.0.retain(|number, _| number >= min),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Adds to an edit what would make these logs known.
+    pub(crate) fn describe_in(&self, edit: &mut VersionEdit) {
+        for (&number, wal) in &self.0 {
+            edit.push(Change::WalCreated { number, salt: wal.salt });
+            if let Some(first_seq) = wal.first_seq {
+                edit.push(Change::WalBegun { number, first_seq });
+            }
+        }
+    }
+}
