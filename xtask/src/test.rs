@@ -61,15 +61,15 @@ const STEPS: &[Step] = &[
 /// A gate is a binary that exits non-zero on a violation. One that has a long form stands here
 /// twice: once short, and once with `long_only` and a name that ends in `-long`.
 const GATES: &[Step] = &[
-    long(cargo("crash", gate!("crash"))),
-    long(cargo("power", gate!("power"))),
+    cargo("crash", gate!("crash")),
+    cargo("power", gate!("power")),
     cargo("faults", gate!("faults")),
     cargo("damage", gate!("damage")),
     cargo("kill", gate!("kill")),
     cargo("fuzz", gate!("fuzz")),
     cargo("threads", gate!("threads")),
-    long(cargo("model", gate!("model"))),
-    long(cargo("limits", gate!("limits"))),
+    cargo("model", gate!("model")),
+    cargo("limits", gate!("limits")),
     long(cargo("crash-long", gate!("crash", "--long"))),
     long(cargo("power-long", gate!("power", "--long"))),
     long(cargo("faults-long", gate!("faults", "--long"))),

@@ -55,7 +55,9 @@ pub struct KeyspaceOptions {
     /// Records between two whole keys in a block. Raising it makes blocks smaller and gets slower.
     /// Default: 16. Range: 1 to 256.
     pub restart_interval: u32,
-    /// Uncompressed bytes of an index partition. Default: 64 KiB. Range: 1 KiB to 16 MiB.
+    /// Uncompressed bytes of an index partition. A get of a table whose index is not in memory reads one,
+    /// and a filter over the same records: raising it makes such gets slower, and tables a little smaller.
+    /// Default: 4 KiB. Range: 1 KiB to 16 MiB.
     pub index_partition_bytes: u32,
     /// Compression of a table by the level it is written for; the last entry serves all deeper
     /// levels. Default: none for levels 0 and 1, LZ4 below.
@@ -187,7 +189,7 @@ impl Default for KeyspaceOptions {
             memtable_bytes: 64 * MIB,
             block_bytes: 4 * KIB as u32,
             restart_interval: 16,
-            index_partition_bytes: 64 * KIB as u32,
+            index_partition_bytes: 4 * KIB as u32,
             compression: vec![Compression::None, Compression::None, Compression::Lz4],
             filter: Filter::Bloom { bits_per_key: 10 },
             table_bytes_max: 64 * MIB,
@@ -215,7 +217,6 @@ impl Options {
                 memtable_bytes: 2 * MIB,
                 table_bytes_max: 4 * MIB,
                 level_base_bytes: 8 * MIB,
-                index_partition_bytes: 16 * KIB as u32,
                 compression: vec![
                     Compression::Lz4,
                     Compression::Lz4,

@@ -21,14 +21,15 @@ pub fn gate(config: &Config) -> Outcome {
     };
     let (memory_bytes, data_bytes) = config.choose((64 << 20, 1 << 30), (256 << 20, 10 << 30));
     note("budget", budget(&dir, memory_bytes, data_bytes, config.seed))?;
-    let burst_bytes = config.choose(1 << 30, 5 << 30);
-    note("burst", burst(&dir, burst_bytes, 1_024, config.seed))?;
+    let mut passed = format!("{} MiB of memory", memory_bytes >> 20);
+    // How long a write waits is a matter of the machine too: asked only when one has the time.
+    if config.long {
+        let burst_bytes = 5 << 30;
+        note("burst", burst(&dir, burst_bytes, 1_024, config.seed))?;
+        passed += &format!(", a burst of {} MiB", burst_bytes >> 20);
+    }
     match violations.is_empty() {
-        true => Ok(format!(
-            "{} MiB of memory, a burst of {} MiB",
-            memory_bytes >> 20,
-            burst_bytes >> 20
-        )),
+        true => Ok(passed),
         false => Err(violations.join("\n")),
     }
 }
