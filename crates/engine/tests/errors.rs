@@ -72,9 +72,9 @@ impl World {
         let mut names = self.disk.file_names(Path::new("store"));
         names.sort();
         let fits = |name: &String| name.starts_with(part) || name.ends_with(part);
-        let paths = names.into_iter().filter(fits).map(|name| Path::new("store").join(name));
+        let mut paths = names.into_iter().filter(fits).map(|name| Path::new("store").join(name));
         let length = |path: &PathBuf| self.disk.read_file(path).expect("file").len();
-        let found = if part == ".wal" { paths.max_by_key(length) } else { paths.last() };
+        let found = if part == ".wal" { paths.max_by_key(length) } else { paths.next_back() };
         found.expect(part)
     }
 
