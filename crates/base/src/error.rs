@@ -149,7 +149,7 @@ impl fmt::Display for Error {
             Error::Poisoned { why } => {
                 write!(f, "the store takes no writes until it is reopened: {why}")
             }
-            Error::Cancelled => write!(f, "cancelled"),
+            Error::Cancelled => write!(f, "cancelled by the caller, or the store was closed"),
         }
     }
 }

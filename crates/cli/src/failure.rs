@@ -88,27 +88,34 @@ impl Failure {
 
     /// The system refused to read a source or write somewhere outside the store.
     pub(crate) fn io(op: &str, path: &Path, error: &io::Error) -> Failure {
-        let code = match error.kind() {
-            io::ErrorKind::NotFound => Code::NotFound,
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::NoSpace,
-            _ => Code::Other,
-        };
-        Failure::new(code, format!("cannot {op} {}: {}", path.display(), reason(error)))
+        let (code, remedy) = refusal(error);
+        Failure::new(code, format!("cannot {op} {}: {}: {remedy}", path.display(), reason(error)))
     }
 
     /// Writing to standard output failed.
     pub(crate) fn output(error: &io::Error) -> Failure {
-        let code = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::NoSpace,
-            _ => Code::Other,
-        };
-        let message = format!("cannot write the output: {}", reason(error));
+        let (code, remedy) = refusal(error);
+        let message = format!("cannot write the output: {}: {remedy}", reason(error));
         Failure { code, message, reader_gone: error.kind() == io::ErrorKind::BrokenPipe }
     }
 
     /// The same failure, told from a place.
     pub(crate) fn at(self, place: impl fmt::Display) -> Failure {
         Failure { message: format!("{place}: {}", self.message), ..self }
+    }
+}
+
+/// The exit code for what the system refused, and what to do about it.
+fn refusal(error: &io::Error) -> (Code, &'static str) {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::NotFound => (Code::NotFound, "check the path"),
+        Kind::NotADirectory => (Code::NotFound, "a part of the path is a file; check the path"),
+        Kind::IsADirectory => (Code::Usage, "name a file"),
+        Kind::PermissionDenied => (Code::Other, "check the owner and mode of the files"),
+        Kind::ReadOnlyFilesystem => (Code::Other, "mount it for writing, or use another place"),
+        Kind::StorageFull | Kind::QuotaExceeded => (Code::NoSpace, "free some, then try again"),
+        _ => (Code::Other, "check the disk, then try again"),
     }
 }
 
@@ -131,17 +138,34 @@ impl From<Error> for Failure {
             Error::InvalidArgument { what } => {
                 return Failure::usage(format!("{what}: change the argument"));
             }
-            Error::Corruption { .. } => {
-                (Code::Corruption, "run `esker verify` for all of it, then repair or restore")
+            Error::Corruption { what, .. } => {
+                let text = error.to_string();
+                let (text, remedy) = match what.strip_suffix("; run repair") {
+                    // It does not open, so `verify` would tell no more.
+                    Some(_) => (
+                        text.trim_end_matches("; run repair"),
+                        "run `esker repair`, or restore a backup",
+                    ),
+                    None => (
+                        text.as_str(),
+                        "run `esker verify` for all of it, then repair or restore a backup",
+                    ),
+                };
+                return Failure::new(Code::Corruption, format!("{text}: {remedy}"));
+            }
+            // The message says what to do already.
+            Error::Incompatible { what, .. } if what.contains(": ") => {
+                return Failure::other(error.to_string());
             }
             Error::Incompatible { .. } => (Code::Other, "use the version that wrote it"),
-            Error::Io { source, .. } => match source.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    (Code::Other, "check the owner and mode of the files")
-                }
-                _ => (Code::Other, "check the disk, then try again"),
-            },
-            // The message says what to do already.
+            Error::Io { op, path, source } => {
+                let (code, remedy) = refusal(source);
+                // What is to be read was found before: this path was to be made.
+                let code = if code == Code::NotFound { Code::Usage } else { code };
+                let reason = reason(source);
+                let what = format!("{op} failed on {}: {reason}: {remedy}", path.display());
+                return Failure::new(code, what);
+            }
             Error::NoSpace { .. } => return Failure::new(Code::NoSpace, error.to_string()),
             Error::Busy { .. } => (Code::Busy, "close it there, or try again later"),
             Error::NotFound { .. } => (Code::NotFound, "check the path"),

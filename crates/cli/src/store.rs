@@ -11,6 +11,8 @@ use esker::base::sync::Mutex;
 use esker::event::Event;
 use esker::names::{self, FileKind};
 use esker::{Db, Keyspace, Options, Setup};
+use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -108,9 +110,11 @@ impl StoreArgs {
     /// Opens a store for writing; creates it, with the keyspace asked for, if there is none.
     pub(crate) fn create(&self) -> Result<Store> {
         let options = self.tuning.options()?;
-        let exists = holds_store(&self.db);
+        let exists = holds_store(&self.db)?;
         if !exists {
+            // Before anything is made: a mistake leaves no empty store behind.
             expect_room(&self.db)?;
+            self.keyspace.as_deref().map_or(Ok(()), names::check_keyspace)?;
         }
         let db = Db::open_with(&self.db, options.clone(), setup());
         self.enter(db.map_err(|error| explain(&self.db, error))?, options, !exists)
@@ -154,8 +158,17 @@ impl Store {
     }
 }
 
-fn holds_store(dir: &Path) -> bool {
-    names::current(dir).exists()
+/// True if there is a store in a directory.
+///
+/// # Errors
+/// Nobody may know: a directory on the way to it cannot be entered.
+fn holds_store(dir: &Path) -> Result<bool> {
+    match names::current(dir).try_exists() {
+        Err(error) if error.kind() != io::ErrorKind::NotADirectory => {
+            Err(Failure::io("read", dir, &error))
+        }
+        found => Ok(found.unwrap_or(false)),
+    }
 }
 
 /// The engine's files in a directory, and whether there are others.
@@ -172,6 +185,22 @@ fn contents(dir: &Path) -> Result<(Vec<FileKind>, bool)> {
     Ok((ours, others))
 }
 
+fn is_data(kind: &FileKind) -> bool {
+    matches!(kind, FileKind::Table(_) | FileKind::Wal(_))
+}
+
+/// True if a directory holds tables or logs of Esker.
+pub(crate) fn holds_tables(dir: &Path) -> bool {
+    contents(dir).is_ok_and(|(ours, _)| ours.iter().any(is_data))
+}
+
+/// True if a directory holds tables of LevelDB or of an engine that comes from it.
+fn holds_foreign_tables(dir: &Path) -> bool {
+    let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
+    let mut endings = names.filter_map(|path| path.extension().map(OsStr::to_owned));
+    endings.any(|ending| ending == "ldb" || ending == "sst")
+}
+
 /// A directory that may hold a store, however damaged.
 ///
 /// # Errors
@@ -186,17 +215,13 @@ pub(crate) fn expect_directory(dir: &Path) -> Result<()> {
 
 /// Fails if there is no store in a directory.
 pub(crate) fn expect_store(dir: &Path) -> Result<()> {
-    if holds_store(dir) {
+    if holds_store(dir)? {
         return Ok(());
     }
-    if dir.is_dir() {
-        let (ours, _) = contents(dir)?;
-        if ours.iter().any(|kind| matches!(kind, FileKind::Table(_) | FileKind::Wal(_))) {
-            return Err(Failure::new(
-                Code::Corruption,
-                format!("CURRENT is missing from {}, which holds data: run repair", dir.display()),
-            ));
-        }
+    if dir.is_dir() && contents(dir)?.0.iter().any(is_data) {
+        let dir = dir.display();
+        let what = format!("CURRENT is missing from {dir}, which holds data: run `esker repair`");
+        return Err(Failure::new(Code::Corruption, what));
     }
     Err(Failure::new(
         Code::NotFound,
@@ -228,10 +253,22 @@ pub(crate) fn expect_room(dir: &Path) -> Result<()> {
 /// A failed open of a store that is there: a file that is missing inside is damage.
 fn explain(dir: &Path, error: esker::Error) -> Failure {
     match error {
-        esker::Error::NotFound { path } if path != dir && holds_store(dir) => Failure::new(
-            Code::Corruption,
-            format!("{} is missing from the store: repair or restore", path.display()),
-        ),
+        esker::Error::Corruption { path, .. }
+            if path == names::current(dir) && !holds_tables(dir) && holds_foreign_tables(dir) =>
+        {
+            let dir = dir.display();
+            let what = format!(
+                "{dir} is no store of Esker but of another engine: `esker load leveldb:{dir}` \
+                 reads those of LevelDB"
+            );
+            Failure::new(Code::NotFound, what)
+        }
+        esker::Error::NotFound { path } if path != dir && holds_store(dir).unwrap_or(false) => {
+            Failure::new(
+                Code::Corruption,
+                format!("{} is missing from the store: repair or restore", path.display()),
+            )
+        }
         error => Failure::from(error),
     }
 }

@@ -77,8 +77,9 @@ fn set(tree: &mut Map<String, Value>, name: &str, typed: &str) -> Result<()> {
         let names = names(tree).join(", ");
         return Err(Failure::usage(format!("no option {name:?}: use one of {names}")));
     };
-    let value = value_like(place, typed)
-        .ok_or_else(|| Failure::usage(format!("option {name}: {typed:?} is no value for it")))?;
+    let value = value_like(place, typed).ok_or_else(|| {
+        Failure::usage(format!("option {name}: {typed:?} is no value for it, such as {place}"))
+    })?;
     // Tried on its own, so that the message names the option.
     let before = std::mem::replace(place, value);
     if let Err(error) = serde_json::from_value::<Options>(Value::Object(tree.clone())) {

@@ -56,3 +56,8 @@ pub use esker_base as base;
 pub use esker_base::{Batch, Comparator, Error, KeyOrder, KeyspaceId, Result};
 pub use options::{Compression, Filter, FilterPolicy, KeyspaceOptions, Options, WriteOptions};
 pub use value::Value;
+
+/// The example of the README, run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

@@ -10,7 +10,11 @@
 //! ```
 
 use esker_base::key::SEQ_MAX;
+use esker_base::{Error, Result};
 use std::path::{Path, PathBuf};
+
+/// The longest name of a keyspace.
+const KEYSPACE_BYTES_MAX: usize = 255;
 
 /// What a file in the directory is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +56,19 @@ pub fn wal(dir: &Path, number: u64) -> PathBuf {
 /// Path of a table.
 pub fn table(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.tbl"))
+}
+
+/// Checks the name of a keyspace that is to be created.
+///
+/// # Errors
+/// `InvalidArgument`: says what a name may be.
+pub fn check_keyspace(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > KEYSPACE_BYTES_MAX || name.chars().any(char::is_control) {
+        return Err(Error::invalid(
+            "a keyspace's name has 1 to 255 bytes and no control characters",
+        ));
+    }
+    Ok(())
 }
 
 /// The kind of a file, or `None` if the name is not one of ours.

@@ -17,8 +17,9 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse to open a database that exists. Default: false.
     pub error_if_exists: bool,
-    /// Bytes of memory for everything that grows with use: memtables, block cache, pinned index
-    /// and filter blocks, iterators. Default: 512 MiB. Minimum: 4 MiB.
+    /// Bytes of memory for memtables, block cache, pinned index and filter blocks, and buffers of
+    /// compactions. What cursors hold comes on top; see docs/architecture.md. Default: 512 MiB.
+    /// Minimum: 4 MiB.
     pub memory_budget_bytes: u64,
     /// The part of the budget that memtables of all keyspaces may hold, sealed ones included.
     /// Writes slow down as it fills. Default: 0, which means a half of the budget. Minimum: 1 MiB.

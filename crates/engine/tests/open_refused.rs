@@ -42,3 +42,28 @@ fn data_without_current_is_damage_however_it_is_opened() {
     assert!(error.is_corruption(), "{error:?}");
     fs::remove_dir_all(&dir).expect("remove");
 }
+
+/// Other engines of the same family have files of the same names.
+#[test]
+fn repair_leaves_the_store_of_another_engine_alone() {
+    let dir = dir("another");
+    for (name, bytes) in [
+        ("CURRENT", &b"MANIFEST-000002\n"[..]),
+        ("MANIFEST-000002", b"\x56\xf9\xb8\xf8\x1c\x00\x01\x01"),
+        ("000005.ldb", b"table"),
+    ] {
+        fs::write(dir.join(name), bytes).expect("file");
+    }
+    let listed = || {
+        let mut names: Vec<_> =
+            fs::read_dir(&dir).expect("directory").flatten().map(|e| e.file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = listed();
+    let repaired =
+        esker::repair::repair(&dir, &Options::default(), esker::Setup::default(), |_| true);
+    assert!(matches!(repaired, Err(Error::NotFound { .. })), "{repaired:?}");
+    assert_eq!(listed(), before);
+    fs::remove_dir_all(&dir).expect("remove");
+}

@@ -2,9 +2,12 @@
 
 use crate::failure::{Code, Failure, Result};
 use crate::output::Output;
+use crate::units;
 use esker::KeyOrder;
 use esker::base::Env;
-use esker::inspect::{DumpOptions, dump_current, dump_log, dump_table};
+use esker::inspect::{
+    CurrentDump, DumpOptions, LogEvent, TableEvent, dump_current, dump_log, dump_table,
+};
 use serde::Serialize;
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -12,7 +15,7 @@ use std::path::PathBuf;
 /// Show what is in a log, a manifest, a table or CURRENT
 ///
 /// Reads one file as it is, without opening the store, and goes on behind damage as far as it can. The file's name
-/// says what it is: `NNNNNN.wal`, `MANIFEST-NNNNNN`, `NNNNNN.tbl` or `CURRENT`.
+/// says what it is: `NNNNNN.wal`, `MANIFEST-NNNNNN`, `NNNNNN.tbl` or `CURRENT`. Exits with 3 if anything is damaged.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker dump store/CURRENT
@@ -53,7 +56,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut out = Output::new();
     let name = args.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let mut failed = None;
+    let mut damaged = 0;
     let mut show = |event: &dyn Shown| {
+        damaged += u64::from(event.is_damage());
         if failed.is_none() {
             failed = event.show(&mut out, args.json).err();
         }
@@ -66,22 +71,60 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let order = KeyOrder::Bytewise;
         dump_table(env.vfs.as_ref(), &args.file, &order, &options, |event| show(event))?;
     } else {
-        let what = "is none of NNNNNN.wal, MANIFEST-NNNNNN, NNNNNN.tbl and CURRENT";
-        return Err(Failure::new(Code::Usage, format!("{} {what}", args.file.display())));
+        let file = args.file.display();
+        let what = "name a NNNNNN.wal, MANIFEST-NNNNNN, NNNNNN.tbl or CURRENT";
+        return Err(Failure::usage(format!("{file} is no file of a store: {what}")));
     }
-    match failed {
-        Some(failure) => Err(failure),
-        None => out.finish(),
+    failed.map_or(Ok(()), Err)?;
+    out.finish()?;
+    if damaged == 0 {
+        return Ok(());
     }
+    let places = units::plural(damaged, "place", "places");
+    let what =
+        format!("{} is damaged in {places}: repair, or restore a backup", args.file.display());
+    Err(Failure::new(Code::Corruption, what))
 }
 
 /// An event that can be written in either form.
 trait Shown {
     fn show(&self, out: &mut Output, json: bool) -> Result<()>;
+
+    /// True if it tells of something that should not be so.
+    fn is_damage(&self) -> bool;
 }
 
-impl<T: Serialize + Display> Shown for T {
+fn show_either(event: &(impl Serialize + Display), out: &mut Output, json: bool) -> Result<()> {
+    if json { out.json(event) } else { out.line(&event.to_string()) }
+}
+
+impl Shown for CurrentDump {
     fn show(&self, out: &mut Output, json: bool) -> Result<()> {
-        if json { out.json(self) } else { out.line(&self.to_string()) }
+        show_either(self, out, json)
+    }
+
+    fn is_damage(&self) -> bool {
+        !self.sound
+    }
+}
+
+impl Shown for LogEvent {
+    fn show(&self, out: &mut Output, json: bool) -> Result<()> {
+        show_either(self, out, json)
+    }
+
+    fn is_damage(&self) -> bool {
+        use LogEvent::{Damage, HeaderDamage, Malformed};
+        matches!(self, HeaderDamage { .. } | Malformed { .. } | Damage { .. })
+    }
+}
+
+impl Shown for TableEvent {
+    fn show(&self, out: &mut Output, json: bool) -> Result<()> {
+        show_either(self, out, json)
+    }
+
+    fn is_damage(&self) -> bool {
+        matches!(self, TableEvent::Damage { .. })
     }
 }

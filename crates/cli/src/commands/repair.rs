@@ -41,6 +41,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Err(Error::Cancelled) => {
             return Err(Failure::interrupted("interrupted: nothing is lost; run it again"));
         }
+        Err(Error::NotFound { .. }) => {
+            let message = format!("no store in {}: check --db", dir.display());
+            return Err(Failure::new(Code::NotFound, message));
+        }
         report => report?,
     };
     let mut out = Output::new();

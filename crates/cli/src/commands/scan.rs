@@ -41,7 +41,7 @@ pub(crate) struct ScanArgs {
     reverse: bool,
 
     /// At most so many records
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<u64>,
 
     /// Only keys

@@ -67,11 +67,17 @@ fn manifest_path(dir: &Path) -> Result<PathBuf> {
     if std::fs::metadata(&current).map_err(fail)?.len() > CURRENT_BYTES_MAX {
         return Err(damaged(&current, 0, "the file is longer than it can be"));
     }
-    let text = std::fs::read_to_string(&current).map_err(fail)?;
-    match text.strip_suffix('\n') {
-        Some(name) if name.starts_with("MANIFEST-") && !name.contains('/') => Ok(dir.join(name)),
-        _ => Err(damaged(&current, 0, "the file names no manifest")),
+    let text = std::fs::read(&current).map_err(fail)?;
+    let text = String::from_utf8(text).unwrap_or_default();
+    let Some(name) = text.strip_suffix('\n').filter(|name| name.starts_with("MANIFEST-")) else {
+        return Err(damaged(&current, 0, "the file names no manifest"));
+    };
+    if !name["MANIFEST-".len()..].bytes().all(|b| b.is_ascii_digit()) {
+        return Err(damaged(&current, 0, "the file does not name a manifest as LevelDB does"));
     }
+    let path = dir.join(name);
+    // CURRENT names it, so its absence is damage.
+    if path.exists() { Ok(path) } else { Err(damaged(&path, 0, "the manifest is missing")) }
 }
 
 enum Field {

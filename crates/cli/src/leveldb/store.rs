@@ -4,6 +4,7 @@ use super::edit::{self, Manifest, TableMeta};
 use super::table::Table;
 use super::{KIND_DELETE, KIND_PUT, damaged, log, split_key};
 use crate::failure::{Code, Failure, Result};
+use crate::store::holds_tables;
 use esker::base::coding::{take_slice, take_u8, take_u32, take_u64};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use std::collections::{BTreeMap, VecDeque, btree_map};
@@ -65,6 +66,11 @@ impl Store {
     pub(crate) fn open(dir: &Path) -> Result<Store> {
         if !dir.join("CURRENT").exists() {
             let what = format!("no LevelDB store in {}: check the path", dir.display());
+            return Err(Failure::new(Code::NotFound, what));
+        }
+        if holds_tables(dir) {
+            let dir = dir.display();
+            let what = format!("{dir} is a store of Esker: name one of LevelDB, or use checkpoint");
             return Err(Failure::new(Code::NotFound, what));
         }
         let lock = lock(&dir.join("LOCK"))?;

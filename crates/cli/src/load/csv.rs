@@ -114,7 +114,7 @@ impl Csv {
         };
         let row = Row { columns: &self.columns, fields: &fields };
         record.value = to_json(&row).map_err(|failure| failure.message)?;
-        Ok(())
+        record.check().map_err(|why| format!("{why}: shorten it"))
     }
 
     fn bad(&self, why: &str) -> Result<Step> {

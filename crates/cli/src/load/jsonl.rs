@@ -76,13 +76,14 @@ impl Source for JsonLines {
             None => check(trimmed).map(|()| text::row_key(self.line)),
             Some(field) => key_of(trimmed, field),
         };
-        match key {
-            Ok(key) => {
-                record.key = key;
-                record.value.clear();
-                record.value.extend_from_slice(trimmed);
-                Ok(Step::Record)
-            }
+        let filled = key.and_then(|key| {
+            record.key = key;
+            record.value.clear();
+            record.value.extend_from_slice(trimmed);
+            record.check()
+        });
+        match filled {
+            Ok(()) => Ok(Step::Record),
             Err(why) if self.skip_bad => Ok(Step::Skipped(format!("line {}: {why}", self.line))),
             Err(why) => Err(Failure::other(format!(
                 "line {}: {why}: mend it, or use --skip-bad",

@@ -2,12 +2,26 @@
 
 use crate::failure::Result;
 use crate::progress::At;
+use esker::base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// A key and its value. Reused from one to the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
+}
+
+impl Record {
+    /// Says what is wrong if the record cannot be stored.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.key.len() > KEY_BYTES_MAX {
+            return Err("the key is longer than 1 MiB".to_owned());
+        }
+        if self.value.len() > VALUE_BYTES_MAX {
+            return Err("the value is longer than 1 GiB".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// What the next step of a source brought.

@@ -3,6 +3,7 @@
 mod against_find;
 mod commands;
 mod errors;
+mod faults;
 mod interrupt;
 mod leveldb;
 mod load_files;

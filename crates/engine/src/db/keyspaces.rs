@@ -1,8 +1,8 @@
 //! Keyspaces: creating, dropping, flushing, measuring.
 
 use super::core::{Core, KeyspaceCore, Keyspaces};
-use super::open::check_new_keyspace;
 use crate::compaction::policy::leveled;
+use crate::names;
 use crate::options::KeyspaceOptions;
 use crate::version::{Change, KeyRange, VersionEdit};
 use esker_base::sync::atomic::Ordering;
@@ -20,7 +20,8 @@ pub(super) fn create(
     options: KeyspaceOptions,
 ) -> Result<Arc<KeyspaceCore>> {
     core.check_writable()?;
-    check_new_keyspace(name, &options)?;
+    names::check_keyspace(name)?;
+    options.validate()?;
     let options = Arc::new(options);
     let mut versions = core.lock_versions()?;
     let mut keyspaces = Keyspaces::clone(&core.keyspaces.load());

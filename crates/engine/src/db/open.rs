@@ -14,7 +14,7 @@ use super::spare::{self, create_begun};
 use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
 use crate::names::{self, FileKind};
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::Options;
 use crate::version::{Change, KeyspaceRecord, Recovered, TableStore, VersionEdit, VersionSet};
 use esker_base::vfs::{FileLock, create_dir_durably};
 use esker_base::{Env, Error, KeyspaceId, Result};
@@ -366,14 +366,4 @@ impl Drop for Running {
         // Whoever wants to know calls `close`.
         let _ = self.close();
     }
-}
-
-/// Options of a keyspace that is being created must be valid on their own.
-pub(super) fn check_new_keyspace(name: &str, options: &KeyspaceOptions) -> Result<()> {
-    if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
-        return Err(Error::invalid(
-            "a keyspace's name has 1 to 255 bytes and no control characters",
-        ));
-    }
-    options.validate()
 }

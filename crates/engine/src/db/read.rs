@@ -33,7 +33,7 @@ impl Core {
         snapshot: Option<&Snapshot>,
     ) -> Result<Option<Value>> {
         let view = keyspace.view.load();
-        self.get_in(keyspace, &view, key, self.read_seq(snapshot))
+        self.get_in(keyspace, &view, key, self.read_seq(snapshot)?)
     }
 
     /// The values of several keys, all as of one moment, in the order of the keys.
@@ -44,16 +44,16 @@ impl Core {
         snapshot: Option<&Snapshot>,
     ) -> Result<Vec<Option<Value>>> {
         let view = keyspace.view.load();
-        let seq = self.read_seq(snapshot);
+        let seq = self.read_seq(snapshot)?;
         keys.iter().map(|key| self.get_in(keyspace, &view, key.as_ref(), seq)).collect()
     }
 
     /// The sequence number to read at. To be called after the view is loaded.
     #[inline]
-    pub(super) fn read_seq(&self, snapshot: Option<&Snapshot>) -> Seq {
+    pub(super) fn read_seq(&self, snapshot: Option<&Snapshot>) -> Result<Seq> {
         match snapshot {
-            Some(snapshot) => snapshot.seq(),
-            None => self.visible_seq.load(Ordering::Acquire),
+            Some(snapshot) => snapshot.seq_in(&self.snapshots),
+            None => Ok(self.visible_seq.load(Ordering::Acquire)),
         }
     }
 

@@ -132,7 +132,7 @@ impl Core {
         let order = keyspace.options.order.clone();
         check_bounds(&order, options)?;
         let view = keyspace.view.load_full();
-        let seq = self.read_seq(options.snapshot);
+        let seq = self.read_seq(options.snapshot)?;
         let mut sources = Vec::new();
         let mut tombstones = Vec::new();
         let mut rank = 0;

@@ -1,7 +1,7 @@
 //! Snapshots: sequence numbers that compaction must leave readable.
 
-use esker_base::Seq;
 use esker_base::sync::Mutex;
+use esker_base::{Error, Result, Seq};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -52,6 +52,18 @@ impl Snapshot {
     /// Sequence number of the newest write it sees.
     pub fn seq(&self) -> Seq {
         self.seq
+    }
+
+    /// The same, for a database whose snapshots are `list`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it was taken elsewhere, where its number means another moment.
+    #[inline]
+    pub(super) fn seq_in(&self, list: &Arc<SnapshotList>) -> Result<Seq> {
+        if Arc::ptr_eq(&self.list, list) {
+            return Ok(self.seq);
+        }
+        Err(Error::invalid("the snapshot is of another database, or from before it was reopened"))
     }
 }
 

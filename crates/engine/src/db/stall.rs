@@ -162,7 +162,7 @@ impl Stall {
 
 /// The rate at `fill` from 0.0 (just over the start) to 1.0 (at the limit).
 fn paced(drained: f64, fill: f64) -> f64 {
-    // 2 at the start, 1 at a third of the way, 1/8 at the limit.
+    // 2 at the start, 1 at a quarter of the way, 1/8 at the limit.
     (drained * 2.0 * (0.0625f64).powf(fill.clamp(0.0, 1.0))).max(RATE_MIN)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The write-ahead log and the manifest are both logs; they differ in what a record holds.
 //!
-//! Flow: db::write -> Writer -> vfs;  vfs -> Reader -> db::recover. The same for manifests.
+//! Flow: db::commit -> Writer -> vfs;  vfs -> Reader -> db::recover. The same for manifests, in version.
 //! Format: docs/format/log.md (the only description).
 //! Invariants: (1) the header stands before the first record, and of a manifest is durable before it; (2) after each sync a *mark*
 //! says how far the file is durable, so that damage before it can be told from a torn tail.

@@ -1,6 +1,6 @@
 //! Memtable: the newest records, in memory, until they are flushed to a table.
 //!
-//! Flow: db::write -> Writer;  db::read -> get;  flush and db::scan -> cursors.
+//! Flow: db::commit -> Writer;  db::read -> get;  flush and db::scan -> cursors.
 //! Records are appended to an [`arena`] and never move. A [`hash_index`] finds the newest record of a
 //! key in one probe; older records of the key hang behind it. Order is made only when somebody asks
 //! for it: [`sorted`] sorts what came since the last time and merges the sorted pieces.

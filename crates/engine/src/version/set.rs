@@ -161,7 +161,8 @@ impl Recovered {
                 return Err(Error::Incompatible {
                     path: store.dir.clone(),
                     what: format!(
-                        "keyspace {:?} was created with key order {:?}, and the options say {:?}",
+                        "keyspace {:?} was created with key order {:?}, and the options say {:?}: \
+                         open it with the comparator it was created with",
                         raw.name,
                         raw.order,
                         options.order.name()

@@ -1,4 +1,4 @@
-//! What to compact: pure functions from a version and options to a `CompactionSpec`.
+//! What to compact: functions from a version and options to a `CompactionSpec`.
 
 pub(crate) mod leveled;
 

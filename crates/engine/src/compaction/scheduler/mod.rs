@@ -1,3 +1,3 @@
-//! When to compact which level: pure functions over scores and an injected clock.
+//! Which level to compact first: functions of the levels' scores.
 
 pub(crate) mod priority;

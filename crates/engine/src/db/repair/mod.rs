@@ -34,12 +34,15 @@ pub use report::{
 
 use super::open::{DEFAULT_KEYSPACE, Setup};
 use crate::event::EventSink;
+use crate::log::{LogKind, Reader};
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
 use crate::options::{KeyspaceOptions, MemoryShares, Options};
 use crate::table::{Origin, TableContext};
-use crate::version::{ManifestRemains, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore};
-use esker_base::{Error, KeyspaceId, Result, Seq};
+use crate::version::{
+    Current, ManifestRemains, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore,
+};
+use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use evidence::{Evidence, name_of};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -75,6 +78,10 @@ pub fn repair(
     if !vfs.exists(dir)? {
         return Err(Error::NotFound { path: dir.to_path_buf() });
     }
+    // Somebody else's directory is not even given a lock.
+    if !is_ours(&setup.env, dir, &list(vfs.as_ref(), dir)?)? {
+        return Err(Error::NotFound { path: names::current(dir) });
+    }
     let _lock = vfs.lock(&names::lock(dir))?;
     let store = TableStore::new(
         setup.env,
@@ -107,6 +114,29 @@ fn list(vfs: &dyn esker_base::Vfs, dir: &Path) -> Result<BTreeMap<FileKind, u64>
     let entries = vfs.list(dir)?;
     let files = entries.iter().filter(|entry| !entry.is_dir);
     Ok(files.filter_map(|entry| Some((names::parse(&entry.name)?, entry.len_bytes))).collect())
+}
+
+/// True if some file bears a name or a content that only ours have: other stores have a CURRENT and
+/// manifests too.
+fn is_ours(env: &Env, dir: &Path, files: &BTreeMap<FileKind, u64>) -> Result<bool> {
+    for kind in files.keys() {
+        let found = match *kind {
+            FileKind::Table(_) | FileKind::Wal(_) => Ok(true),
+            FileKind::Current => Current::read(env, dir).map(|_| true),
+            FileKind::Manifest(number) => {
+                let path = names::manifest(dir, number);
+                let reader = Reader::open(env.vfs.as_ref(), &path, LogKind::Manifest, number, 0);
+                reader.map(|reader| reader.header().is_some())
+            }
+            FileKind::Lock | FileKind::Temporary => Ok(false),
+        };
+        match found {
+            Ok(true) => return Ok(true),
+            Ok(false) | Err(Error::Corruption { .. } | Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 /// A repair under way.
@@ -148,10 +178,6 @@ struct Target {
 
 impl Repair<'_> {
     fn run(&mut self) -> Result<()> {
-        let data = |kind: &FileKind| !matches!(kind, FileKind::Lock | FileKind::Temporary);
-        if !self.files.keys().any(data) {
-            return Err(Error::NotFound { path: names::current(&self.store.dir) });
-        }
         let kinds: Vec<FileKind> = self.files.keys().copied().collect();
         self.store.skip_numbers_below(super::recover::number_after(&kinds));
         let evidence = Evidence::gather(&self.store.env, &self.store.dir, &self.files);
@@ -229,7 +255,8 @@ impl Repair<'_> {
         let known = options.order.name() == order;
         if !known {
             let what = format!(
-                "keyspace {name:?} was created with key order {order:?}, and the options say {:?}",
+                "keyspace {name:?} was created with key order {order:?}, and the options say {:?}: \
+                 give the comparator it was created with",
                 options.order.name()
             );
             if id == KeyspaceId::DEFAULT {
