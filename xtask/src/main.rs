@@ -21,6 +21,7 @@ usage: cargo xtask <command>
   shuttle --long        a million
   sanitize              16 threads under the address and the thread sanitizer
   sanitize <which>      one of them: address, thread
+  sanitize ... --long   for ten minutes each instead of three
 ";
 
 fn main() -> ExitCode {
@@ -40,8 +41,10 @@ fn main() -> ExitCode {
         ["loom", "--long"] => test::run(&root, Some("loom-long"), true),
         ["shuttle"] => test::run(&root, Some("shuttle"), false),
         ["shuttle", "--long"] => test::run(&root, Some("shuttle-long"), true),
-        ["sanitize"] => sanitize::run(&root, None),
-        ["sanitize", which] => sanitize::run(&root, Some(which)),
+        ["sanitize"] => sanitize::run(&root, None, false),
+        ["sanitize", "--long"] => sanitize::run(&root, None, true),
+        ["sanitize", which] => sanitize::run(&root, Some(which), false),
+        ["sanitize", which, "--long"] => sanitize::run(&root, Some(which), true),
         _ => {
             eprint!("{USAGE}");
             false

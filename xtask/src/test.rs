@@ -166,21 +166,25 @@ impl Run {
     fn start(&self, root: &Path) -> bool {
         match self {
             Run::Tidy => tidy::run(root),
-            Run::Cargo { arguments, env } => {
-                let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-                let status = Command::new(program)
-                    .args(*arguments)
-                    .envs(env.iter().copied())
-                    .current_dir(root)
-                    .status();
-                match status {
-                    Ok(status) => status.success(),
-                    Err(error) => {
-                        eprintln!("cargo did not start: {error}");
-                        false
-                    }
-                }
-            }
+            Run::Cargo { arguments, env } => succeeds(
+                cargo_command().args(*arguments).envs(env.iter().copied()).current_dir(root),
+            ),
+        }
+    }
+}
+
+/// The cargo that runs us.
+pub(crate) fn cargo_command() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Runs a command to its end, and says so if it did not even start.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    match command.status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("{} did not start: {error}", command.get_program().display());
+            false
         }
     }
 }

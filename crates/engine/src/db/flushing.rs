@@ -84,17 +84,17 @@ fn install(
 }
 
 /// Logs that were begun since the database was opened, the current one at the end.
-fn begun_wals(core: &Core) -> Vec<BegunWal> {
+pub(super) fn begun_wals(core: &Core) -> Vec<BegunWal> {
     let current = *core.current_wal.lock();
     let retired = core.retired.lock();
     let begun = |wal: &RetiredWal| BegunWal { number: wal.number, first_seq: wal.first_seq };
     retired.iter().map(begun).chain([current]).collect()
 }
 
-/// Adds to the edit of a flush what the manifest does not know yet of the logs that stay.
+/// Adds to an edit that adds new tables what the manifest does not know yet of the logs from `wal_min` on.
 ///
 /// From now on tables may hold records of them, and only the manifest tells recovery where they begin.
-fn tell_begun_wals(
+pub(super) fn tell_begun_wals(
     versions: &VersionSet,
     begun: &[BegunWal],
     wal_min: u64,

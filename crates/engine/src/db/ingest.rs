@@ -6,6 +6,7 @@
 //! Crash: before the edit is durable the tables are orphans; after it all of them are there.
 
 use super::core::{Core, KeyspaceCore};
+use super::flushing::{begun_wals, tell_begun_wals};
 use super::keyspaces;
 use super::open::Running;
 use crate::compaction::policy::leveled::level_limit_bytes;
@@ -177,6 +178,7 @@ fn add_tables(
             TableMeta { seq_override: Some(seq), min_seq: seq, max_seq: seq, ..meta.clone() };
         edit.push(Change::TableAdded { id, level: level as u32, run, meta });
     }
+    tell_begun_wals(&versions, &begun_wals(core), 0, &mut edit);
     versions.commit(edit, None).map_err(|error| {
         core.poison_if_sync(&error);
         Failed { error, maybe_named: true }

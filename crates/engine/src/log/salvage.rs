@@ -73,8 +73,7 @@ impl Salvager {
 
     /// True if nothing but zeros stands behind the header's place.
     pub(crate) fn is_blank(&mut self) -> Result<bool> {
-        let header_end = HEADER_BYTES as u64;
-        Ok(self.reader.end_of_content(header_end)? <= header_end)
+        Ok(!self.reader.has_content()?)
     }
 
     /// True if this is a log that was made ready and never begun.

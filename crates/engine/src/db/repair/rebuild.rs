@@ -219,21 +219,9 @@ impl Repair<'_> {
         }
         let tombstones = RangeTombstones::build(order, &all);
         let fragments = tombstones.fragments().to_vec();
-        let mut output = RunOutput::new(
-            self.store.clone(),
-            options.clone(),
-            origin,
-            level,
-            fragments,
-            Vec::new(),
-        );
-        match copy(order, tables, &tombstones, &mut output) {
-            Ok(()) => output.finish(),
-            Err(error) => {
-                output.abandon();
-                Err(error)
-            }
-        }
+        self.write_run(options, origin, level, fragments, |output| {
+            copy(order, tables, &tombstones, output)
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use super::{FileFate, Repair};
 use crate::db::verify::check_table;
 use crate::names::{self, FileKind};
 use crate::options::KeyspaceOptions;
-use crate::range_tombstone::RangeTombstones;
+use crate::range_tombstone::{Fragment, RangeTombstones};
 use crate::table::{Origin, TableRemains, Tombstones};
 use crate::version::{RawKeyspace, RunOutput, TableMeta};
 use esker_base::vfs::Access;
@@ -173,24 +173,10 @@ impl Repair<'_> {
             Tombstones::Unreadable => &[],
         };
         let fragments = RangeTombstones::build(&options.order, tombstones).fragments().to_vec();
-        let mut output = RunOutput::new(
-            self.store.clone(),
-            options.clone(),
-            origin,
-            level,
-            fragments,
-            Vec::new(),
-        );
         let counters = self.store.counters.clone();
-        let copied =
-            remains.records(&counters, |key, trailer, value| output.add(key, trailer, value));
-        let mut tables = match copied {
-            Ok(()) => output.finish()?,
-            Err(error) => {
-                output.abandon();
-                return Err(error);
-            }
-        };
+        let mut tables = self.write_run(options, origin, level, fragments, |output| {
+            remains.records(&counters, |key, trailer, value| output.add(key, trailer, value))
+        })?;
         let mut records = 0;
         for table in &mut tables {
             if let Some(seq) = meta.seq_override {
@@ -202,6 +188,26 @@ impl Repair<'_> {
         }
         self.note_made(&tables);
         Ok((tables, records))
+    }
+
+    /// Writes a run of tables; on an error nothing of it stays.
+    pub(super) fn write_run(
+        &self,
+        options: &Arc<KeyspaceOptions>,
+        origin: Origin,
+        level: usize,
+        fragments: Vec<Fragment>,
+        fill: impl FnOnce(&mut RunOutput) -> Result<()>,
+    ) -> Result<Vec<TableMeta>> {
+        let (store, options) = (self.store.clone(), options.clone());
+        let mut output = RunOutput::new(store, options, origin, level, fragments, Vec::new());
+        match fill(&mut output) {
+            Ok(()) => output.finish(),
+            Err(error) => {
+                output.abandon();
+                Err(error)
+            }
+        }
     }
 
     /// Notes tables that this repair wrote.
