@@ -5,7 +5,8 @@
 //! `fdatasync`, which writes dirty mapped pages like any others.
 //!
 //! What the caller asks for is preallocated when the log is made, so that appending waits for no
-//! allocation until that is used up; it is mapped in windows, one at a time. Preallocation is what makes
+//! allocation until that is used up; it is mapped in windows, one at a time. Beyond it the log grows window by
+//! window, each twice as long as the one before up to a limit. Preallocation is what makes
 //! this safe: a page of an allocated block can always be written, so a full disk shows as an error
 //! of `fallocate` and never as a SIGBUS. The part of the last window that was not reached reads as
 //! zeros after a crash; `finish` cuts it off.
@@ -73,15 +74,17 @@ impl MappedLog {
 
     fn next_window(&mut self) -> Result<()> {
         let offset = self.window_offset + self.window_bytes;
+        let window_bytes = (self.window_bytes * 2).min(WINDOW_BYTES_MAX);
         let failed = |e: rustix::io::Errno| Error::io("preallocate", &self.path, e.into());
-        let end = offset + self.window_bytes;
+        let end = offset + window_bytes;
         if end > self.reserved_bytes {
             reserve(&self.file, self.reserved_bytes, end - self.reserved_bytes).map_err(failed)?;
             self.reserved_bytes = end;
         }
-        let base = map(&self.file, offset, self.window_bytes).map_err(failed)?;
+        let base = map(&self.file, offset, window_bytes).map_err(failed)?;
         self.unmap();
         self.base = base;
+        self.window_bytes = window_bytes;
         self.window_offset = offset;
         Ok(())
     }
@@ -117,27 +120,31 @@ fn map(file: &File, offset: u64, len: u64) -> rustix::io::Result<NonNull<u8>> {
 }
 
 impl WritableFile for MappedLog {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.append_parts(&[bytes])
+    }
+
     #[inline]
-    fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
-        while !bytes.is_empty() {
-            let used = self.len_bytes - self.window_offset;
-            let room = (self.window_bytes - used) as usize;
-            if room == 0 {
-                self.next_window()?;
-                continue;
+    fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
+        for &part in parts {
+            let mut bytes = part;
+            while !bytes.is_empty() {
+                let used = self.len_bytes - self.window_offset;
+                let room = (self.window_bytes - used) as usize;
+                if room == 0 {
+                    self.next_window()?;
+                    continue;
+                }
+                let n = bytes.len().min(room);
+                // SAFETY: `used + n <= window_bytes`, so the target lies in the live mapping, and
+                // `bytes` cannot overlap it: no reference into the mapping is ever handed out.
+                unsafe {
+                    let to = self.base.as_ptr().add(used as usize);
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, n);
+                }
+                self.len_bytes += n as u64;
+                bytes = &bytes[n..];
             }
-            let n = bytes.len().min(room);
-            // SAFETY: `used + n <= window_bytes`, so the target lies in the live mapping, and
-            // `bytes` cannot overlap it: no reference into the mapping is ever handed out.
-            unsafe {
-                std::ptr::copy_nonoverlapping(
-                    bytes.as_ptr(),
-                    self.base.as_ptr().add(used as usize),
-                    n,
-                );
-            }
-            self.len_bytes += n as u64;
-            bytes = &bytes[n..];
         }
         Ok(())
     }

@@ -370,10 +370,12 @@ impl WritableFile for StrictWriter {
             let mut piece = left;
             if let Some(window) = &mut self.window {
                 if self.offset == window.end {
-                    if !disk.reserve(handle.inode, window.end + window.bytes) {
+                    let bytes = (window.bytes * 2).min(WINDOW_BYTES_MAX);
+                    let end = window.end + bytes;
+                    if !disk.reserve(handle.inode, end) {
                         return Err(Error::NoSpace { path: handle.path.clone() });
                     }
-                    window.end += window.bytes;
+                    *window = Window { bytes, end };
                 }
                 let room = (window.end - self.offset) as usize;
                 piece = &left[..left.len().min(room)];

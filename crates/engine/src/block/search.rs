@@ -1,4 +1,5 @@
-//! Search inside a block: binary over the restarts, then a walk over the records of one interval.
+//! Reading a block: where its parts are, how a record is taken apart, and how one is found: binary over
+//! the restarts, then a walk over the records of one interval.
 //!
 //! In bytewise order the walk rebuilds no key. It carries `m`, how many bytes the target shares
 //! with the record just passed (which is smaller than the target), and looks at `s`, how many
@@ -10,11 +11,127 @@
 //! s = m   compare its suffix with the rest of the target, and learn the new m
 //! ```
 
-use super::{Block, Damage, Layout, Record, restart};
+use super::{Block, Damage, HEADER_BYTES, RESTART_BYTES, SHORT_HEAD_BYTES, TAG_LONG};
 use crate::value::Value;
+use esker_base::coding::take_varint;
 use esker_base::key::shared_prefix_len;
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Where the parts of a payload begin, and how many restarts it has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Layout {
+    pub(crate) restarts: usize,
+    pub(crate) keys_at: usize,
+    /// Also the end of the keys.
+    pub(crate) values_at: usize,
+}
+
+impl Layout {
+    /// The layout that the header of a payload declares; not bounded. Without a header there is nothing.
+    #[inline]
+    pub(super) fn of(payload: &[u8]) -> Layout {
+        let Some(head) = payload.first_chunk::<HEADER_BYTES>() else { return Layout::default() };
+        let both = u64::from_le_bytes(*head);
+        let (restarts, keys_bytes) = ((both as u32) as usize, (both >> 32) as usize);
+        let keys_at = HEADER_BYTES + RESTART_BYTES * restarts;
+        Layout { restarts, keys_at, values_at: keys_at + keys_bytes }
+    }
+}
+
+/// Where restart `i` stands among keys and values, relative to the payload; not bounded.
+#[inline]
+pub(crate) fn restart(bytes: &[u8], layout: &Layout, i: usize) -> (usize, usize) {
+    let at = HEADER_BYTES + RESTART_BYTES * i;
+    let mut pair = [0; RESTART_BYTES];
+    pair.copy_from_slice(&bytes[at..at + RESTART_BYTES]);
+    let both = u64::from_le_bytes(pair);
+    (layout.keys_at + both as u32 as usize, layout.values_at + (both >> 32) as usize)
+}
+
+/// The head of a record, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    pub(crate) trailer: Trailer,
+    /// Bytes taken over from the key before.
+    pub(crate) shared: usize,
+    /// Where the rest of the key stands.
+    pub(crate) suffix_at: usize,
+    /// Where it ends, which is where the next record begins.
+    pub(crate) suffix_end: usize,
+    pub(crate) value_bytes: usize,
+}
+
+const CUT_SHORT: Damage = Damage("block record is cut short");
+
+impl Record {
+    /// Takes apart the record at `at`; `keys_end` ends the keys.
+    #[inline(always)]
+    pub(crate) fn decode(bytes: &[u8], keys_end: usize, at: usize) -> Result<Record, Damage> {
+        // The short form with eight readable bytes behind its head, which the values provide.
+        if let Some(window) = bytes.get(at..at + 12)
+            && let Some((head, seq)) = window.split_first_chunk::<SHORT_HEAD_BYTES>()
+            && let Some(seq) = seq.first_chunk::<8>()
+            && head[0] & TAG_LONG == 0
+        {
+            let seq_bytes = (head[0] >> 4) as usize;
+            let seq = u64::from_le_bytes(*seq) & ((1u64 << (8 * seq_bytes)) - 1);
+            let suffix_at = at + SHORT_HEAD_BYTES + seq_bytes;
+            let suffix_end = suffix_at + head[2] as usize;
+            if suffix_end > keys_end {
+                return Err(CUT_SHORT);
+            }
+            return Ok(Record {
+                trailer: Trailer(seq << 8 | u64::from(head[0] & 0x0f)),
+                shared: head[1] as usize,
+                suffix_at,
+                suffix_end,
+                value_bytes: head[3] as usize,
+            });
+        }
+        Record::decode_any(bytes, keys_end, at)
+    }
+
+    /// The long form, and short records at the very end of a block.
+    #[inline(never)]
+    fn decode_any(bytes: &[u8], keys_end: usize, at: usize) -> Result<Record, Damage> {
+        let mut input = bytes.get(at..keys_end).ok_or(CUT_SHORT)?;
+        let (tag, lengths) = take_head(&mut input).ok_or(CUT_SHORT)?;
+        let [shared, unshared, value_bytes] = lengths;
+        let seq_bytes = ((tag & !TAG_LONG) >> 4) as usize;
+        if seq_bytes > input.len() || unshared > input.len() - seq_bytes {
+            return Err(CUT_SHORT);
+        }
+        let mut seq = [0; 8];
+        seq[..seq_bytes].copy_from_slice(&input[..seq_bytes]);
+        let suffix_at = keys_end - input.len() + seq_bytes;
+        Ok(Record {
+            trailer: Trailer(u64::from_le_bytes(seq) << 8 | u64::from(tag & 0x0f)),
+            shared,
+            suffix_at,
+            suffix_end: suffix_at + unshared,
+            value_bytes,
+        })
+    }
+}
+
+fn take_head(input: &mut &[u8]) -> Option<(u8, [usize; 3])> {
+    let (&tag, rest) = input.split_first()?;
+    *input = rest;
+    let mut lengths = [0; 3];
+    for length in &mut lengths {
+        *length = if tag & TAG_LONG == 0 {
+            let (&byte, rest) = input.split_first()?;
+            *input = rest;
+            byte as usize
+        } else {
+            // A u32, so that sums of lengths and offsets cannot overflow.
+            u32::try_from(take_varint(input)?).ok()? as usize
+        };
+    }
+    Some((tag, lengths))
+}
 
 /// The first record at or after a target.
 #[derive(Clone, Copy, Debug)]
@@ -311,6 +428,23 @@ pub(super) fn append_suffix(
 }
 
 impl Block {
+    /// A block that [`Block::as_whole`] took apart.
+    #[inline]
+    pub(crate) fn whole(data: Arc<[u8]>, end: u32) -> Block {
+        Block { data, start: 0, end }
+    }
+
+    /// The payload.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.data[self.start as usize..self.end as usize]
+    }
+
+    #[inline]
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::of(self.bytes())
+    }
+
     /// The newest record of `key` whose trailer is at most `trailer`, its value not copied.
     ///
     /// # Errors

@@ -45,11 +45,6 @@ impl Background {
         }
     }
 
-    /// True if there are no threads.
-    pub(super) fn is_inline(&self) -> bool {
-        self.inline
-    }
-
     /// Something changed: there may be work.
     pub(super) fn wake_workers(&self) {
         self.state.lock().changes += 1;

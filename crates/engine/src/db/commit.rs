@@ -1,29 +1,22 @@
-//! The commit path: sequence numbers, the write-ahead log, memtables; and sealing them.
+//! What a writer meets when something is full or must be durable: sealing memtables, going on to the
+//! next log, waiting for memory, syncing.
 //!
-//! Everything here runs under `Core::commit`, one thread at a time.
+//! Everything here runs under `Core::commit`, one thread at a time. [`super::write`] calls it.
 //!
-//! ```text
-//! group -> make room (seal full memtables, new log) -> append to the log -> sync if asked
-//!       -> insert into memtables -> publish the sequence number
-//! ```
-//!
-//! Invariants: (1) a record is in the log before it is in a memtable; (2) sequence numbers are
-//! consecutive in the log; (3) a log that failed takes no more records: the next write starts a new
-//! one, whose durable header makes whatever the failed append left behind void; (4) before a log is synced, all
+//! Invariants: (1) a log that failed takes no more records: the next write starts a new one, whose
+//! durable header makes whatever the failed append left behind void; (2) before a log is synced, all
 //! older logs are durable.
 
 use super::commit_state::{CommitState, RetiredWal};
 use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
-use super::queue::Request;
 use super::spare;
 use crate::event::Event;
 use crate::log::Writer;
 use crate::memtable::Memtable;
 use crate::names;
-use esker_base::checksum::hash64;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
-use esker_base::{Batch, Error, KeyspaceId, Kind, Result, Seq, Trailer};
+use esker_base::{Batch, KeyspaceId, Result, Seq};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,114 +33,9 @@ impl CommitState {
         let mut filler = Batch::new();
         // An empty range: it takes a number and hides nothing.
         filler.delete_range(b"", b"");
-        self.append(filler.seal(seq))?;
+        self.wal.append(filler.seal(seq))?;
         self.next_seq += 1;
         Ok(seq)
-    }
-
-    /// Writes the batches of a group, in order; a result for each.
-    pub(super) fn write(&mut self, core: &Core, group: &mut [Request]) -> Vec<Result<()>> {
-        let bytes = group.iter().map(|request| request.batch.size_bytes()).sum();
-        if let Err(error) = self.make_room(core, bytes) {
-            return group.iter().map(|_| Err(error.clone())).collect();
-        }
-        let mut results: Vec<Result<()>> = Vec::with_capacity(group.len());
-        let mut failed = None;
-        for request in group.iter_mut() {
-            let result = match &failed {
-                Some(error) => Err(Error::clone(error)),
-                None => self.log_one(core, &mut request.batch),
-            };
-            if let Err(error) = &result
-                && self.wal.is_broken()
-            {
-                failed = Some(error.clone());
-            }
-            results.push(result);
-        }
-        if group.iter().any(|request| request.sync)
-            && let Err(error) = self.sync(core)
-        {
-            return group.iter().map(|_| Err(error.clone())).collect();
-        }
-        let written = group.iter().zip(&results).filter(|(_, result)| result.is_ok());
-        let mut operations = 0;
-        let mut batches = 0;
-        for (request, _) in written {
-            self.insert(core, &request.batch);
-            operations += u64::from(request.batch.len());
-            batches += 1;
-        }
-        core.visible_seq.store(self.last_seq(), Ordering::Release);
-        core.counters.batches.fetch_add(batches, Ordering::Relaxed);
-        core.counters.operations.fetch_add(operations, Ordering::Relaxed);
-        core.counters.groups.fetch_add(1, Ordering::Relaxed);
-        results
-    }
-
-    /// Appends one batch to the log and takes its sequence numbers.
-    #[inline]
-    fn log_one(&mut self, core: &Core, batch: &mut Batch) -> Result<()> {
-        if batch.names_keyspaces() {
-            let keyspaces = core.keyspaces.load();
-            if batch.iter().any(|op| keyspaces.get(op.keyspace).is_none()) {
-                return Err(Error::invalid("the batch names a keyspace that does not exist"));
-            }
-        }
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let count = u64::from(batch.len());
-        let bytes = batch.seal(self.next_seq);
-        core.counters.wal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.append(bytes)?;
-        self.next_seq += count;
-        Ok(())
-    }
-
-    #[inline]
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.wal.append(bytes)
-    }
-
-    /// Puts a logged batch into the memtables. Its first sequence number stands in its header.
-    #[inline]
-    fn insert(&mut self, core: &Core, batch: &Batch) {
-        let keyspaces = core.keyspaces.load();
-        let mut seq = batch.first_seq();
-        let mut ops = batch.iter().peekable();
-        while let Some(first) = ops.peek() {
-            let id = first.keyspace;
-            let keyspace = keyspaces.get(id).expect("checked before the batch was logged");
-            let view = keyspace.view.load();
-            let mut writer = view.active.writer();
-            let mut user_bytes = 0;
-            while let Some(op) = ops.next_if(|op| op.keyspace == id) {
-                user_bytes += op.key.len() + op.value.len();
-                match op.kind {
-                    Kind::DeleteRange => writer.insert_range(op.key, op.value, seq),
-                    kind => {
-                        let trailer = Trailer::new(seq, kind);
-                        writer.insert(op.key, hash64(op.key), trailer, op.value);
-                    }
-                }
-                seq += 1;
-            }
-            drop(writer);
-            keyspace.user_bytes.fetch_add(user_bytes as u64, Ordering::Relaxed);
-            self.account(core, keyspace, &view.active);
-        }
-    }
-
-    /// Counts what the active memtable has grown by, and notes it when it is full.
-    #[inline]
-    fn account(&mut self, core: &Core, keyspace: &KeyspaceCore, active: &Memtable) {
-        let bytes = active.memory_bytes();
-        let counted = keyspace.counted_bytes.swap(bytes, Ordering::Relaxed);
-        core.memtable_bytes.fetch_add(bytes - counted, Ordering::Relaxed);
-        if bytes >= core.memtable_limit_bytes(keyspace) && !self.full.contains(&keyspace.id) {
-            self.full.push(keyspace.id);
-        }
     }
 
     /// Makes everything logged so far durable.
@@ -162,9 +50,12 @@ impl CommitState {
         core.check_writable()
     }
 
-    /// Sees to it that the group can be written: memory, and a log that takes records.
-    #[inline]
-    fn make_room(&mut self, core: &Core, bytes: usize) -> Result<()> {
+    /// Sees to it that a group of so many bytes can be written: memory, and a log that takes records.
+    ///
+    /// # Errors
+    /// Nothing was written.
+    #[cold]
+    pub(super) fn make_room(&mut self, core: &Core, bytes: u64) -> Result<()> {
         if !self.full.is_empty() {
             let full = std::mem::take(&mut self.full);
             if let Err(error) = self.seal(core, &full) {
@@ -175,20 +66,19 @@ impl CommitState {
         if self.wal.is_broken() {
             self.rotate(core)?;
         }
-        let limit = core.options.memtables_limit_bytes();
-        if core.memtable_bytes() + bytes as u64 <= limit {
+        let limit = core.memtables_limit_bytes;
+        if core.memtable_bytes.load(Ordering::Relaxed) + bytes <= limit {
             return Ok(());
         }
-        self.wait_for_memory(core, limit.saturating_sub(bytes as u64))
+        self.wait_for_memory(core, limit.saturating_sub(bytes))
     }
 
     /// Waits until flushes have brought the memtables under `limit`.
     ///
     /// The rate limit sees to it that this is rare; it is what keeps the budget when it errs.
-    #[cold]
     fn wait_for_memory(&mut self, core: &Core, limit: u64) -> Result<()> {
         let started = core.env.clock.now_ns();
-        while core.memtable_bytes() > limit {
+        while core.memtable_bytes.load(Ordering::Relaxed) > limit {
             core.check_writable()?;
             let keyspaces = core.keyspaces.load();
             let waiting = keyspaces.by_id.values().any(|k| !k.view.load().sealed.is_empty());
@@ -267,6 +157,8 @@ impl CommitState {
             // What the failed append left behind is void only if this is durable.
             writer.sync_header().inspect_err(|error| core.poison_if_sync(error))?;
         }
+        slot.wanted = false;
+        self.spare_due_bytes = spare::due_bytes(&core.options);
         let old = std::mem::replace(&mut self.wal, writer);
         let bytes = old.len_bytes();
         self.number = number;
@@ -287,6 +179,14 @@ impl CommitState {
         }
         core.background.wake_workers();
         Ok(())
+    }
+
+    /// The current log is long enough for the next one to be made ready.
+    #[cold]
+    pub(super) fn ask_for_spare(&mut self, core: &Core) {
+        self.spare_due_bytes = u64::MAX;
+        core.spare.lock().wanted = true;
+        core.background.wake_workers();
     }
 
     /// Ends the log: all of it is durable when this returns.

@@ -12,11 +12,18 @@ pub(super) struct CommitState {
     pub(super) next_seq: Seq,
     /// Keyspaces whose active memtable is full.
     pub(super) full: Vec<KeyspaceId>,
+    /// Length of the log at which the one after it is to be made ready.
+    pub(super) spare_due_bytes: u64,
 }
 
 impl CommitState {
-    pub(super) fn new(wal: Writer, number: u64, next_seq: Seq) -> CommitState {
-        CommitState { wal, number, next_seq, full: Vec::new() }
+    pub(super) fn new(
+        wal: Writer,
+        number: u64,
+        next_seq: Seq,
+        spare_due_bytes: u64,
+    ) -> CommitState {
+        CommitState { wal, number, next_seq, full: Vec::new(), spare_due_bytes }
     }
 
     /// Sequence number of the newest record.
@@ -53,6 +60,8 @@ impl Spare {
 #[derive(Default)]
 pub(super) struct SpareSlot {
     pub(super) ready: Option<Spare>,
+    /// The current log has grown so far that the next one will be needed.
+    pub(super) wanted: bool,
     /// No spare could be made while this log was the current one: not tried again before the next.
     pub(super) refused_at: Option<u64>,
 }

@@ -11,7 +11,7 @@ use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::queue::WriteQueue;
 use super::snapshot::SnapshotList;
-use super::stall::Stall;
+use super::stall::{self, Stall};
 use crate::event::{Event, EventSink};
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
@@ -57,10 +57,17 @@ pub(super) struct Core {
     pub(super) stall: Stall,
     pub(super) background: Background,
     pub(super) counters: WriteCounters,
-    /// Bytes of all memtables.
+    /// Bytes of all memtables, about.
     pub(super) memtable_bytes: AtomicU64,
+    /// The most they may take, and from where on writes are slowed.
+    pub(super) memtables_limit_bytes: u64,
+    pub(super) slow_from_bytes: u64,
     poison: OnceLock<String>,
     pub(super) read_only: bool,
+    /// True if it is poisoned or only read: [`Core::check_writable`] says why.
+    pub(super) refuses_writes: AtomicBool,
+    /// No threads: those who would wait do the work.
+    pub(super) inline: bool,
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
@@ -84,6 +91,8 @@ pub(super) struct KeyspaceCore {
     pub(super) id: KeyspaceId,
     pub(super) name: String,
     pub(super) options: Arc<KeyspaceOptions>,
+    /// Bytes at which its memtable is sealed.
+    pub(super) memtable_limit_bytes: u64,
     /// What readers see. Its memtables change under `commit`, its version under `versions`.
     pub(super) view: ArcSwap<View>,
     view_change: Mutex<()>,
@@ -135,6 +144,7 @@ impl KeyspaceCore {
         id: KeyspaceId,
         name: String,
         options: Arc<KeyspaceOptions>,
+        memtables_limit_bytes: u64,
         version: Arc<Version>,
         first_wal: u64,
     ) -> KeyspaceCore {
@@ -144,6 +154,8 @@ impl KeyspaceCore {
         KeyspaceCore {
             id,
             name,
+            // A quarter of what all may hold at the most, so that some can be flushed while others fill.
+            memtable_limit_bytes: options.memtable_bytes.min(memtables_limit_bytes / 4),
             options,
             view: ArcSwap::from_pointee(view),
             view_change: Mutex::new(()),
@@ -208,6 +220,7 @@ pub(super) struct Parts {
 
 impl Core {
     pub(super) fn new(parts: Parts) -> Core {
+        let memtables_limit_bytes = parts.options.memtables_limit_bytes();
         Core {
             stall: Stall::new(parts.env.clock.clone(), parts.events.clone()),
             env: parts.env,
@@ -229,14 +242,17 @@ impl Core {
             background: Background::new(parts.inline),
             counters: WriteCounters::default(),
             memtable_bytes: AtomicU64::new(0),
+            memtables_limit_bytes,
+            slow_from_bytes: (memtables_limit_bytes as f64 * stall::START) as u64,
             poison: OnceLock::new(),
             read_only: parts.read_only,
+            refuses_writes: AtomicBool::new(parts.read_only),
+            inline: parts.inline,
             lock: Mutex::new(parts.lock),
         }
     }
 
     /// Fails if the database takes no writes.
-    #[inline]
     pub(super) fn check_writable(&self) -> Result<()> {
         if let Some(why) = self.poison.get() {
             return Err(Error::Poisoned { why: why.clone() });
@@ -247,6 +263,7 @@ impl Core {
     /// From now on the database takes no writes: the state on disk is not what it should be.
     pub(super) fn poison(&self, why: String) {
         if self.poison.set(why.clone()).is_ok() {
+            self.refuses_writes.store(true, Ordering::Release);
             self.events.emit(&Event::Poisoned { why });
             self.background.wake_all();
         }
@@ -271,28 +288,6 @@ impl Core {
     /// The keyspace with this id.
     pub(super) fn keyspace(&self, id: KeyspaceId) -> Option<Arc<KeyspaceCore>> {
         self.keyspaces.load().get(id).cloned()
-    }
-
-    /// Bytes at which a keyspace's memtable is sealed: a quarter of what all may hold at the most, so
-    /// that some can be flushed while others fill.
-    #[inline]
-    pub(super) fn memtable_limit_bytes(&self, keyspace: &KeyspaceCore) -> u64 {
-        keyspace.options.memtable_bytes.min(self.options.memtables_limit_bytes() / 4)
-    }
-
-    /// Bytes of all memtables, about.
-    #[inline]
-    pub(super) fn memtable_bytes(&self) -> u64 {
-        self.memtable_bytes.load(Ordering::Relaxed)
-    }
-}
-
-impl Core {
-    /// Lets a write of so many bytes pass.
-    #[inline]
-    pub(super) fn admit(&self, bytes: u64) {
-        let limit = self.options.memtables_limit_bytes() as f64;
-        self.stall.admit(bytes, self.memtable_bytes() as f64 / limit);
     }
 
     /// Tells the pace-keeper how full level 0 is.

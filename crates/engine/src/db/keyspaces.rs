@@ -42,7 +42,8 @@ pub(super) fn create(
     versions.commit(edit, Some(&options)).inspect_err(|error| core.poison_if_sync(error))?;
     let version = versions.keyspace(id)?.version.clone();
     let first_wal = core.current_wal.lock().number;
-    let keyspace = Arc::new(KeyspaceCore::new(id, name.to_owned(), options, version, first_wal));
+    let (name, limit) = (name.to_owned(), core.memtables_limit_bytes);
+    let keyspace = Arc::new(KeyspaceCore::new(id, name, options, limit, version, first_wal));
     keyspaces.insert(keyspace.clone());
     core.keyspaces.store(Arc::new(keyspaces));
     Ok(keyspace)

@@ -10,7 +10,7 @@
 use super::commit_state::CommitState;
 use super::core::{BegunWal, Core, KeyspaceCore, Keyspaces, Parts};
 use super::recover::{self, Replayed};
-use super::spare::{self, create_begun};
+use super::spare::{self, create_first};
 use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
 use crate::names::{self, FileKind};
@@ -81,7 +81,7 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
     };
     let core = Arc::new(core);
     core.measure_level0();
-    let workers = if core.background.is_inline() { None } else { Some(Workers::start(&core)?) };
+    let workers = if core.inline { None } else { Some(Workers::start(&core)?) };
     core.run_inline();
     Ok(Running { core, workers: esker_base::sync::Mutex::new(workers) })
 }
@@ -179,7 +179,7 @@ impl Opening {
     ) -> Result<Core> {
         let number = self.store.new_number();
         let (env, dir, options) = (&self.env, &self.dir, &self.options);
-        let (mut wal, salt) = create_begun(env, dir, options, number, last_seq + 1)?;
+        let (mut wal, salt) = create_first(env, dir, options, number, last_seq + 1)?;
         // Small logs are copied into the new one; large ones become tables.
         let carried = replayed.take_carried();
         if carried.is_none() {
@@ -214,7 +214,8 @@ impl Opening {
         }
         versions.commit(edit, None)?;
         self.remove_orphans(&versions)?;
-        let keyspaces = build_keyspaces(&versions.keyspaces, number);
+        let keyspaces = build_keyspaces(&versions.keyspaces, options, number);
+        let spare_due_bytes = spare::due_bytes(options);
         let core = Core::new(Parts {
             env: self.env,
             dir: self.dir,
@@ -222,7 +223,7 @@ impl Opening {
             events: self.events,
             store: self.store,
             keyspaces,
-            commit: Some(CommitState::new(wal, number, last_seq + 1)),
+            commit: Some(CommitState::new(wal, number, last_seq + 1, spare_due_bytes)),
             versions: Some(versions),
             current_wal: BegunWal { number, first_seq: last_seq + 1 },
             last_seq,
@@ -251,13 +252,14 @@ impl Opening {
         let records = recovered.into_read_only(&self.store, options_for)?;
         let replayed =
             recover::replay(&self.store, &records, &wals, &target, recover::Spill::ToMemory)?;
+        let keyspaces = build_keyspaces(&records, &self.options, 0);
         let core = Core::new(Parts {
             env: self.env,
             dir: self.dir,
             options: self.options,
             events: self.events,
             store: self.store,
-            keyspaces: build_keyspaces(&records, 0),
+            keyspaces,
             commit: None,
             versions: None,
             current_wal: BegunWal { number: 0, first_seq: 0 },
@@ -310,6 +312,7 @@ fn check_no_data(env: &Env, dir: &Path) -> Result<Vec<FileKind>> {
 
 fn build_keyspaces(
     records: &std::collections::BTreeMap<KeyspaceId, KeyspaceRecord>,
+    options: &Options,
     first_wal: u64,
 ) -> Keyspaces {
     let mut keyspaces = Keyspaces::default();
@@ -318,6 +321,7 @@ fn build_keyspaces(
             id,
             record.name.clone(),
             record.options.clone(),
+            options.memtables_limit_bytes(),
             record.version.clone(),
             first_wal,
         )));

@@ -19,6 +19,9 @@ use crate::version::{Change, VersionEdit};
 use esker_base::{Env, Result, Seq};
 use std::path::Path;
 
+/// The most that is reserved for the log that is made when the database is opened; it grows as needed.
+const FIRST_RESERVE_BYTES: u64 = 1 << 20;
+
 /// Makes a log ready; `None` if this file system does not reserve space.
 ///
 /// # Errors
@@ -52,8 +55,18 @@ pub(super) fn discard(core: &Core) {
 }
 
 /// What a log is likely to grow to: about as large as a memtable.
-pub(super) fn reserve_bytes(options: &Options) -> u64 {
+fn reserve_bytes(options: &Options) -> u64 {
     options.default_keyspace.memtable_bytes.min(options.memtables_limit_bytes() / 4)
+}
+
+/// Length of a log at which the next one is made ready: at once if that takes little space.
+///
+/// So a store that is hardly written to does not take the space of two logs.
+pub(super) fn due_bytes(options: &Options) -> u64 {
+    match reserve_bytes(options) {
+        ..=FIRST_RESERVE_BYTES => 0,
+        large => large / 4,
+    }
 }
 
 /// Makes a spare log ready, if there is none.
@@ -63,7 +76,7 @@ pub(super) fn prepare_next(core: &Core) -> Result<bool> {
     }
     let mut slot = core.spare.lock();
     let current = Some(core.current_wal.lock().number);
-    if slot.ready.is_some() || slot.refused_at == current {
+    if !slot.wanted || slot.ready.is_some() || slot.refused_at == current {
         return Ok(false);
     }
     slot.ready = make(core)?;
@@ -83,7 +96,8 @@ pub(super) fn begin_next(
         return Ok((spare.number, spare.begin(first_seq)?));
     }
     let number = core.store.new_number();
-    let (writer, salt) = create_begun(&core.env, &core.dir, &core.options, number, first_seq)
+    let reserve = reserve_bytes(&core.options);
+    let (writer, salt) = create_begun(&core.env, &core.dir, reserve, number, first_seq)
         .inspect_err(|error| core.poison_if_sync(error))?;
     let mut edit = VersionEdit::new();
     edit.push(Change::WalCreated { number, salt }).push(Change::WalBegun { number, first_seq });
@@ -92,18 +106,30 @@ pub(super) fn begin_next(
     Ok((number, writer))
 }
 
-/// Creates a log, makes its header and its name durable, and returns its salt too.
-pub(super) fn create_begun(
+/// Creates the log that a database is opened with.
+pub(super) fn create_first(
     env: &Env,
     dir: &Path,
     options: &Options,
     number: u64,
     first_seq: Seq,
 ) -> Result<(Writer, u64)> {
+    let reserve = reserve_bytes(options).min(FIRST_RESERVE_BYTES);
+    create_begun(env, dir, reserve, number, first_seq)
+}
+
+/// Creates a log, makes its header and its name durable, and returns its salt too.
+fn create_begun(
+    env: &Env,
+    dir: &Path,
+    reserve_bytes: u64,
+    number: u64,
+    first_seq: Seq,
+) -> Result<(Writer, u64)> {
     let salt = env.entropy.next_u64();
     let header = LogHeader { kind: LogKind::Wal, number, salt, first_seq };
     let path = names::wal(dir, number);
-    let writer = Writer::create(env.vfs.as_ref(), &path, header, reserve_bytes(options))?;
+    let writer = Writer::create(env.vfs.as_ref(), &path, header, reserve_bytes)?;
     env.vfs.sync_dir(dir)?;
     Ok((writer, salt))
 }

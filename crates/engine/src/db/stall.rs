@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Share of a limit from which writes are slowed.
-const START: f64 = 0.5;
+pub(super) const START: f64 = 0.5;
 
 /// Waits shorter than this are left to add up: a timed wait costs about as much.
 const WAIT_NS_MIN: u64 = 500_000;
@@ -103,7 +103,6 @@ impl Stall {
     }
 
     /// Bytes per second that may be written now; `None` is no limit.
-    #[inline]
     fn rate(&self, memory_fill: f64) -> Option<f64> {
         let level0_fill = self.level0_fill.load(Ordering::Relaxed);
         if memory_fill <= START && level0_fill == 0 {
@@ -120,18 +119,17 @@ impl Stall {
         by_memory.into_iter().chain(by_level0).min_by(f64::total_cmp)
     }
 
-    /// Lets a write of so many bytes pass, after a wait if writes are being slowed.
+    /// False if writes pass at once for as long as memory is far from its limit.
     #[inline]
-    pub(super) fn admit(&self, bytes: u64, memory_fill: f64) {
-        match self.rate(memory_fill) {
-            None if !self.slowing.load(Ordering::Relaxed) => {}
-            rate => self.pace(bytes, rate),
-        }
+    pub(super) fn is_active(&self) -> bool {
+        self.slowing.load(Ordering::Relaxed) || self.level0_fill.load(Ordering::Relaxed) > 0
     }
 
+    /// Lets a write of so many bytes pass, after a wait if writes are being slowed. Memtables hold
+    /// `held` of `limit` bytes.
     #[cold]
-    fn pace(&self, bytes: u64, rate: Option<f64>) {
-        let Some(rate) = rate else {
+    pub(super) fn admit(&self, bytes: u64, held: u64, limit: u64) {
+        let Some(rate) = self.rate(held as f64 / limit as f64) else {
             if self.slowing.swap(false, Ordering::Relaxed) {
                 *self.gate.lock() = 0;
                 self.wake.notify_all();

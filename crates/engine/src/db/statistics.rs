@@ -14,8 +14,8 @@ impl Core {
             keyspaces: keyspaces.by_id.values().map(|k| keyspace_stats(k)).collect(),
             memory: MemoryUse {
                 budget: self.options.memory_budget_bytes,
-                memtables: self.memtable_bytes(),
-                memtables_limit: self.options.memtables_limit_bytes(),
+                memtables: self.memtable_bytes.load(Ordering::Relaxed),
+                memtables_limit: self.memtables_limit_bytes,
                 block_cache: self.store.cache.usage_bytes(),
                 block_cache_limit: self.store.cache.capacity_bytes(),
                 pinned_tables: self.store.pinned_bytes(),

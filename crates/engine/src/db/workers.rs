@@ -25,14 +25,10 @@ impl Core {
     }
 
     /// Without threads: flushes and compacts until there is nothing left to do, or something fails.
-    #[inline]
     pub(super) fn run_inline(&self) {
-        if self.background.is_inline() {
-            self.run_all();
+        if !self.inline {
+            return;
         }
-    }
-
-    fn run_all(&self) {
         loop {
             let nexts: [Next; 3] = [flush_next, compact_next, prepare_next];
             let done = nexts.iter().try_fold(false, |done, next| Ok(done || next(self)?));

@@ -1,20 +1,40 @@
-//! The way of a write: check, be slowed if need be, wait for the turn, commit.
+//! The way of a write, from its batch to the moment at which everybody sees it.
+//!
+//! ```text
+//! batch -> refused? -> slowed if memory or level 0 is nearly full -> write queue
+//! group -> room? -> append to the log -> sync if asked -> insert into memtables
+//!       -> publish the sequence number
+//! ```
+//!
+//! What is rare stands elsewhere: `stall` slows, `queue` lets one thread write for all that wait,
+//! `commit` makes room and syncs.
+//! Invariants: (1) a record is in the log before it is in a memtable; (2) sequence numbers are
+//! consecutive in the log; (3) a batch is one record of the log and becomes visible as a whole.
 
-use super::core::Core;
+use super::commit_state::CommitState;
+use super::core::{Core, KeyspaceCore};
 use super::queue::{Leader, Request, Turn};
+use crate::memtable::Memtable;
 use crate::options::WriteOptions;
-use esker_base::{Batch, Error, Result};
+use esker_base::checksum::hash64;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Batch, Error, Kind, Result, Trailer};
 
 /// Writes a batch: all of it or, on an error, nothing.
 ///
 /// The batch's memory is given back for reuse, its contents are unspecified.
 pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Result<()> {
-    core.check_writable()?;
+    if core.refuses_writes.load(Ordering::Acquire) {
+        core.check_writable()?;
+    }
     batch.check()?;
     if batch.is_empty() && !options.sync {
         return Ok(());
     }
-    core.admit(batch.size_bytes() as u64);
+    let held = core.memtable_bytes.load(Ordering::Relaxed);
+    if held > core.slow_from_bytes || core.stall.is_active() {
+        core.stall.admit(batch.size_bytes() as u64, held, core.memtables_limit_bytes);
+    }
     let request = Request { batch: std::mem::take(batch), sync: options.sync };
     let result = match core.queue.enter(request) {
         Turn::Done(result, returned) => {
@@ -23,7 +43,9 @@ pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Re
         }
         Turn::Lead(leader, request) => lead(core, leader, request, batch),
     };
-    core.run_inline();
+    if core.inline {
+        core.run_inline();
+    }
     result
 }
 
@@ -35,7 +57,7 @@ fn lead(core: &Core, mut leader: Leader<'_>, request: Request, batch: &mut Batch
     leader.gather(group[0].batch.size_bytes(), &mut group);
     let watch = PanicWatch { core };
     let mut results = match guard.as_mut() {
-        Some(commit) => commit.write(core, &mut group),
+        Some(commit) => commit.write_group(core, &mut group),
         None => group.iter().map(|_| Err(Error::Cancelled)).collect(),
     };
     drop(watch);
@@ -48,6 +70,115 @@ fn lead(core: &Core, mut leader: Leader<'_>, request: Request, batch: &mut Batch
         *batch = own.batch;
     }
     results.pop().unwrap_or(Err(Error::Cancelled))
+}
+
+impl CommitState {
+    /// Writes the batches of a group, in order; a result for each.
+    fn write_group(&mut self, core: &Core, group: &mut [Request]) -> Vec<Result<()>> {
+        let bytes = group.iter().map(|request| request.batch.size_bytes() as u64).sum::<u64>();
+        let held = core.memtable_bytes.load(Ordering::Relaxed);
+        let full = !self.full.is_empty() || held + bytes > core.memtables_limit_bytes;
+        if (full || self.wal.is_broken())
+            && let Err(error) = self.make_room(core, bytes)
+        {
+            return group.iter().map(|_| Err(error.clone())).collect();
+        }
+        let mut results: Vec<Result<()>> = Vec::with_capacity(group.len());
+        let mut failed = None;
+        for request in group.iter_mut() {
+            let result = match &failed {
+                Some(error) => Err(Error::clone(error)),
+                None => self.log_one(core, &mut request.batch),
+            };
+            if let Err(error) = &result
+                && self.wal.is_broken()
+            {
+                failed = Some(error.clone());
+            }
+            results.push(result);
+        }
+        if group.iter().any(|request| request.sync)
+            && let Err(error) = self.sync(core)
+        {
+            return group.iter().map(|_| Err(error.clone())).collect();
+        }
+        let written = group.iter().zip(&results).filter(|(_, result)| result.is_ok());
+        let mut operations = 0;
+        let mut batches = 0;
+        for (request, _) in written {
+            self.insert(core, &request.batch);
+            operations += u64::from(request.batch.len());
+            batches += 1;
+        }
+        core.visible_seq.store(self.next_seq - 1, Ordering::Release);
+        core.counters.batches.fetch_add(batches, Ordering::Relaxed);
+        core.counters.operations.fetch_add(operations, Ordering::Relaxed);
+        core.counters.groups.fetch_add(1, Ordering::Relaxed);
+        results
+    }
+
+    /// Appends one batch to the log and takes its sequence numbers.
+    #[inline]
+    fn log_one(&mut self, core: &Core, batch: &mut Batch) -> Result<()> {
+        if batch.names_keyspaces() {
+            let keyspaces = core.keyspaces.load();
+            if batch.iter().any(|op| keyspaces.get(op.keyspace).is_none()) {
+                return Err(Error::invalid("the batch names a keyspace that does not exist"));
+            }
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let count = u64::from(batch.len());
+        let bytes = batch.seal(self.next_seq);
+        core.counters.wal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.wal.append(bytes)?;
+        self.next_seq += count;
+        if self.wal.len_bytes() >= self.spare_due_bytes {
+            self.ask_for_spare(core);
+        }
+        Ok(())
+    }
+
+    /// Puts a logged batch into the memtables. Its first sequence number stands in its header.
+    #[inline]
+    fn insert(&mut self, core: &Core, batch: &Batch) {
+        let keyspaces = core.keyspaces.load();
+        let mut seq = batch.first_seq();
+        let mut ops = batch.iter().peekable();
+        while let Some(first) = ops.peek() {
+            let id = first.keyspace;
+            let keyspace = keyspaces.get(id).expect("checked before the batch was logged");
+            let view = keyspace.view.load();
+            let mut writer = view.active.writer();
+            let mut user_bytes = 0;
+            while let Some(op) = ops.next_if(|op| op.keyspace == id) {
+                user_bytes += op.key.len() + op.value.len();
+                match op.kind {
+                    Kind::DeleteRange => writer.insert_range(op.key, op.value, seq),
+                    kind => {
+                        let trailer = Trailer::new(seq, kind);
+                        writer.insert(op.key, hash64(op.key), trailer, op.value);
+                    }
+                }
+                seq += 1;
+            }
+            drop(writer);
+            keyspace.user_bytes.fetch_add(user_bytes as u64, Ordering::Relaxed);
+            self.account(core, keyspace, &view.active);
+        }
+    }
+
+    /// Counts what the active memtable has grown by, and notes it when it is full.
+    #[inline]
+    fn account(&mut self, core: &Core, keyspace: &KeyspaceCore, active: &Memtable) {
+        let bytes = active.memory_bytes();
+        let counted = keyspace.counted_bytes.swap(bytes, Ordering::Relaxed);
+        core.memtable_bytes.fetch_add(bytes - counted, Ordering::Relaxed);
+        if bytes >= keyspace.memtable_limit_bytes && !self.full.contains(&keyspace.id) {
+            self.full.push(keyspace.id);
+        }
+    }
 }
 
 /// Poisons the database if a commit panics half-way.

@@ -6,7 +6,6 @@
 
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use esker_base::sync::RwLock;
-use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{KeyOrder, Seq};
 use std::sync::Arc;
 
@@ -15,9 +14,6 @@ const RECENT_MAX: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Ranges {
-    /// Number of tombstones; 0 spares readers the lock.
-    count: AtomicU64,
-    bytes: AtomicU64,
     state: RwLock<State>,
 }
 
@@ -31,29 +27,21 @@ struct State {
 
 impl Ranges {
     pub(super) fn new() -> Ranges {
-        Ranges {
-            count: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            state: RwLock::new(State::default()),
-        }
+        Ranges { state: RwLock::new(State::default()) }
     }
 
-    pub(super) fn insert(&self, order: &KeyOrder, tombstone: RangeTombstone) {
+    /// Adds a tombstone; returns the bytes it takes.
+    pub(super) fn insert(&self, order: &KeyOrder, tombstone: RangeTombstone) -> u64 {
         let bytes = 2 * (size_of::<RangeTombstone>() + tombstone.start.len() + tombstone.end.len());
         let mut state = self.state.write();
         state.all.push(tombstone);
         if state.all.len() - state.in_set > RECENT_MAX.max(state.in_set / 8) {
             state.fold(order);
         }
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.count.store(state.all.len() as u64, Ordering::Release);
+        bytes as u64
     }
 
-    #[inline]
     pub(super) fn covering(&self, order: &KeyOrder, key: &[u8], seq: Seq) -> Option<Seq> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return None;
-        }
         let state = self.state.read();
         let recent = state.all[state.in_set..]
             .iter()
@@ -64,18 +52,11 @@ impl Ranges {
     }
 
     pub(super) fn all(&self, order: &KeyOrder) -> Arc<RangeTombstones> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return Arc::default();
-        }
         let mut state = self.state.write();
         if state.in_set < state.all.len() {
             state.fold(order);
         }
         state.set.clone()
-    }
-
-    pub(super) fn memory_bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
     }
 }
 

@@ -25,6 +25,6 @@ pub(crate) use output::RunOutput;
 pub(crate) use salvage::{ManifestRemains, TableFact, write_state};
 pub(crate) use set::{KeyspaceRecord, RawKeyspace, Recovered, VersionSet};
 pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun, LevelScore};
-pub(crate) use store::{Table, TableStore};
-pub(crate) use tree::{KeyRange, Run, Version};
+pub(crate) use store::{KeyRange, Run, Table, TableStore};
+pub(crate) use tree::Version;
 pub(crate) use wals::{NamedWal, NamedWals};

@@ -1,4 +1,4 @@
-//! Tables as the tree holds them, and what they share: directory, caches, open files.
+//! Tables as the tree holds them, alone and in runs, and what they share: directory, caches, open files.
 //!
 //! A table is opened when it is first read and may be closed again when too many are open. Its file
 //! is removed after the last version that holds it is gone, never by a reader's thread: the dropped
@@ -47,6 +47,14 @@ pub(crate) struct Table {
     obsolete: AtomicBool,
     /// Set while a compaction has it as an input.
     pub(crate) compacting: AtomicBool,
+}
+
+/// Tables that do not overlap, in key order.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    /// Never reused; larger is newer.
+    pub(crate) id: u64,
+    pub(crate) tables: Vec<Arc<Table>>,
 }
 
 impl TableStore {
@@ -250,6 +258,62 @@ impl Drop for Table {
         self.close();
         if self.obsolete.load(Ordering::Acquire) {
             self.store.garbage.lock().push(self.meta.number);
+        }
+    }
+}
+
+impl Run {
+    /// Bytes of all table files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tables.iter().map(|t| t.meta.file_bytes).sum()
+    }
+
+    /// The only table that may hold `key`.
+    #[inline]
+    pub(crate) fn table_for(&self, order: &KeyOrder, key: &[u8]) -> Option<&Arc<Table>> {
+        let table = self.tables.get(self.position(order, key))?;
+        order.compare(&table.meta.smallest, key).is_le().then_some(table)
+    }
+
+    /// Index of the first table that does not end before `key`.
+    #[inline]
+    pub(crate) fn position(&self, order: &KeyOrder, key: &[u8]) -> usize {
+        self.tables.partition_point(|t| t.ends_before(order, key))
+    }
+
+    /// The tables that may hold keys of the range. `None` bounds are open; `end` is exclusive unless
+    /// `end_inclusive`.
+    pub(crate) fn overlapping(&self, order: &KeyOrder, range: &KeyRange<'_>) -> &[Arc<Table>] {
+        let from = range.start.map_or(0, |start| self.position(order, start));
+        let rest = &self.tables[from..];
+        let count = rest.partition_point(|t| !range.ends_before_table(order, t));
+        &rest[..count]
+    }
+}
+
+/// A range of user keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeyRange<'a> {
+    /// First key; `None` is before everything.
+    pub(crate) start: Option<&'a [u8]>,
+    /// End; `None` is after everything.
+    pub(crate) end: Option<&'a [u8]>,
+    /// True if `end` itself belongs to the range.
+    pub(crate) end_inclusive: bool,
+}
+
+impl<'a> KeyRange<'a> {
+    /// Both ends belong to the range.
+    pub(crate) fn closed(start: &'a [u8], end: &'a [u8]) -> KeyRange<'a> {
+        KeyRange { start: Some(start), end: Some(end), end_inclusive: true }
+    }
+
+    fn ends_before_table(&self, order: &KeyOrder, table: &Table) -> bool {
+        let Some(end) = self.end else { return false };
+        match order.compare(end, &table.meta.smallest) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => !self.end_inclusive,
+            std::cmp::Ordering::Greater => false,
         }
     }
 }
