@@ -102,7 +102,8 @@ fn main() -> ExitCode {
     let (mut passed, mut failed) = (0, 0);
     for gate in chosen {
         let form = if config.long { gate.long } else { gate.short };
-        println!("{}: {form}; seed {}", gate.name, config.seed);
+        let instead = config.minutes.map(|m| format!("; as far as it goes by time, {m} minutes"));
+        println!("{}: {form}{}; seed {}", gate.name, instead.unwrap_or_default(), config.seed);
         let watch = Stopwatch::default();
         let outcome = (gate.run)(&config);
         let seconds = watch.seconds();

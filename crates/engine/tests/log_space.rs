@@ -1,0 +1,61 @@
+//! How much space write-ahead logs take: little in a small store, and none that a closed store needs.
+
+use esker::base::vfs::strict::StrictVfs;
+use esker::base::{Env, Vfs};
+use esker::{Db, Options, Setup};
+use std::path::Path;
+use std::sync::Arc;
+
+const DIR: &str = "/db";
+
+fn open(vfs: &StrictVfs) -> Db {
+    let env = Env::with_vfs(Arc::new(vfs.clone()), 7);
+    let setup = Setup { env, listener: None, inline_background: true };
+    Db::open_with(DIR, Options::default(), setup).expect("open")
+}
+
+/// Lengths of the logs, oldest first.
+fn logs(vfs: &StrictVfs) -> Vec<u64> {
+    let mut entries = vfs.list(Path::new(DIR)).expect("list");
+    entries.retain(|entry| entry.name.ends_with(".wal"));
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    entries.iter().map(|entry| entry.len_bytes).collect()
+}
+
+#[test]
+fn a_small_store_keeps_one_small_log() {
+    let vfs = StrictVfs::new();
+    let db = open(&vfs);
+    db.put(b"a", b"1").expect("put");
+    assert_eq!(logs(&vfs), [1 << 20]);
+    for i in 0..40u64 {
+        db.put(&i.to_be_bytes(), &vec![7; 100 << 10]).expect("put");
+    }
+    assert_eq!(logs(&vfs), [7 << 20], "windows of 1, 2 and 4 MiB");
+    db.close().expect("close");
+    assert!(logs(&vfs)[0] < 5 << 20, "the rest was given back");
+}
+
+#[test]
+fn the_next_log_is_ready_before_it_is_needed() {
+    let vfs = StrictVfs::new();
+    let db = open(&vfs);
+    let memtable_bytes = Options::default().default_keyspace.memtable_bytes;
+    let (mut written, value) = (0, vec![7; 100 << 10]);
+    while written < memtable_bytes * 3 / 4 {
+        db.put(&written.to_be_bytes(), &value).expect("put");
+        written += value.len() as u64;
+        let ready = if written < memtable_bytes / 4 - (1 << 20) {
+            1
+        } else if written > memtable_bytes / 4 + (1 << 20) {
+            2
+        } else {
+            continue;
+        };
+        assert_eq!(logs(&vfs).len(), ready, "{written} bytes written");
+    }
+    assert_eq!(logs(&vfs)[1], memtable_bytes, "reserved as a whole");
+    db.close().expect("close");
+    let left: u64 = logs(&vfs).iter().sum();
+    assert!(left < written + (1 << 20), "{left} bytes for {written}");
+}
