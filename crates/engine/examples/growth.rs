@@ -46,9 +46,7 @@ fn warm_get_ns(db: &Db, entries: u64) -> Result<u64> {
 }
 
 fn measure(dir: &Path, entries: u64, budget_bytes: u64) -> Result<()> {
-    let mut options = Options::default();
-    options.memory_budget_bytes = budget_bytes;
-    options.default_keyspace.memtable_bytes = 64 << 20;
+    let options = Options { memory_budget_bytes: budget_bytes, ..Options::default() };
     let db = Db::open(dir, options)?;
     let value = [7; 100];
     let put_ns = each_ns(entries, |i| db.put(&key(i), &value))?;
