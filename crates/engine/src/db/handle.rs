@@ -62,8 +62,8 @@ impl Db {
     ///
     /// # Errors
     /// `Busy`: somebody has it open. `Corruption`: a file is damaged or missing; see
-    /// [`crate::repair`]. `Incompatible`: a keyspace has another key order. `InvalidArgument`: an
-    /// option is out of range.
+    /// [`crate::repair`]. `Incompatible`: a keyspace has another key order, or a newer version
+    /// made a file. `InvalidArgument`: an option is out of range.
     /// # Cost
     /// Reads the manifest and the logs; logs over 1 MiB become tables.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Db> {

@@ -1,8 +1,11 @@
 //! What the directory says about the shape of the database: CURRENT, and every manifest there is.
 
+use crate::log::{HeaderFault, Salvager};
 use crate::names::{self, FileKind};
+use crate::table::read_identity;
 use crate::version::{Change, Current, ManifestRemains, Recovered, TableFact};
-use esker_base::{Env, KeyspaceId, Seq};
+use esker_base::vfs::Access;
+use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -167,6 +170,38 @@ impl Facts {
         });
         fact.removed && replaced
     }
+}
+
+/// Fails if a newer version made one of the files: what cannot be read here would be put aside as lost.
+///
+/// # Errors
+/// `Incompatible`, of that file. What else is wrong is left for later.
+pub(super) fn refuse_newer<'a>(
+    env: &Env,
+    dir: &Path,
+    files: impl Iterator<Item = &'a FileKind>,
+) -> Result<()> {
+    for &kind in files {
+        let path = dir.join(name_of(kind));
+        let vfs = env.vfs.as_ref();
+        let checked = match kind {
+            FileKind::Wal(_) | FileKind::Manifest(_) => {
+                Salvager::open(vfs, &path, None).and_then(|log| match log.header() {
+                    Err(fault @ HeaderFault::Newer(_)) => Err(fault.at(&path)),
+                    _ => Ok(()),
+                })
+            }
+            FileKind::Table(_) => {
+                let file = vfs.open(&path, Access::Random);
+                file.and_then(|file| read_identity(file.as_ref(), &path)).map(drop)
+            }
+            FileKind::Current | FileKind::Lock | FileKind::Temporary => Ok(()),
+        };
+        if let Err(error @ Error::Incompatible { .. }) = checked {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// The file's name in the directory.

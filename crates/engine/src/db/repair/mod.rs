@@ -62,7 +62,7 @@ const READAHEAD_BYTES: usize = 64 << 20;
 ///
 /// # Errors
 /// `Busy`: somebody has it open. `NotFound`: no file of a database is there. `Incompatible`: the
-/// default keyspace has another key order. Of the disk. The database is as it was, unless the last
+/// default keyspace has another key order, or a newer version made a file. Of the disk. The database is as it was, unless the last
 /// step failed: then it may be repaired already, and repairing again does no harm.
 /// # Cost
 /// Reads everything once, twice if no manifest can be relied on; then it also writes everything once
@@ -178,6 +178,7 @@ struct Target {
 
 impl Repair<'_> {
     fn run(&mut self) -> Result<()> {
+        evidence::refuse_newer(&self.store.env, &self.store.dir, self.files.keys())?;
         let kinds: Vec<FileKind> = self.files.keys().copied().collect();
         self.store.skip_numbers_below(super::recover::number_after(&kinds));
         let evidence = Evidence::gather(&self.store.env, &self.store.dir, &self.files);
