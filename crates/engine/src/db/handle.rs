@@ -203,7 +203,8 @@ impl Db {
     /// links where the file system allows it, and copied otherwise.
     ///
     /// # Errors
-    /// `InvalidArgument` if `dir` exists; of the disk, in which case nothing is left behind.
+    /// `InvalidArgument` if `dir` exists, or is inside of the database's own directory, by whatever path;
+    /// of the disk, in which case nothing is left behind.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         checkpoint::checkpoint(self.core(), dir.as_ref())
     }

@@ -490,7 +490,18 @@ fn upkeep() -> Vec<Case> {
             world.read_only()?.wait_idle()
         }),
         row("checkpoint", "the directory is there", "InvalidArgument", |world| {
+            let vfs: &dyn esker::base::Vfs = &world.disk;
+            vfs.create_dir_all(Path::new("copy"))?;
+            world.open().checkpoint("copy")
+        }),
+        row("checkpoint", "the directory is the database's own", "InvalidArgument", |world| {
             world.open().checkpoint("store")
+        }),
+        row("checkpoint", "the directory is inside of it", "InvalidArgument", |world| {
+            let (db, before) = (world.open(), world.disk.all_files());
+            let result = db.checkpoint("./store/copies/new");
+            assert_eq!(world.disk.all_files(), before);
+            result
         }),
         row("checkpoint", "open for reading only", "ReadOnly", |world| {
             world.read_only()?.checkpoint("copy")
