@@ -34,16 +34,13 @@ pub use report::{
 
 use super::open::{DEFAULT_KEYSPACE, Setup};
 use crate::event::EventSink;
-use crate::log::{LogKind, Reader};
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
 use crate::options::{KeyspaceOptions, MemoryShares, Options};
 use crate::table::{Origin, TableContext};
-use crate::version::{
-    Current, ManifestRemains, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore,
-};
-use esker_base::{Env, Error, KeyspaceId, Result, Seq};
-use evidence::{Evidence, name_of};
+use crate::version::{ManifestRemains, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore};
+use esker_base::{Error, KeyspaceId, Result, Seq};
+use evidence::{Evidence, is_ours, name_of};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,29 +111,6 @@ fn list(vfs: &dyn esker_base::Vfs, dir: &Path) -> Result<BTreeMap<FileKind, u64>
     let entries = vfs.list(dir)?;
     let files = entries.iter().filter(|entry| !entry.is_dir);
     Ok(files.filter_map(|entry| Some((names::parse(&entry.name)?, entry.len_bytes))).collect())
-}
-
-/// True if some file bears a name or a content that only ours have: other stores have a CURRENT and
-/// manifests too.
-fn is_ours(env: &Env, dir: &Path, files: &BTreeMap<FileKind, u64>) -> Result<bool> {
-    for kind in files.keys() {
-        let found = match *kind {
-            FileKind::Table(_) | FileKind::Wal(_) => Ok(true),
-            FileKind::Current => Current::read(env, dir).map(|_| true),
-            FileKind::Manifest(number) => {
-                let path = names::manifest(dir, number);
-                let reader = Reader::open(env.vfs.as_ref(), &path, LogKind::Manifest, number, 0);
-                reader.map(|reader| reader.header().is_some())
-            }
-            FileKind::Lock | FileKind::Temporary => Ok(false),
-        };
-        match found {
-            Ok(true) => return Ok(true),
-            Ok(false) | Err(Error::Corruption { .. } | Error::NotFound { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(false)
 }
 
 /// A repair under way.
