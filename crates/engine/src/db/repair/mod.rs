@@ -345,6 +345,10 @@ impl Repair<'_> {
     fn speak_for_manifests(&mut self, evidence: &Evidence, kept: Option<u64>) {
         let current = match &evidence.current {
             Ok(_) => (FileFate::Read, "written anew".to_owned()),
+            Err(_) if self.tells_all(evidence, kept) => (
+                FileFate::Remade,
+                "missing; the manifest is whole and all it names is there".to_owned(),
+            ),
             Err(why) => (FileFate::Lost, why.clone()),
         };
         self.speak_for(FileKind::Current, current.0, &current.1, 0);
@@ -386,6 +390,30 @@ impl Repair<'_> {
                 }
             }
         }
+    }
+
+    /// True if CURRENT could only name the manifest that was kept, so that nothing is lost with it.
+    ///
+    /// A mark vouches for its last edit, as CURRENT would, and nothing in the directory says more than it
+    /// does. Any doubt counts.
+    fn tells_all(&self, evidence: &Evidence, kept: Option<u64>) -> bool {
+        let ([manifest], true) = (&evidence.manifests[..], evidence.unreadable.is_empty()) else {
+            return false;
+        };
+        let Some(state) = manifest.state.as_ref().filter(|_| kept == Some(manifest.number)) else {
+            return false;
+        };
+        let lengths = |number| self.files.get(&FileKind::Table(number));
+        let named: BTreeMap<u64, u64> = state.tables().map(|m| (m.number, m.file_bytes)).collect();
+        !self.files.contains_key(&FileKind::Current)
+            && manifest.gaps.is_empty()
+            && manifest.durable_bytes >= manifest.edits_end_bytes
+            && named.iter().all(|(&number, bytes)| lengths(number) == Some(bytes))
+            && state.wals.0.keys().all(|&number| self.files.contains_key(&FileKind::Wal(number)))
+            && self.files.keys().filter_map(table_number).all(|number| {
+                named.contains_key(&number) || evidence.facts.is_obsolete(number, &self.files)
+            })
+            && self.has_unnamed_records(state).is_ok_and(|unnamed| !unnamed)
     }
 
     /// The state that the new manifest will hold.
