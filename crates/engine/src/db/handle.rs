@@ -209,7 +209,8 @@ impl Db {
         checkpoint::checkpoint(self.core(), dir.as_ref())
     }
 
-    /// Reads everything and checks it.
+    /// Reads everything and checks it: tables, and logs but for the one that is being written. In a database
+    /// that is only read that is all logs.
     ///
     /// `progress` is called after each file; returning false ends the check with `Cancelled`.
     ///
