@@ -7,7 +7,6 @@ use crate::failure::{Code, Failure, Result};
 use crate::output::note;
 use crate::tuning::TuningArgs;
 use clap::Args;
-use esker::base::sync::Mutex;
 use esker::event::Event;
 use esker::names::{self, FileKind};
 use esker::{Db, Keyspace, Options, Setup};
@@ -54,7 +53,7 @@ pub(crate) struct ReadAtOpen {
 }
 
 impl ReadAtOpen {
-    fn new(dir: &Path, logs: Vec<PathBuf>) -> Result<ReadAtOpen> {
+    fn new(dir: &Path) -> Result<ReadAtOpen> {
         let current = names::current(dir);
         let (ours, _) = contents(dir)?;
         // A clean store has one manifest; leftovers are not read.
@@ -63,7 +62,7 @@ impl ReadAtOpen {
             _ => None,
         });
         let manifest = manifest.max().map(|number| names::manifest(dir, number));
-        let files: Vec<PathBuf> = logs.into_iter().chain([current]).chain(manifest).collect();
+        let files: Vec<PathBuf> = [current].into_iter().chain(manifest).collect();
         let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|m| m.len()).sum();
         Ok(ReadAtOpen { files: files.len() as u64, bytes })
     }
@@ -78,25 +77,11 @@ impl StoreArgs {
         self.enter(db.map_err(|error| explain(&self.db, error))?, options, false)
     }
 
-    /// Opens an existing store for reading, and says what had to be read for it: manifest and logs.
+    /// Opens an existing store for reading, and says what was read for it and `verify` does not read again:
+    /// CURRENT and the manifest.
     pub(crate) fn read_all(&self) -> Result<(Store, ReadAtOpen)> {
-        expect_store(&self.db)?;
-        let options = self.tuning.options()?;
-        let logs = Arc::new(Mutex::new(Vec::new()));
-        let listener = {
-            let logs = logs.clone();
-            move |event: &Event| {
-                tell(event);
-                if let Event::WalReplayed { number, .. } = event {
-                    logs.lock().push(*number);
-                }
-            }
-        };
-        let setup = Setup { listener: Some(Arc::new(listener)), ..Setup::default() };
-        let db = Db::open_read_only_with(&self.db, options.clone(), setup);
-        let store = self.enter(db.map_err(|error| explain(&self.db, error))?, options, false)?;
-        let logs = logs.lock().iter().map(|&number| names::wal(&self.db, number)).collect();
-        Ok((store, ReadAtOpen::new(&self.db, logs)?))
+        let store = self.read()?;
+        Ok((store, ReadAtOpen::new(&self.db)?))
     }
 
     /// Opens an existing store for writing.

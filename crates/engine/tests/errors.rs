@@ -9,6 +9,7 @@
 mod table;
 
 use esker::base::Env;
+use esker::base::checksum::crc32c;
 use esker::base::vfs::faulty::FaultyVfs;
 use esker::base::vfs::strict::StrictVfs;
 use esker::{Db, Error, KeyspaceOptions, Options, Setup};
@@ -97,6 +98,14 @@ impl World {
                 let path = self.file(file);
                 let length = self.disk.read_file(&path).expect("file").len() as u64;
                 self.disk.truncate_raw(&path, length - bytes).expect("cut");
+            }
+            Harm::Newer(file) => {
+                let path = self.file(file);
+                let mut bytes = self.disk.read_file(&path).expect("file");
+                bytes[8] = 2;
+                let sum = crc32c(&bytes[..36]);
+                bytes[36..40].copy_from_slice(&sum.to_le_bytes());
+                self.disk.write_file(&path, &bytes).expect("newer");
             }
             Harm::Remove(file) => vfs.remove(&self.file(file)).expect("remove"),
         }

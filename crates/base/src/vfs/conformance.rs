@@ -4,11 +4,11 @@ use super::faulty::FaultyVfs;
 use super::posix::PosixVfs;
 use super::strict::{StrictOptions, StrictVfs};
 use super::throttled::{DiskModel, ThrottledVfs};
-use super::{Access, ReadableFile, Vfs, WritableFile, read_all, write_atomic};
+use super::{Access, ReadableFile, Vfs, WritableFile, is_inside, read_all, write_atomic};
 use crate::checksum::mix64;
 use crate::env::SystemClock;
 use crate::error::{Error, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -223,6 +223,59 @@ fn what_cannot_be_done_fails_alike() {
         s.vfs.remove_dir(&dir).unwrap();
         assert_eq!(s.names(), ["f", "g"], "{n}");
     });
+}
+
+#[test]
+fn what_is_inside_of_a_directory_is_known_before_it_is_made() {
+    on_each(|s| {
+        s.put("f", b"f");
+        s.vfs.create_dir_all(&s.at("dir/inner")).unwrap();
+        let dir = s.at("dir");
+        for (path, inside) in [
+            ("dir", true),
+            ("dir/", true),
+            ("dir/./new", true),
+            ("dir/new/deeper", true),
+            ("dir/inner/new", true),
+            ("dir2", false),
+            ("new/dir", false),
+            ("", false),
+        ] {
+            let found = is_inside(&*s.vfs, &s.at(path), &dir).unwrap();
+            assert_eq!(found, inside, "{}: {path}", s.name);
+        }
+        fails(is_inside(&*s.vfs, &s.at("f/new"), &dir), "io", s.name);
+        fails(is_inside(&*s.vfs, &s.at("new"), &s.at("none")), "not found", s.name);
+        assert_eq!(s.names(), ["dir", "f"], "{}", s.name);
+    });
+}
+
+#[test]
+fn links_and_dots_hide_no_directory() {
+    let temp = TempDir::new();
+    let (vfs, at) = (PosixVfs::new(), |name: &str| temp.0.join(name));
+    vfs.create_dir_all(&at("dir/inner")).unwrap();
+    for (name, target) in [("to", "dir"), ("deep", "dir/inner"), ("lost", "nowhere")] {
+        std::os::unix::fs::symlink(at(target), at(name)).unwrap();
+    }
+    for (path, inside) in [
+        ("to", true),
+        ("to/new", true),
+        ("deep/../new", true),
+        ("to/../new", false),
+        ("gone/../dir/new", true),
+        ("gone/../deep/../new", true),
+        ("dir/gone/../../new", false),
+        ("lost", false),
+    ] {
+        assert_eq!(is_inside(&vfs, &at(path), &at("dir")).unwrap(), inside, "{path}");
+        // The directory itself may be named by a link.
+        assert_eq!(is_inside(&vfs, &at(path), &at("to")).unwrap(), inside, "{path}");
+    }
+    // Relative paths, from wherever the tests are run.
+    assert!(is_inside(&vfs, Path::new("new"), Path::new("")).unwrap());
+    assert!(is_inside(&vfs, Path::new("new"), Path::new("..")).unwrap());
+    assert!(!is_inside(&vfs, Path::new("../new"), Path::new(".")).unwrap());
 }
 
 #[test]

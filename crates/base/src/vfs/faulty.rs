@@ -313,6 +313,11 @@ impl Vfs for FaultyVfs {
         self.inner.exists(path)
     }
 
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        self.pass(Op::Exists, "stat", path)?;
+        self.inner.canonical(path)
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         self.pass(Op::Lock, "lock", path)?;
         self.inner.lock(path)

@@ -20,9 +20,9 @@ pub mod posix;
 pub mod strict;
 pub mod throttled;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::fmt;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// How a file is going to be read.
@@ -89,6 +89,10 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// True if a file or directory of this name exists.
     fn exists(&self, path: &Path) -> Result<bool>;
 
+    /// The path of what stands at `path` that goes from the root, without links and `..`. `NotFound` if
+    /// nothing does.
+    fn canonical(&self, path: &Path) -> Result<PathBuf>;
+
     /// Takes an exclusive lock, held until the guard is dropped. `Busy` if somebody holds it.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
 
@@ -140,7 +144,7 @@ pub fn read_all(vfs: &dyn Vfs, path: &Path, limit_bytes: u64) -> Result<Vec<u8>>
     let file = vfs.open(path, Access::Sequential)?;
     let len = file.len_bytes()?;
     if len > limit_bytes {
-        return Err(crate::Error::corruption(path, limit_bytes, "file is longer than it can be"));
+        return Err(Error::corruption(path, limit_bytes, "file is longer than it can be"));
     }
     let mut bytes = vec![0; len as usize];
     let read = file.read_at(0, &mut bytes)?;
@@ -165,6 +169,47 @@ pub fn create_dir_durably(vfs: &dyn Vfs, path: &Path) -> Result<()> {
         vfs.sync_dir(parent_of(dir))?;
     }
     Ok(())
+}
+
+/// True if `path`, which need not exist, is the directory `dir` or would be made inside of it.
+///
+/// Links, relative paths and `..` are followed as the system would. A directory that is mounted at two
+/// places counts as two.
+///
+/// # Errors
+/// Of the file system; `NotFound` if `dir` does not exist.
+/// # Cost
+/// A call of the file system for each part of `path`.
+pub fn is_inside(vfs: &dyn Vfs, path: &Path, dir: &Path) -> Result<bool> {
+    let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    Ok(future(vfs, path)?.starts_with(vfs.canonical(here)?))
+}
+
+/// The canonical path that `path` will have once the missing directories on the way were made.
+fn future(vfs: &dyn Vfs, path: &Path) -> Result<PathBuf> {
+    let mut at = if path.is_absolute() { PathBuf::new() } else { vfs.canonical(Path::new("."))? };
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            // What is above is canonical, or will be a plain directory.
+            Component::ParentDir => {
+                at.pop();
+            }
+            part => {
+                at.push(part);
+                match vfs.canonical(&at) {
+                    Ok(found) => at = found,
+                    Err(error) if error.is_not_found() => {}
+                    // Told of the path that the caller knows.
+                    Err(Error::Io { op, source, .. }) => {
+                        return Err(Error::Io { op, path: path.to_path_buf(), source });
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+    Ok(at)
 }
 
 /// The directory a path is in.

@@ -139,6 +139,10 @@ impl Vfs for PosixVfs {
         path.try_exists().map_err(|e| Error::io("stat", path, e))
     }
 
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        path.canonicalize().map_err(|e| Error::io("stat", path, e))
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         let file = OpenOptions::new()
             .create(true)

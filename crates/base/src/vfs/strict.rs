@@ -296,6 +296,15 @@ impl Vfs for StrictVfs {
         Ok(disk.find("stat", path)?.is_some())
     }
 
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        let disk = self.disk.lock();
+        disk.reading("stat", path)?;
+        match disk.find("stat", path)? {
+            Some(_) => Ok(Path::new("/").join(disk::parts("stat", path)?.join("/"))),
+            None => Err(refuse("stat", path, ErrorKind::NotFound)),
+        }
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         let mut disk = self.disk.lock();
         disk.reading("lock", path)?;

@@ -12,7 +12,7 @@ use super::{Access, DirEntry, FileLock, ReadableFile, Vfs, WritableFile};
 use crate::env::Clock;
 use crate::error::Result;
 use crate::sync::{Condvar, Mutex};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -158,6 +158,10 @@ impl Vfs for ThrottledVfs {
 
     fn exists(&self, path: &Path) -> Result<bool> {
         self.inner.exists(path)
+    }
+
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        self.inner.canonical(path)
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {

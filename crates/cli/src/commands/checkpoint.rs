@@ -2,7 +2,9 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::store::StoreArgs;
+use crate::store::{StoreArgs, expect_store};
+use esker::base::vfs::is_inside;
+use esker::base::vfs::posix::PosixVfs;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -14,7 +16,7 @@ use std::path::PathBuf;
 #[command(after_long_help = "Example:
   esker checkpoint --db store backup/monday")]
 pub(crate) struct Args {
-    /// Directory of the copy, which must not exist
+    /// Directory of the copy, which must not exist; outside of the store
     dest: PathBuf,
 
     #[command(flatten)]
@@ -23,8 +25,15 @@ pub(crate) struct Args {
 
 /// Copies it.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    expect_store(&args.store.db)?;
+    // Before the store is opened, which would change its files.
+    let dest = args.dest.display();
+    if is_inside(&PosixVfs::new(), &args.dest, &args.store.db)? {
+        return Err(Failure::usage(format!(
+            "{dest} is the store itself or inside of it: give a new directory elsewhere"
+        )));
+    }
     if args.dest.exists() {
-        let dest = args.dest.display();
         return Err(Failure::usage(format!("{dest} exists already: give a new directory")));
     }
     let store = args.store.write()?;

@@ -3,6 +3,7 @@
 use crate::bytes::Encoding;
 use crate::clock::Stopwatch;
 use crate::failure::Result;
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::range::RangeArgs;
 use crate::store::{Store, StoreArgs};
@@ -31,12 +32,17 @@ pub(crate) struct Args {
 /// Compacts.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let range = args.range.range(args.encoding)?;
+    let interrupt = Interrupt::guard(
+        "interrupted: nothing is lost, but not everything is compacted; run it again",
+    )?;
     let store = args.store.write()?;
+    interrupt.closes(&store.db);
     let watch = Stopwatch::start();
     // What is still in memory counts as tables, or there would be less before than after.
-    store.keyspace.flush()?;
+    interrupt.outcome(store.keyspace.flush())?;
     let before = table_bytes(&store);
-    store.keyspace.compact_range(range.start.as_deref(), range.end.as_deref())?;
+    let (start, end) = (range.start.as_deref(), range.end.as_deref());
+    interrupt.outcome(store.keyspace.compact_range(start, end))?;
     let after = table_bytes(&store);
     store.close()?;
     let mut out = Output::new();

@@ -2,6 +2,7 @@
 
 use crate::bytes::Encoding;
 use crate::failure::Result;
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::range::RangeArgs;
 use crate::store::{Store, StoreArgs};
@@ -28,8 +29,9 @@ pub(crate) struct Args {
 
 /// Counts them.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let interrupt = Interrupt::guard("interrupted: not everything was counted; run it again")?;
     let store = args.store.read()?;
-    let found = count(&store, &args.range, args.encoding)?;
+    let found = count(&store, &args.range, args.encoding, &interrupt)?;
     let mut out = Output::new();
     if args.store.json {
         out.json(&json!({ "count": found }))?;
@@ -41,11 +43,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// The number of keys in a range of an open store.
-pub(crate) fn count(store: &Store, range: &RangeArgs, encoding: Encoding) -> Result<u64> {
+pub(crate) fn count(
+    store: &Store,
+    range: &RangeArgs,
+    encoding: Encoding,
+    interrupt: &Interrupt,
+) -> Result<u64> {
     let mut cursor = store.keyspace.scan(&range.range(encoding)?.scan())?;
     cursor.seek_to_first()?;
     let mut found = 0;
     while cursor.valid() {
+        if interrupt.asked() {
+            return Err(interrupt.ended());
+        }
         found += 1;
         cursor.next()?;
     }

@@ -2,6 +2,7 @@
 
 use crate::bytes::{Encoding, printable};
 use crate::failure::{Code, Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::store::StoreArgs;
 use std::ffi::OsString;
@@ -36,6 +37,7 @@ pub(crate) struct Args {
 /// Prints it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let key = args.encoding.decode(args.key.as_bytes())?;
+    let _guard = Interrupt::guard("interrupted: nothing was read; run it again")?;
     let store = args.store.read()?;
     let Some(value) = store.keyspace.get(&key)? else {
         let shown = printable(args.key.as_bytes());

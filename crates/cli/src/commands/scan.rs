@@ -2,6 +2,7 @@
 
 use crate::bytes::{Encoding, to_hex};
 use crate::failure::Result;
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::range::RangeArgs;
 use crate::store::{Store, StoreArgs};
@@ -88,9 +89,11 @@ impl JsonPair {
 
 /// Prints them.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let interrupt = Interrupt::guard("interrupted: more records follow; run it again")?;
     let store = args.store.read()?;
     let mut out = Output::new();
-    print(&store, &args.scan, args.encoding, args.store.json, &mut out)?;
+    let how = (args.encoding, args.store.json);
+    print(&store, &args.scan, how, &mut out, &interrupt)?;
     out.finish()?;
     store.close()
 }
@@ -99,9 +102,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 pub(crate) fn print(
     store: &Store,
     args: &ScanArgs,
-    encoding: Encoding,
-    json: bool,
+    (encoding, json): (Encoding, bool),
     out: &mut Output,
+    interrupt: &Interrupt,
 ) -> Result<()> {
     let mut cursor = store.keyspace.scan(&args.range.range(encoding)?.scan())?;
     if args.reverse {
@@ -111,6 +114,9 @@ pub(crate) fn print(
     }
     let mut left = args.limit.unwrap_or(u64::MAX);
     while cursor.valid() && left > 0 {
+        if interrupt.asked() {
+            return Err(interrupt.ended());
+        }
         let key = (!args.values).then(|| cursor.key());
         let value = (!args.keys_only).then(|| cursor.value());
         if json {

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (store, at_open) = args.store.read_all()?;
     let quiet = args.quiet || args.store.json;
     let (mut report, seconds) = verify(&store.db, &interrupt, quiet)?;
-    // Manifest and logs were read, and checked, when the store was opened.
+    // The manifest was read, and checked, when the store was opened.
     report.files += at_open.files;
     report.bytes += at_open.bytes;
     let mut out = Output::new();

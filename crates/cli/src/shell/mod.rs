@@ -6,6 +6,7 @@ mod words;
 use crate::bytes::Encoding;
 use crate::commands::{count, levels, scan, stats};
 use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::output::{Output, note};
 use crate::store::Store;
 use clap::Parser;
@@ -129,9 +130,13 @@ impl Shell<'_> {
                 line::Doomed::Key(key) => store.keyspace.delete(&key)?,
                 line::Doomed::Range(from, to) => store.keyspace.delete_range(&from, &to)?,
             },
-            LineCommand::Scan(args) => scan::print(store, args, encoding, self.json, out)?,
+            LineCommand::Scan(args) => {
+                scan::print(store, args, (encoding, self.json), out, &Interrupt::default())?;
+            }
             LineCommand::Count(range) => {
-                out.line(&count::count(store, range, encoding)?.to_string())?;
+                out.line(
+                    &count::count(store, range, encoding, &Interrupt::default())?.to_string(),
+                )?;
             }
             LineCommand::Stats => stats::print(store, self.json, out)?,
             LineCommand::Levels => {

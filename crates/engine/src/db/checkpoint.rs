@@ -9,7 +9,7 @@ use super::commit::sync_retired;
 use super::core::Core;
 use crate::names;
 use crate::version::VersionSet;
-use esker_base::vfs::{Access, Vfs, create_dir_durably};
+use esker_base::vfs::{Access, Vfs, create_dir_durably, is_inside};
 use esker_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -20,9 +20,7 @@ const COPY_BYTES: usize = 1 << 20;
 pub(super) fn checkpoint(core: &Core, dir: &Path) -> Result<()> {
     core.check_writable()?;
     let vfs = core.env.vfs.as_ref();
-    if vfs.exists(dir)? {
-        return Err(Error::invalid(format!("{} exists already", dir.display())));
-    }
+    check_place(vfs, &core.dir, dir)?;
     create_dir_durably(vfs, dir)?;
     let mut made = Vec::new();
     let result = fill(core, dir, &mut made);
@@ -39,6 +37,24 @@ pub(super) fn checkpoint(core: &Core, dir: &Path) -> Result<()> {
         let _ = vfs.remove_dir(dir);
     }
     result
+}
+
+/// Fails if the checkpoint `dir` of the store in `store` cannot be made where it should: nothing may stand
+/// there, and what stands inside of the store could be taken for a part of it.
+///
+/// # Errors
+/// `InvalidArgument`; of the disk.
+fn check_place(vfs: &dyn Vfs, store: &Path, dir: &Path) -> Result<()> {
+    let shown = dir.display();
+    if is_inside(vfs, dir, store)? {
+        return Err(Error::invalid(format!(
+            "{shown} is the store itself or inside of it: give a new directory elsewhere"
+        )));
+    }
+    if vfs.exists(dir)? {
+        return Err(Error::invalid(format!("{shown} exists already: give a new directory")));
+    }
+    Ok(())
 }
 
 fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {

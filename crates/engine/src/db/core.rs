@@ -17,7 +17,7 @@ use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
-use crate::version::{DEEPEST_LEVEL, TableStore, Version, VersionSet};
+use crate::version::{DEEPEST_LEVEL, NamedWals, TableStore, Version, VersionSet};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
 use esker_base::vfs::FileLock;
@@ -40,6 +40,8 @@ pub(super) struct Core {
     pub(super) commit: Mutex<Option<CommitState>>,
     /// `None` in a database that is only read, and once it is closed.
     pub(super) versions: Mutex<Option<VersionSet>>,
+    /// The logs of a database that is only read; empty in others.
+    pub(super) read_wals: NamedWals,
     /// Logs that take no more records but may not be durable yet.
     pub(super) retired: Mutex<Vec<RetiredWal>>,
     /// Number of the log that was made when the database was opened. It may hold copies of records of
@@ -211,6 +213,7 @@ pub(super) struct Parts {
     pub(super) keyspaces: Keyspaces,
     pub(super) commit: Option<CommitState>,
     pub(super) versions: Option<VersionSet>,
+    pub(super) read_wals: NamedWals,
     pub(super) current_wal: BegunWal,
     pub(super) last_seq: Seq,
     pub(super) read_only: bool,
@@ -232,6 +235,7 @@ impl Core {
             queue: WriteQueue::new(),
             commit: Mutex::new(parts.commit),
             versions: Mutex::new(parts.versions),
+            read_wals: parts.read_wals,
             retired: Mutex::new(Vec::new()),
             opened_wal: parts.current_wal.number,
             current_wal: Mutex::new(parts.current_wal),

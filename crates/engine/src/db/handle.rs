@@ -62,8 +62,8 @@ impl Db {
     ///
     /// # Errors
     /// `Busy`: somebody has it open. `Corruption`: a file is damaged or missing; see
-    /// [`crate::repair`]. `Incompatible`: a keyspace has another key order. `InvalidArgument`: an
-    /// option is out of range.
+    /// [`crate::repair`]. `Incompatible`: a keyspace has another key order, or a newer version
+    /// made a file. `InvalidArgument`: an option is out of range.
     /// # Cost
     /// Reads the manifest and the logs; logs over 1 MiB become tables.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Db> {
@@ -203,12 +203,14 @@ impl Db {
     /// links where the file system allows it, and copied otherwise.
     ///
     /// # Errors
-    /// `InvalidArgument` if `dir` exists; of the disk, in which case nothing is left behind.
+    /// `InvalidArgument` if `dir` exists, or is inside of the database's own directory, by whatever path;
+    /// of the disk, in which case nothing is left behind.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         checkpoint::checkpoint(self.core(), dir.as_ref())
     }
 
-    /// Reads everything and checks it.
+    /// Reads everything and checks it: tables, and logs but for the one that is being written. In a database
+    /// that is only read that is all logs.
     ///
     /// `progress` is called after each file; returning false ends the check with `Cancelled`.
     ///

@@ -15,7 +15,9 @@ use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
 use crate::names::{self, FileKind};
 use crate::options::Options;
-use crate::version::{Change, KeyspaceRecord, Recovered, TableStore, VersionEdit, VersionSet};
+use crate::version::{
+    Change, KeyspaceRecord, NamedWals, Recovered, TableStore, VersionEdit, VersionSet,
+};
 use esker_base::vfs::{FileLock, create_dir_durably};
 use esker_base::{Env, Error, KeyspaceId, Result};
 use std::path::{Path, PathBuf};
@@ -225,6 +227,7 @@ impl Opening {
             keyspaces,
             commit: Some(CommitState::new(wal, number, last_seq + 1, spare_due_bytes)),
             versions: Some(versions),
+            read_wals: NamedWals::default(),
             current_wal: BegunWal { number, first_seq: last_seq + 1 },
             last_seq,
             read_only: false,
@@ -262,6 +265,7 @@ impl Opening {
             keyspaces,
             commit: None,
             versions: None,
+            read_wals: wals,
             current_wal: BegunWal { number: 0, first_seq: 0 },
             last_seq: replayed.last_seq,
             read_only: true,

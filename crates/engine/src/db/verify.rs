@@ -3,7 +3,8 @@
 use super::core::Core;
 use crate::log::{LogKind, Reader};
 use crate::names;
-use crate::version::{Table, TableStore};
+use crate::version::{NamedWal, Table, TableStore};
+use esker_base::vfs::Access;
 use esker_base::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub struct VerifyReport {
     pub damage: Vec<(PathBuf, Error)>,
 }
 
-/// Reads all tables, the older logs, and checks how the tables fit together.
+/// Reads all tables and logs, but for the log that is being written, and checks how the tables fit together.
 pub(super) fn verify(
     core: &Core,
     mut progress: impl FnMut(&VerifyProgress) -> bool,
@@ -45,10 +46,11 @@ pub(super) fn verify(
     let views: Vec<_> = core.keyspaces.load().by_id.values().map(|k| k.view.load_full()).collect();
     let tables: Vec<Arc<Table>> =
         views.iter().flat_map(|view| view.version.tables()).map(|(_, t)| t.clone()).collect();
-    let logs: Vec<u64> = core.retired.lock().iter().map(|wal| wal.number).collect();
+    let logs = logs_of(core);
     let mut at = VerifyProgress {
         files_total: (tables.len() + logs.len()) as u64,
-        bytes_total: tables.iter().map(|t| t.meta.file_bytes).sum(),
+        bytes_total: tables.iter().map(|t| t.meta.file_bytes).sum::<u64>()
+            + logs.iter().map(|log| log.bytes).sum::<u64>(),
         ..VerifyProgress::default()
     };
     let mut report = VerifyReport::default();
@@ -65,13 +67,14 @@ pub(super) fn verify(
             return Err(Error::Cancelled);
         }
     }
-    for number in logs {
-        let path = names::wal(&core.dir, number);
-        match check_log(core, number) {
+    for log in &logs {
+        match check_log(core, log) {
+            Ok(()) => {}
             // Flushed and removed while we were reading.
-            Ok(()) | Err(Error::NotFound { .. }) => {}
-            Err(error) => report.damage.push((path, error)),
+            Err(Error::NotFound { .. }) if log.named.is_none() => {}
+            Err(error) => report.damage.push((names::wal(&core.dir, log.number), error)),
         }
+        at.bytes += log.bytes;
         at.files += 1;
         if !progress(&at) {
             return Err(Error::Cancelled);
@@ -98,11 +101,38 @@ pub(super) fn check_table(store: &TableStore, table: &Arc<Table>) -> Result<()> 
     }
 }
 
-fn check_log(core: &Core, number: u64) -> Result<()> {
-    let path = names::wal(&core.dir, number);
-    let mut reader = Reader::open(core.env.vfs.as_ref(), &path, LogKind::Wal, number, 0)?;
+/// A log that is to be checked.
+struct Log {
+    number: u64,
+    /// What the manifest says of it, in a database that is only read.
+    named: Option<NamedWal>,
+    bytes: u64,
+}
+
+fn logs_of(core: &Core) -> Vec<Log> {
+    let retired: Vec<u64> = core.retired.lock().iter().map(|wal| wal.number).collect();
+    let read = core.read_wals.0.iter().map(|(&number, &wal)| (number, Some(wal)));
+    let all = read.chain(retired.into_iter().map(|number| (number, None)));
+    let bytes = |number| -> Result<u64> {
+        core.env.vfs.open(&names::wal(&core.dir, number), Access::Sequential)?.len_bytes()
+    };
+    // One that cannot be opened is told of when it is checked.
+    all.map(|(number, named)| Log { number, named, bytes: bytes(number).unwrap_or(0) }).collect()
+}
+
+fn check_log(core: &Core, log: &Log) -> Result<()> {
+    let path = names::wal(&core.dir, log.number);
+    let vfs = core.env.vfs.as_ref();
+    let mut reader = match log.named {
+        Some(wal) => Reader::open_named(vfs, &path, log.number, wal.salt)?,
+        None => Reader::open(vfs, &path, LogKind::Wal, log.number, 0)?,
+    };
     if reader.header().is_none() {
-        return Err(Error::corruption(path, 0, "the log has lost its header"));
+        // One that was never begun holds nothing.
+        return match log.named {
+            Some(_) => Ok(()),
+            None => Err(Error::corruption(path, 0, "the log has lost its header")),
+        };
     }
     while let Some((offset, payload)) = reader.next()? {
         let damaged = |what| Error::corruption(&path, offset, what);

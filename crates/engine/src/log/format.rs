@@ -1,8 +1,9 @@
 //! Byte layout of logs. Described in docs/format/log.md.
 
-use esker_base::Seq;
 use esker_base::checksum::{bind, crc32c, mix64};
 use esker_base::coding::{put_u32, put_u64, take_bytes, take_u8, take_u32, take_u64};
+use esker_base::{Error, Seq};
+use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"ESKERLOG";
 const VERSION: u8 = 1;
@@ -51,6 +52,39 @@ pub(crate) struct LogHeader {
     pub(crate) first_seq: Seq,
 }
 
+/// Why a header cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderFault {
+    /// Its bytes are not what was written.
+    Damage(&'static str),
+    /// It is sound, and of this format, which is newer than any that is known here.
+    Newer(u8),
+}
+
+impl HeaderFault {
+    /// What is wrong, in short.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            HeaderFault::Damage(what) => what,
+            HeaderFault::Newer(_) => "the log was made by a newer version",
+        }
+    }
+
+    /// What to tell of the log at `path`.
+    pub(crate) fn at(self, path: &Path) -> Error {
+        match self {
+            HeaderFault::Damage(what) => Error::corruption(path, 0, what),
+            HeaderFault::Newer(version) => Error::Incompatible {
+                path: path.to_path_buf(),
+                what: format!(
+                    "it was made by a newer version of Esker, in log format {version} where this one \
+                     knows {VERSION}: use that version"
+                ),
+            },
+        }
+    }
+}
+
 /// Where the first sequence number stands in the header.
 pub(super) const FIRST_SEQ_AT: usize = 28;
 
@@ -68,16 +102,17 @@ impl LogHeader {
         out
     }
 
-    /// The header in `bytes`; `Err` says what is wrong with it.
-    pub(super) fn decode(bytes: &[u8]) -> Result<LogHeader, &'static str> {
-        let whole = bytes.get(..HEADER_BYTES).ok_or("log header is cut short")?;
+    /// The header in `bytes`.
+    pub(super) fn decode(bytes: &[u8]) -> Result<LogHeader, HeaderFault> {
+        use HeaderFault::Damage;
+        let whole = bytes.get(..HEADER_BYTES).ok_or(Damage("log header is cut short"))?;
         let mut input = whole;
         if take_bytes(&mut input, 8) != Some(MAGIC) {
-            return Err("not a log: the magic number is missing");
+            return Err(Damage("not a log: the magic number is missing"));
         }
         let crc = u32::from_le_bytes([whole[36], whole[37], whole[38], whole[39]]);
         if crc != crc32c(&whole[..HEADER_BYTES - 4]) {
-            return Err("log header fails its checksum");
+            return Err(Damage("log header fails its checksum"));
         }
         let fields = (|| {
             let (version, kind) = (take_u8(&mut input)?, take_u8(&mut input)?);
@@ -90,14 +125,17 @@ impl LogHeader {
                 take_u64(&mut input)?,
             ))
         })();
-        let (version, kind, number, salt, first_seq) = fields.ok_or("log header is cut short")?;
-        if version != VERSION {
-            return Err("the log was written by a newer version");
+        let (version, kind, number, salt, first_seq) =
+            fields.ok_or(Damage("log header is cut short"))?;
+        match version {
+            VERSION => {}
+            0 => return Err(Damage("log header has a format that no version writes")),
+            newer => return Err(HeaderFault::Newer(newer)),
         }
         let kind = match kind {
             1 => LogKind::Wal,
             2 => LogKind::Manifest,
-            _ => return Err("the log is of an unknown kind"),
+            _ => return Err(Damage("the log is of an unknown kind")),
         };
         Ok(LogHeader { kind, number, salt, first_seq })
     }

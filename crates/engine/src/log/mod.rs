@@ -17,7 +17,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use format::{LogHeader, LogKind};
+pub(crate) use format::{HeaderFault, LogHeader, LogKind};
 pub(crate) use reader::{Reader, TornTail};
 pub(crate) use salvage::{Gap, Piece, Salvager};
 pub(crate) use writer::{Blank, Writer};

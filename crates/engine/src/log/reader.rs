@@ -5,7 +5,7 @@
 //! they never were durable: the tail is torn, and nobody was promised it.
 
 use super::format::{
-    FIRST_SEQ_AT, HEADER_BYTES, LogHeader, LogKind, MARK_MAGIC, MARK_PAYLOAD_BYTES,
+    FIRST_SEQ_AT, HEADER_BYTES, HeaderFault, LogHeader, LogKind, MARK_MAGIC, MARK_PAYLOAD_BYTES,
     RECORD_HEADER_BYTES, RecordType, mark_offset, parse_header, record_checksum,
 };
 use esker_base::vfs::{Access, ReadableFile};
@@ -53,7 +53,8 @@ impl Reader {
     /// log is empty, and `header` returns `None`.
     ///
     /// # Errors
-    /// `Corruption`: the header is damaged, or is not of this kind and number.
+    /// `Corruption`: the header is damaged, or is not of this kind and number. `Incompatible`: a newer
+    /// version made the log.
     pub(crate) fn open(
         vfs: &dyn Vfs,
         path: &Path,
@@ -70,9 +71,10 @@ impl Reader {
                 Ok(reader)
             }
             Ok(_) => Err(Error::corruption(path, 0, "the log belongs to another file name")),
-            Err(what) => {
-                if durable_bytes > 0 || reader.has_content()? {
-                    return Err(Error::corruption(path, 0, what));
+            Err(fault) => {
+                let newer = matches!(fault, HeaderFault::Newer(_));
+                if newer || durable_bytes > 0 || reader.has_content()? {
+                    return Err(fault.at(path));
                 }
                 reader.pos = file_bytes;
                 Ok(reader)
@@ -87,6 +89,7 @@ impl Reader {
     ///
     /// # Errors
     /// `Corruption`: the header is damaged, or was durable and is gone, or is another log's.
+    /// `Incompatible`: a newer version made the log.
     pub(crate) fn open_named(vfs: &dyn Vfs, path: &Path, number: u64, salt: u64) -> Result<Reader> {
         let mut reader = Reader::unread(vfs, path, 0)?;
         let what = match LogHeader::decode(reader.window(0, HEADER_BYTES)?) {
@@ -98,8 +101,9 @@ impl Reader {
                 reader.header = Some(header);
                 return Ok(reader);
             }
+            Err(fault @ HeaderFault::Newer(_)) => return Err(fault.at(path)),
             Err(_) if reader.file_bytes < HEADER_BYTES as u64 => "the log is cut short; run repair",
-            Err(what) if !reader.may_be_unbegun(number, salt)? => what,
+            Err(fault) if !reader.may_be_unbegun(number, salt)? => fault.what(),
             Err(_) if reader.mark_behind(salt, 0)? => "the log has lost its header; run repair",
             Err(_) => return Ok(reader),
         };

@@ -5,7 +5,8 @@
 //! Invariant: no bytes of a file make this panic, or take more than a bounded multiple of its length.
 
 use super::format::{
-    HEADER_BYTES, LogHeader, RECORD_HEADER_BYTES, RecordType, mark_offset, parse_header,
+    HEADER_BYTES, HeaderFault, LogHeader, RECORD_HEADER_BYTES, RecordType, mark_offset,
+    parse_header,
 };
 use super::reader::{READ_BYTES, Reader};
 use esker_base::{Result, Vfs};
@@ -38,7 +39,7 @@ pub(crate) enum Piece<'a> {
 #[derive(Debug)]
 pub(crate) struct Salvager {
     reader: Reader,
-    header: Result<LogHeader, &'static str>,
+    header: Result<LogHeader, HeaderFault>,
     /// What records are bound to; `None` if neither the header nor the caller knows.
     salt: Option<u64>,
     pos: u64,
@@ -67,7 +68,7 @@ impl Salvager {
     }
 
     /// The header, or what is wrong with it.
-    pub(crate) fn header(&self) -> Result<LogHeader, &'static str> {
+    pub(crate) fn header(&self) -> Result<LogHeader, HeaderFault> {
         self.header
     }
 

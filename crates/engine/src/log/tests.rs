@@ -2,8 +2,9 @@
 
 use super::format::HEADER_BYTES;
 use super::{LogHeader, LogKind, Reader, Writer};
+use esker_base::checksum::crc32c;
 use esker_base::vfs::posix::PosixVfs;
-use esker_base::{Result, Vfs};
+use esker_base::{Error, Result, Vfs};
 use std::path::{Path, PathBuf};
 
 fn header() -> LogHeader {
@@ -89,6 +90,41 @@ fn every_flip_is_found_and_every_cut_is_a_prefix() {
         }
     }
     assert!(whole.len() > HEADER_BYTES);
+}
+
+/// Sets the version in a header, with a checksum that holds.
+fn set_version(bytes: &mut [u8], version: u8) {
+    bytes[8] = version;
+    let sum = crc32c(&bytes[..HEADER_BYTES - 4]);
+    bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn a_log_of_a_newer_version_is_no_damage() {
+    let vfs = PosixVfs::with_plain_logs();
+    let path = temp("newer");
+    let mut writer = Writer::create(&vfs, &path, header(), 0).expect("create");
+    writer.append(b"hello").expect("append");
+    writer.finish().expect("finish");
+    let whole = std::fs::read(&path).expect("bytes");
+    // With records and without any; with a checksum that holds and one that does not.
+    for len in [whole.len(), HEADER_BYTES] {
+        let mut bytes = whole[..len].to_vec();
+        set_version(&mut bytes, 2);
+        std::fs::write(&path, &bytes).expect("write");
+        let newer = |error: &Error| matches!(error, Error::Incompatible { what, .. } if what.contains("newer version"));
+        let error = read(&vfs, &path).expect_err("newer");
+        assert!(newer(&error), "{error}");
+        let error = Reader::open_named(&vfs, &path, 7, header().salt).expect_err("newer");
+        assert!(newer(&error), "{error}");
+    }
+    for version in [0, 2] {
+        let mut bytes = whole.clone();
+        set_version(&mut bytes, version);
+        bytes[20] ^= u8::from(version == 2);
+        std::fs::write(&path, &bytes).expect("write");
+        assert!(read(&vfs, &path).is_err_and(|error| error.is_corruption()), "{version}");
+    }
 }
 
 #[test]

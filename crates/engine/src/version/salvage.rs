@@ -51,7 +51,7 @@ impl ManifestRemains {
             header_damage: match header {
                 Ok(h) if h.kind == LogKind::Manifest && h.number == number => None,
                 Ok(_) => Some("the log belongs to another file name"),
-                Err(what) => Some(what),
+                Err(fault) => Some(fault.what()),
             },
             edits: Vec::new(),
             state: Some(Recovered::default()),

@@ -31,6 +31,8 @@ pub(super) enum Harm {
     /// So many bytes at the end.
     Cut(&'static str, u64),
     Remove(&'static str),
+    /// Its header says that a newer version made it, and its checksum holds.
+    Newer(&'static str),
 }
 
 type Section = (&'static str, fn() -> Vec<Case>);
@@ -40,6 +42,7 @@ pub(super) const SECTIONS: &[Section] = &[
     ("Options out of range", ranges),
     ("Opening", opening),
     ("Opening a damaged database", damaged),
+    ("Opening what a newer version made", newer),
     ("Writing", writing),
     ("Reading", reading),
     ("Keyspaces", keyspaces),
@@ -222,6 +225,26 @@ fn damaged() -> Vec<Case> {
             row("Db::open_read_only", wrong, "Corruption", |world| world.read_only().map(drop));
         rows.push(after(harm, open));
         rows.push(after(harm, read_only));
+    }
+    rows
+}
+
+fn newer() -> Vec<Case> {
+    let mut rows = Vec::new();
+    for (wrong, file) in [
+        ("a newer version made the manifest", "MANIFEST"),
+        ("a newer version made the log", ".wal"),
+    ] {
+        let open = row("Db::open", wrong, "Incompatible", |world| {
+            world.open_with(Options::default()).map(drop)
+        });
+        let read_only =
+            row("Db::open_read_only", wrong, "Incompatible", |world| world.read_only().map(drop));
+        let repair = row("repair", wrong, "Incompatible", |world| {
+            let dir = Path::new("store");
+            esker::repair::repair(dir, &Options::default(), world.setup(), |_| true).map(drop)
+        });
+        rows.extend([open, read_only, repair].map(|case| after(Harm::Newer(file), case)));
     }
     rows
 }
@@ -467,7 +490,18 @@ fn upkeep() -> Vec<Case> {
             world.read_only()?.wait_idle()
         }),
         row("checkpoint", "the directory is there", "InvalidArgument", |world| {
+            let vfs: &dyn esker::base::Vfs = &world.disk;
+            vfs.create_dir_all(Path::new("copy"))?;
+            world.open().checkpoint("copy")
+        }),
+        row("checkpoint", "the directory is the database's own", "InvalidArgument", |world| {
             world.open().checkpoint("store")
+        }),
+        row("checkpoint", "the directory is inside of it", "InvalidArgument", |world| {
+            let (db, before) = (world.open(), world.disk.all_files());
+            let result = db.checkpoint("./store/copies/new");
+            assert_eq!(world.disk.all_files(), before);
+            result
         }),
         row("checkpoint", "open for reading only", "ReadOnly", |world| {
             world.read_only()?.checkpoint("copy")

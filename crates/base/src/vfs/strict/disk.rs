@@ -439,7 +439,7 @@ impl Disk {
 }
 
 /// The names a path is made of. `.` and the leading `/` count for nothing.
-fn parts<'a>(op: &'static str, path: &'a Path) -> Result<Vec<&'a str>> {
+pub(super) fn parts<'a>(op: &'static str, path: &'a Path) -> Result<Vec<&'a str>> {
     let mut parts = Vec::new();
     for component in path.components() {
         match component {

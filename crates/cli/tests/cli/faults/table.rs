@@ -316,6 +316,14 @@ const SHELLS: &[Case] = &[
 
 const TOOLS: &[Case] = &[
     plain("the copy's directory is there", "esker checkpoint --db store empty", 2),
+    plain("the copy would be inside of the store", "esker checkpoint --db store store/copy", 2),
+    plain("the copy would be the store", "esker checkpoint --db store empty/../store", 2),
+    after(
+        "ln -s ../store empty/link",
+        "the copy would be inside of the store, by a link",
+        "esker checkpoint --db store empty/link/new/copy",
+        2,
+    ),
     plain("a part of the copy's path is a file", "esker checkpoint --db store file/copy", 2),
     plain("no file of a store", "esker dump rows.csv", 2),
     plain("no file of a store", "esker dump store", 2),
@@ -368,10 +376,12 @@ const DAMAGE: &[Case] = &[
         kept: Kept::Salvaged,
         ..after(FLIP_LOG, "a byte of a log is wrong", "esker repair --db store > /dev/null", 3)
     },
-    Case {
-        kept: Kept::Salvaged,
-        ..after(NO_CURRENT, "CURRENT is missing", "esker repair --db store > /dev/null", 3)
-    },
+    after(
+        NO_CURRENT,
+        "only CURRENT is missing: no failure",
+        "esker repair --db store > /dev/null",
+        0,
+    ),
     plain("nothing is wrong: no failure", "esker repair --db store > /dev/null", 0),
 ];
 

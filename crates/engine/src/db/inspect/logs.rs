@@ -33,8 +33,8 @@ pub fn dump_log(
             });
             header.kind
         }
-        Err(what) => {
-            sink(&LogEvent::HeaderDamage { what });
+        Err(fault) => {
+            sink(&LogEvent::HeaderDamage { what: fault.what() });
             match named {
                 Some(FileKind::Manifest(_)) => LogKind::Manifest,
                 _ => LogKind::Wal,

@@ -1,8 +1,11 @@
 //! What the directory says about the shape of the database: CURRENT, and every manifest there is.
 
+use crate::log::{Gap, HeaderFault, LogKind, Reader, Salvager};
 use crate::names::{self, FileKind};
+use crate::table::read_identity;
 use crate::version::{Change, Current, ManifestRemains, Recovered, TableFact};
-use esker_base::{Env, KeyspaceId, Seq};
+use esker_base::vfs::Access;
+use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -167,6 +170,82 @@ impl Facts {
         });
         fact.removed && replaced
     }
+}
+
+/// True if some file bears a name or a content that only ours have: other stores have a CURRENT and
+/// manifests too. A store whose creation was cut off is none yet.
+pub(super) fn is_ours(env: &Env, dir: &Path, files: &BTreeMap<FileKind, u64>) -> Result<bool> {
+    for kind in files.keys() {
+        let found = match *kind {
+            FileKind::Table(_) | FileKind::Wal(_) => Ok(true),
+            FileKind::Current => Current::read(env, dir).map(|_| true),
+            FileKind::Manifest(number) => {
+                let path = names::manifest(dir, number);
+                let reader = Reader::open(env.vfs.as_ref(), &path, LogKind::Manifest, number, 0);
+                let begun = reader.map(|reader| reader.header().is_some());
+                match files.contains_key(&FileKind::Current) {
+                    false if matches!(begun, Ok(true)) => {
+                        let remains = ManifestRemains::read(env, dir, number, None);
+                        remains.map(|remains| !is_creation(&remains))
+                    }
+                    _ => begun,
+                }
+            }
+            FileKind::Lock | FileKind::Temporary => Ok(false),
+        };
+        match found {
+            Ok(true) => return Ok(true),
+            Ok(false) | Err(Error::Corruption { .. } | Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+/// True if a manifest holds nothing but the beginning of what that of a new database does.
+fn is_creation(remains: &ManifestRemains) -> bool {
+    let torn = |gap: &Gap| gap.is_tail && remains.durable_bytes <= gap.offset_bytes;
+    let begins = |change: &Change| match change {
+        Change::NextNumber(_) => true,
+        Change::KeyspaceCreated { id, .. } => *id == KeyspaceId::DEFAULT,
+        Change::Flushed { seq, .. } => *seq == 0,
+        _ => false,
+    };
+    remains.malformed.is_empty()
+        && remains.gaps.iter().all(torn)
+        && remains.edits.iter().flat_map(|edit| &edit.changes).all(begins)
+}
+
+/// Fails if a newer version made one of the files: what cannot be read here would be put aside as lost.
+///
+/// # Errors
+/// `Incompatible`, of that file. What else is wrong is left for later.
+pub(super) fn refuse_newer<'a>(
+    env: &Env,
+    dir: &Path,
+    files: impl Iterator<Item = &'a FileKind>,
+) -> Result<()> {
+    for &kind in files {
+        let path = dir.join(name_of(kind));
+        let vfs = env.vfs.as_ref();
+        let checked = match kind {
+            FileKind::Wal(_) | FileKind::Manifest(_) => {
+                Salvager::open(vfs, &path, None).and_then(|log| match log.header() {
+                    Err(fault @ HeaderFault::Newer(_)) => Err(fault.at(&path)),
+                    _ => Ok(()),
+                })
+            }
+            FileKind::Table(_) => {
+                let file = vfs.open(&path, Access::Random);
+                file.and_then(|file| read_identity(file.as_ref(), &path)).map(drop)
+            }
+            FileKind::Current | FileKind::Lock | FileKind::Temporary => Ok(()),
+        };
+        if let Err(error @ Error::Incompatible { .. }) = checked {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// The file's name in the directory.

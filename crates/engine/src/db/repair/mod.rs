@@ -34,16 +34,13 @@ pub use report::{
 
 use super::open::{DEFAULT_KEYSPACE, Setup};
 use crate::event::EventSink;
-use crate::log::{LogKind, Reader};
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
 use crate::options::{KeyspaceOptions, MemoryShares, Options};
 use crate::table::{Origin, TableContext};
-use crate::version::{
-    Current, ManifestRemains, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore,
-};
-use esker_base::{Env, Error, KeyspaceId, Result, Seq};
-use evidence::{Evidence, name_of};
+use crate::version::{ManifestRemains, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore};
+use esker_base::{Error, KeyspaceId, Result, Seq};
+use evidence::{Evidence, is_ours, name_of};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,7 +59,7 @@ const READAHEAD_BYTES: usize = 64 << 20;
 ///
 /// # Errors
 /// `Busy`: somebody has it open. `NotFound`: no file of a database is there. `Incompatible`: the
-/// default keyspace has another key order. Of the disk. The database is as it was, unless the last
+/// default keyspace has another key order, or a newer version made a file. Of the disk. The database is as it was, unless the last
 /// step failed: then it may be repaired already, and repairing again does no harm.
 /// # Cost
 /// Reads everything once, twice if no manifest can be relied on; then it also writes everything once
@@ -116,29 +113,6 @@ fn list(vfs: &dyn esker_base::Vfs, dir: &Path) -> Result<BTreeMap<FileKind, u64>
     Ok(files.filter_map(|entry| Some((names::parse(&entry.name)?, entry.len_bytes))).collect())
 }
 
-/// True if some file bears a name or a content that only ours have: other stores have a CURRENT and
-/// manifests too.
-fn is_ours(env: &Env, dir: &Path, files: &BTreeMap<FileKind, u64>) -> Result<bool> {
-    for kind in files.keys() {
-        let found = match *kind {
-            FileKind::Table(_) | FileKind::Wal(_) => Ok(true),
-            FileKind::Current => Current::read(env, dir).map(|_| true),
-            FileKind::Manifest(number) => {
-                let path = names::manifest(dir, number);
-                let reader = Reader::open(env.vfs.as_ref(), &path, LogKind::Manifest, number, 0);
-                reader.map(|reader| reader.header().is_some())
-            }
-            FileKind::Lock | FileKind::Temporary => Ok(false),
-        };
-        match found {
-            Ok(true) => return Ok(true),
-            Ok(false) | Err(Error::Corruption { .. } | Error::NotFound { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(false)
-}
-
 /// A repair under way.
 struct Repair<'a> {
     options: &'a Options,
@@ -178,6 +152,7 @@ struct Target {
 
 impl Repair<'_> {
     fn run(&mut self) -> Result<()> {
+        evidence::refuse_newer(&self.store.env, &self.store.dir, self.files.keys())?;
         let kinds: Vec<FileKind> = self.files.keys().copied().collect();
         self.store.skip_numbers_below(super::recover::number_after(&kinds));
         let evidence = Evidence::gather(&self.store.env, &self.store.dir, &self.files);
@@ -370,6 +345,10 @@ impl Repair<'_> {
     fn speak_for_manifests(&mut self, evidence: &Evidence, kept: Option<u64>) {
         let current = match &evidence.current {
             Ok(_) => (FileFate::Read, "written anew".to_owned()),
+            Err(_) if self.tells_all(evidence, kept) => (
+                FileFate::Remade,
+                "missing; the manifest is whole and all it names is there".to_owned(),
+            ),
             Err(why) => (FileFate::Lost, why.clone()),
         };
         self.speak_for(FileKind::Current, current.0, &current.1, 0);
@@ -411,6 +390,30 @@ impl Repair<'_> {
                 }
             }
         }
+    }
+
+    /// True if CURRENT could only name the manifest that was kept, so that nothing is lost with it.
+    ///
+    /// A mark vouches for its last edit, as CURRENT would, and nothing in the directory says more than it
+    /// does. Any doubt counts.
+    fn tells_all(&self, evidence: &Evidence, kept: Option<u64>) -> bool {
+        let ([manifest], true) = (&evidence.manifests[..], evidence.unreadable.is_empty()) else {
+            return false;
+        };
+        let Some(state) = manifest.state.as_ref().filter(|_| kept == Some(manifest.number)) else {
+            return false;
+        };
+        let lengths = |number| self.files.get(&FileKind::Table(number));
+        let named: BTreeMap<u64, u64> = state.tables().map(|m| (m.number, m.file_bytes)).collect();
+        !self.files.contains_key(&FileKind::Current)
+            && manifest.gaps.is_empty()
+            && manifest.durable_bytes >= manifest.edits_end_bytes
+            && named.iter().all(|(&number, bytes)| lengths(number) == Some(bytes))
+            && state.wals.0.keys().all(|&number| self.files.contains_key(&FileKind::Wal(number)))
+            && self.files.keys().filter_map(table_number).all(|number| {
+                named.contains_key(&number) || evidence.facts.is_obsolete(number, &self.files)
+            })
+            && self.has_unnamed_records(state).is_ok_and(|unnamed| !unnamed)
     }
 
     /// The state that the new manifest will hold.

@@ -46,6 +46,8 @@ pub enum FileFate {
     Salvaged,
     /// Nothing in it could be used, or it is missing.
     Lost,
+    /// It was missing; all it held is known from other files.
+    Remade,
     /// No part of the database: left over from work that a crash cut off.
     Unneeded,
 }
@@ -196,6 +198,7 @@ impl fmt::Display for RepairReport {
                 FileFate::Read => "read",
                 FileFate::Salvaged => "SALVAGED",
                 FileFate::Lost => "LOST",
+                FileFate::Remade => "made anew",
                 FileFate::Unneeded => "unneeded",
             };
             write!(f, "{fate} {}: {}", file.file, file.reason)?;
