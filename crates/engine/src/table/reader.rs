@@ -65,7 +65,7 @@ pub struct TableReader {
 #[derive(Default)]
 struct Pins {
     index: OnceLock<Arc<DataIndex>>,
-    filter: OnceLock<Arc<FilterBlock>>,
+    filter: OnceLock<FilterBlock>,
 }
 
 /// A part that is pinned, or held for the moment.
@@ -163,9 +163,11 @@ impl TableReader {
         let filtered = self.hashable && handles.filter.is_some();
         if filtered {
             counters.add(TableCounter::FilterChecks, 1);
-            if let Some(filter) = self.filter(partition)?
-                && !filter.may_contain(hash, key)
-            {
+            // Both are far away, and are fetched side by side.
+            if let Some(index) = self.pins.get(partition).and_then(|pins| pins.index.get()) {
+                index.warm();
+            }
+            if !self.may_contain(partition, hash, key)? {
                 counters.add(TableCounter::FilterNegatives, 1);
                 return Ok(None);
             }
@@ -352,36 +354,33 @@ impl TableReader {
         Ok(index)
     }
 
+    /// False if the filter of a partition says that the key is not there.
     #[inline]
-    fn filter(&self, partition: usize) -> Result<Option<Held<'_, Arc<FilterBlock>>>> {
-        if let Some(filter) = self.pins.get(partition).and_then(|pins| pins.filter.get()) {
-            return Ok(Some(Held::Pinned(filter)));
+    fn may_contain(&self, partition: usize, hash: u64, key: &[u8]) -> Result<bool> {
+        match self.pins.get(partition).and_then(|pins| pins.filter.get()) {
+            Some(filter) => Ok(filter.may_contain(hash, key)),
+            None => self.may_contain_unpinned(partition, hash, key),
         }
-        Ok(self.load_filter(partition)?.map(Held::Shared))
     }
 
     #[inline(never)]
-    fn load_filter(&self, partition: usize) -> Result<Option<Arc<FilterBlock>>> {
-        let Some(handle) = self.top.partitions[partition].filter else { return Ok(None) };
-        let key = self.cache_key(handle);
-        if self.pins.is_empty()
-            && let Some(CachedBlock::Filter(filter)) = self.cache.get(key)
-        {
-            return Ok(Some(filter));
+    fn may_contain_unpinned(&self, partition: usize, hash: u64, key: &[u8]) -> Result<bool> {
+        let Some(handle) = self.top.partitions[partition].filter else { return Ok(true) };
+        if let Some(pins) = self.pins.get(partition) {
+            let filter = self.read_filter(handle)?;
+            let pinned = pins.filter.get_or_init(|| {
+                self.pinned_bytes.fetch_add(filter.memory_bytes() as u64, Ordering::Relaxed);
+                filter
+            });
+            return Ok(pinned.may_contain(hash, key));
+        }
+        let cache_key = self.cache_key(handle);
+        if let Some(CachedBlock::Filter(filter)) = self.cache.get(cache_key) {
+            return Ok(filter.may_contain(hash, key));
         }
         let filter = Arc::new(self.read_filter(handle)?);
-        match self.pins.get(partition) {
-            Some(pins) => {
-                let pinned = pins.filter.get_or_init(|| {
-                    let bytes = filter.memory_bytes() as u64;
-                    self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
-                    filter.clone()
-                });
-                return Ok(Some(pinned.clone()));
-            }
-            None => self.cache.insert(key, CachedBlock::Filter(filter.clone())),
-        }
-        Ok(Some(filter))
+        self.cache.insert(cache_key, CachedBlock::Filter(filter.clone()));
+        Ok(filter.may_contain(hash, key))
     }
 
     /// Reads a filter from the file.
