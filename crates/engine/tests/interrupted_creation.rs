@@ -97,3 +97,45 @@ fn a_creation_may_run_out_of_space_at_any_call() {
         }
     }
 }
+
+/// Opens in each way, which must fail and change nothing.
+fn refuses(disk: &StrictVfs, what: &str) {
+    let before: Vec<_> = disk.all_files().iter().map(|f| (f.clone(), disk.read_file(f))).collect();
+    let vfs = || setup(Arc::new(disk.clone()));
+    let opened = Db::open_with(DIR, Options::default(), vfs());
+    assert!(matches!(opened, Err(Error::Corruption { .. })), "{what}: {opened:?}");
+    let read = Db::open_read_only_with(DIR, Options::default(), vfs());
+    assert!(matches!(read, Err(Error::Corruption { .. })), "{what}: {read:?}");
+    for (file, bytes) in before {
+        let now = disk.read_file(&file).expect(what);
+        assert!(bytes.is_ok_and(|bytes| bytes == now), "{what}: {}", file.display());
+    }
+}
+
+#[test]
+fn a_manifest_that_tells_of_more_is_no_creation() {
+    let disk = strict(true);
+    let db = Db::open_with(DIR, Options::default(), setup(Arc::new(disk.clone()))).expect("open");
+    db.put(b"a", b"1").expect("put");
+    db.flush().expect("flush");
+    db.close().expect("close");
+    for file in disk.all_files() {
+        let name = file.file_name().expect("name").to_string_lossy().into_owned();
+        if !name.starts_with("MANIFEST") && name != "LOCK" {
+            esker::base::Vfs::remove(&disk, &file).expect("remove");
+        }
+    }
+    refuses(&disk, "all but the manifest is gone");
+}
+
+#[test]
+fn a_manifest_of_another_program_stays() {
+    let disk = StrictVfs::new();
+    esker::base::Vfs::create_dir_all(&disk, Path::new(DIR)).expect("directory");
+    let theirs = Path::new(DIR).join("MANIFEST-000005");
+    // Shorter than a header of ours, too.
+    disk.write_file(&theirs, b"\x56\xf9\xb8\xf8\x1c\x00\x01\x01\x1aleveldb.BytewiseComparator")
+        .expect("write");
+    esker::base::Vfs::create(&disk, &Path::new(DIR).join("LOCK")).expect("lock file");
+    refuses(&disk, "a manifest of another store");
+}

@@ -16,7 +16,8 @@ use crate::event::{EventListener, EventSink};
 use crate::names::{self, FileKind};
 use crate::options::Options;
 use crate::version::{
-    Change, KeyspaceRecord, NamedWals, Recovered, TableStore, VersionEdit, VersionSet,
+    Change, KeyspaceRecord, ManifestRemains, NamedWals, Recovered, TableStore, VersionEdit,
+    VersionSet,
 };
 use esker_base::vfs::{FileLock, create_dir_durably};
 use esker_base::{Env, Error, KeyspaceId, Result};
@@ -303,13 +304,20 @@ impl Opening {
     }
 }
 
-/// Fails if a directory without CURRENT holds data. Returns the files of ours that it holds.
+/// Fails if a directory without CURRENT holds data, or what may be somebody else's. Returns the files of
+/// ours that it holds: what a creation left that was cut off.
 fn check_no_data(env: &Env, dir: &Path) -> Result<Vec<FileKind>> {
     let files = list_files(env, dir)?;
-    let data = |kind: &FileKind| matches!(kind, FileKind::Table(_) | FileKind::Wal(_));
-    if files.iter().any(data) {
-        let what = "CURRENT is missing from a directory with data; run repair";
-        return Err(Error::corruption(names::current(dir), 0, what));
+    for kind in &files {
+        let harmless = match *kind {
+            FileKind::Table(_) | FileKind::Wal(_) => false,
+            FileKind::Manifest(number) => ManifestRemains::is_of_creation(env, dir, number)?,
+            FileKind::Current | FileKind::Lock | FileKind::Temporary => true,
+        };
+        if !harmless {
+            let what = "CURRENT is missing from a directory with data; run repair";
+            return Err(Error::corruption(names::current(dir), 0, what));
+        }
     }
     Ok(files)
 }

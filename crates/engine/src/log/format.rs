@@ -141,6 +141,13 @@ impl LogHeader {
     }
 }
 
+/// False if the file can be no log of ours, not even one whose header a power cut left half written.
+pub(super) fn may_become_header(bytes: &[u8]) -> bool {
+    let head = &bytes[..bytes.len().min(MAGIC.len())];
+    let end = head.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    MAGIC.starts_with(&head[..end])
+}
+
 /// The nine bytes before a payload that will stand at `offset`.
 #[inline]
 pub(super) fn record_header(

@@ -6,7 +6,7 @@
 
 use super::format::{
     FIRST_SEQ_AT, HEADER_BYTES, HeaderFault, LogHeader, LogKind, MARK_MAGIC, MARK_PAYLOAD_BYTES,
-    RECORD_HEADER_BYTES, RecordType, mark_offset, parse_header, record_checksum,
+    RECORD_HEADER_BYTES, RecordType, mark_offset, may_become_header, parse_header, record_checksum,
 };
 use esker_base::vfs::{Access, ReadableFile};
 use esker_base::{Error, Result, Vfs};
@@ -73,7 +73,8 @@ impl Reader {
             Ok(_) => Err(Error::corruption(path, 0, "the log belongs to another file name")),
             Err(fault) => {
                 let newer = matches!(fault, HeaderFault::Newer(_));
-                if newer || durable_bytes > 0 || reader.has_content()? {
+                let foreign = !may_become_header(head);
+                if newer || foreign || durable_bytes > 0 || reader.has_content()? {
                     return Err(fault.at(path));
                 }
                 reader.pos = file_bytes;

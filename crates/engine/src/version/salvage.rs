@@ -4,7 +4,7 @@ use super::edit::{Change, TableMeta, VersionEdit};
 use super::manifest::Manifest;
 use super::set::Recovered;
 use super::store::TableStore;
-use crate::log::{Gap, LogKind, Piece, Salvager};
+use crate::log::{Gap, LogKind, Piece, Reader, Salvager};
 use crate::names;
 use esker_base::{Env, KeyspaceId, Result, Seq};
 use std::path::Path;
@@ -68,6 +68,30 @@ impl ManifestRemains {
             remains.state = None;
         }
         Ok(remains)
+    }
+
+    /// True if manifest `number` holds nothing but the beginning of what that of a new database does: then nobody ever
+    /// had a database there, and the creation was cut off.
+    ///
+    /// # Errors
+    /// `Corruption` if it is no manifest of ours; of the file system.
+    pub(crate) fn is_of_creation(env: &Env, dir: &Path, number: u64) -> Result<bool> {
+        let path = names::manifest(dir, number);
+        let begun = Reader::open(env.vfs.as_ref(), &path, LogKind::Manifest, number, 0)?;
+        if begun.header().is_none() {
+            return Ok(true);
+        }
+        let remains = ManifestRemains::read(env, dir, number, None)?;
+        let torn = |gap: &Gap| gap.is_tail && remains.durable_bytes <= gap.offset_bytes;
+        let begins = |change: &Change| match change {
+            Change::NextNumber(_) => true,
+            Change::KeyspaceCreated { id, .. } => *id == KeyspaceId::DEFAULT,
+            Change::Flushed { seq, .. } => *seq == 0,
+            _ => false,
+        };
+        Ok(remains.malformed.is_empty()
+            && remains.gaps.iter().all(torn)
+            && remains.edits.iter().flat_map(|edit| &edit.changes).all(begins))
     }
 
     fn take(&mut self, piece: Piece<'_>) {

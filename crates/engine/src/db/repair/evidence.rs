@@ -1,6 +1,6 @@
 //! What the directory says about the shape of the database: CURRENT, and every manifest there is.
 
-use crate::log::{Gap, HeaderFault, LogKind, Reader, Salvager};
+use crate::log::{HeaderFault, LogKind, Reader, Salvager};
 use crate::names::{self, FileKind};
 use crate::table::read_identity;
 use crate::version::{Change, Current, ManifestRemains, Recovered, TableFact};
@@ -179,17 +179,13 @@ pub(super) fn is_ours(env: &Env, dir: &Path, files: &BTreeMap<FileKind, u64>) ->
         let found = match *kind {
             FileKind::Table(_) | FileKind::Wal(_) => Ok(true),
             FileKind::Current => Current::read(env, dir).map(|_| true),
-            FileKind::Manifest(number) => {
+            FileKind::Manifest(number) if files.contains_key(&FileKind::Current) => {
                 let path = names::manifest(dir, number);
                 let reader = Reader::open(env.vfs.as_ref(), &path, LogKind::Manifest, number, 0);
-                let begun = reader.map(|reader| reader.header().is_some());
-                match files.contains_key(&FileKind::Current) {
-                    false if matches!(begun, Ok(true)) => {
-                        let remains = ManifestRemains::read(env, dir, number, None);
-                        remains.map(|remains| !is_creation(&remains))
-                    }
-                    _ => begun,
-                }
+                reader.map(|reader| reader.header().is_some())
+            }
+            FileKind::Manifest(number) => {
+                ManifestRemains::is_of_creation(env, dir, number).map(|creation| !creation)
             }
             FileKind::Lock | FileKind::Temporary => Ok(false),
         };
@@ -200,20 +196,6 @@ pub(super) fn is_ours(env: &Env, dir: &Path, files: &BTreeMap<FileKind, u64>) ->
         }
     }
     Ok(false)
-}
-
-/// True if a manifest holds nothing but the beginning of what that of a new database does.
-fn is_creation(remains: &ManifestRemains) -> bool {
-    let torn = |gap: &Gap| gap.is_tail && remains.durable_bytes <= gap.offset_bytes;
-    let begins = |change: &Change| match change {
-        Change::NextNumber(_) => true,
-        Change::KeyspaceCreated { id, .. } => *id == KeyspaceId::DEFAULT,
-        Change::Flushed { seq, .. } => *seq == 0,
-        _ => false,
-    };
-    remains.malformed.is_empty()
-        && remains.gaps.iter().all(torn)
-        && remains.edits.iter().flat_map(|edit| &edit.changes).all(begins)
 }
 
 /// Fails if a newer version made one of the files: what cannot be read here would be put aside as lost.
