@@ -65,6 +65,39 @@ impl Stopwatch {
     }
 }
 
+/// Tells now and then how many of a gate's cases are done.
+#[derive(Debug)]
+pub struct Progress {
+    watch: Stopwatch,
+    of: u64,
+    done: AtomicU64,
+    /// Second at which something was told last.
+    told_s: AtomicU64,
+}
+
+impl Progress {
+    /// Seconds from one line to the next.
+    const EVERY_S: u64 = 30;
+
+    /// Starts with none done.
+    pub fn of(count: u64) -> Progress {
+        let (done, told_s) = (AtomicU64::new(0), AtomicU64::new(0));
+        Progress { watch: Stopwatch::default(), of: count, done, told_s }
+    }
+
+    /// One more is done.
+    pub fn one_done(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let (now, told) = (self.watch.seconds() as u64, self.told_s.load(Ordering::Relaxed));
+        let order = Ordering::Relaxed;
+        if now >= told + Progress::EVERY_S
+            && self.told_s.compare_exchange(told, now, order, order).is_ok()
+        {
+            eprintln!("  {done} of {} cases after {now} s", self.of);
+        }
+    }
+}
+
 /// Waits.
 pub fn pause(duration: Duration) {
     let (_open, never) = mpsc::channel::<()>();
@@ -85,6 +118,7 @@ pub fn for_cases(
     run: impl Fn(u64) -> Result<(), String> + Sync,
 ) -> Result<(), String> {
     let next = AtomicU64::new(cases.start);
+    let progress = Progress::of(cases.end - cases.start);
     let stop = AtomicBool::new(false);
     let found: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
     let work = || {
@@ -100,6 +134,7 @@ pub fn for_cases(
                     stop.store(true, Ordering::Relaxed);
                 }
             }
+            progress.one_done();
         }
     };
     std::thread::scope(|scope| {

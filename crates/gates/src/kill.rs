@@ -8,7 +8,7 @@
 //!
 //! One store lives through all kills. Some kills hit the child while it recovers.
 
-use crate::gate::{Config, Outcome, Stopwatch, Watchdog, case_seed, pause};
+use crate::gate::{Config, Outcome, Progress, Stopwatch, Watchdog, case_seed, pause};
 use crate::history::small_options;
 use crate::random::Random;
 use esker::base::checksum::mix64;
@@ -54,10 +54,12 @@ pub fn gate(config: &Config) -> Outcome {
         in_recovery: 0,
     };
     let watchdog = Watchdog::start(Duration::from_secs(60));
+    let progress = Progress::of(kills);
     for kill in 0..kills {
         watchdog.alive(format!("kill {kill}"));
         run.round(case_seed(config.seed, kill))
             .map_err(|e| format!("kill {kill}: {e}\nthe store is left in {}", dir.display()))?;
+        progress.one_done();
     }
     watchdog.over();
     std::fs::remove_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
