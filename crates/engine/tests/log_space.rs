@@ -45,9 +45,9 @@ fn the_next_log_is_ready_before_it_is_needed() {
     while written < memtable_bytes * 3 / 4 {
         db.put(&written.to_be_bytes(), &value).expect("put");
         written += value.len() as u64;
-        let ready = if written < memtable_bytes / 4 - (1 << 20) {
+        let ready = if written < memtable_bytes / 8 - (1 << 20) {
             1
-        } else if written > memtable_bytes / 4 + (1 << 20) {
+        } else if written > memtable_bytes / 8 + (1 << 20) {
             2
         } else {
             continue;

@@ -45,6 +45,12 @@ impl Background {
         }
     }
 
+    /// True if there are no threads.
+    #[inline]
+    pub(super) fn is_inline(&self) -> bool {
+        self.inline
+    }
+
     /// Something changed: there may be work.
     pub(super) fn wake_workers(&self) {
         self.state.lock().changes += 1;

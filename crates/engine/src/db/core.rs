@@ -18,7 +18,7 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
 use crate::version::{DEEPEST_LEVEL, NamedWals, TableStore, Version, VersionSet};
-use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::sync::atomic::{AtomicBool, AtomicU64};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
 use esker_base::vfs::FileLock;
 use esker_base::{Env, Error, KeyspaceId, Result, Seq};
@@ -66,10 +66,6 @@ pub(super) struct Core {
     pub(super) slow_from_bytes: u64,
     poison: OnceLock<String>,
     pub(super) read_only: bool,
-    /// True if it is poisoned or only read: [`Core::check_writable`] says why.
-    pub(super) refuses_writes: AtomicBool,
-    /// No threads: those who would wait do the work.
-    pub(super) inline: bool,
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
@@ -250,13 +246,12 @@ impl Core {
             slow_from_bytes: (memtables_limit_bytes as f64 * stall::START) as u64,
             poison: OnceLock::new(),
             read_only: parts.read_only,
-            refuses_writes: AtomicBool::new(parts.read_only),
-            inline: parts.inline,
             lock: Mutex::new(parts.lock),
         }
     }
 
     /// Fails if the database takes no writes.
+    #[inline]
     pub(super) fn check_writable(&self) -> Result<()> {
         if let Some(why) = self.poison.get() {
             return Err(Error::Poisoned { why: why.clone() });
@@ -267,7 +262,6 @@ impl Core {
     /// From now on the database takes no writes: the state on disk is not what it should be.
     pub(super) fn poison(&self, why: String) {
         if self.poison.set(why.clone()).is_ok() {
-            self.refuses_writes.store(true, Ordering::Release);
             self.events.emit(&Event::Poisoned { why });
             self.background.wake_all();
         }

@@ -84,7 +84,7 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
     };
     let core = Arc::new(core);
     core.measure_level0();
-    let workers = if core.inline { None } else { Some(Workers::start(&core)?) };
+    let workers = if core.background.is_inline() { None } else { Some(Workers::start(&core)?) };
     core.run_inline();
     Ok(Running { core, workers: esker_base::sync::Mutex::new(workers) })
 }

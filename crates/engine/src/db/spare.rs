@@ -59,14 +59,10 @@ fn reserve_bytes(options: &Options) -> u64 {
     options.default_keyspace.memtable_bytes.min(options.memtables_limit_bytes() / 4)
 }
 
-/// Length of a log at which the next one is made ready: at once if that takes little space.
-///
-/// So a store that is hardly written to does not take the space of two logs.
+/// Length of a log at which the next one is made ready. So a store that is hardly written to does not take the
+/// space of two.
 pub(super) fn due_bytes(options: &Options) -> u64 {
-    match reserve_bytes(options) {
-        ..=FIRST_RESERVE_BYTES => 0,
-        large => large / 4,
-    }
+    reserve_bytes(options) / 8
 }
 
 /// Makes a spare log ready, if there is none.

@@ -25,10 +25,14 @@ impl Core {
     }
 
     /// Without threads: flushes and compacts until there is nothing left to do, or something fails.
+    #[inline]
     pub(super) fn run_inline(&self) {
-        if !self.inline {
-            return;
+        if self.background.is_inline() {
+            self.run_all();
         }
+    }
+
+    fn run_all(&self) {
         loop {
             let nexts: [Next; 3] = [flush_next, compact_next, prepare_next];
             let done = nexts.iter().try_fold(false, |done, next| Ok(done || next(self)?));

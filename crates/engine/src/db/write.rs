@@ -24,9 +24,7 @@ use esker_base::{Batch, Error, Kind, Result, Trailer};
 ///
 /// The batch's memory is given back for reuse, its contents are unspecified.
 pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Result<()> {
-    if core.refuses_writes.load(Ordering::Acquire) {
-        core.check_writable()?;
-    }
+    core.check_writable()?;
     batch.check()?;
     if batch.is_empty() && !options.sync {
         return Ok(());
@@ -43,9 +41,7 @@ pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Re
         }
         Turn::Lead(leader, request) => lead(core, leader, request, batch),
     };
-    if core.inline {
-        core.run_inline();
-    }
+    core.run_inline();
     result
 }
 

@@ -1,6 +1,6 @@
 //! Memtable: the newest records, in memory, until they are flushed to a table.
 //!
-//! Flow: db::commit -> Writer;  db::read -> get;  flush and db::scan -> cursors.
+//! Flow: db::write -> Writer;  db::read -> get;  flush and db::scan -> cursors.
 //! Records are appended to an [`arena`] and never move. A hash index finds the newest record of a
 //! key in one probe; older records of the key hang behind it. Order is made only when somebody asks
 //! for it: [`sorted`] sorts what came since the last time and merges the sorted pieces.
@@ -95,7 +95,7 @@ impl Memtable {
     /// The newest range tombstone over `key` visible at `seq`.
     #[inline]
     pub(crate) fn covering(&self, key: &[u8], seq: Seq) -> Option<Seq> {
-        if self.range_bytes.load(Ordering::Acquire) == 0 {
+        if !self.has_ranges() {
             return None;
         }
         self.ranges.covering(&self.order, key, seq)
@@ -103,7 +103,16 @@ impl Memtable {
 
     /// All range tombstones so far.
     pub(crate) fn range_tombstones(&self) -> Arc<RangeTombstones> {
+        if !self.has_ranges() {
+            return Arc::default();
+        }
         self.ranges.all(&self.order)
+    }
+
+    /// False spares readers the lock of `ranges`.
+    #[inline]
+    fn has_ranges(&self) -> bool {
+        self.range_bytes.load(Ordering::Acquire) > 0
     }
 
     /// Bytes it holds in memory.

@@ -59,8 +59,9 @@ const READAHEAD_BYTES: usize = 64 << 20;
 ///
 /// # Errors
 /// `Busy`: somebody has it open. `NotFound`: no file of a database is there. `Incompatible`: the
-/// default keyspace has another key order, or a newer version made a file. Of the disk. The database is as it was, unless the last
-/// step failed: then it may be repaired already, and repairing again does no harm.
+/// default keyspace has another key order, or a newer version made a file. Of the disk. The database is
+/// as it was, unless the last step failed: then it may be repaired already, and repairing again does no
+/// harm.
 /// # Cost
 /// Reads everything once, twice if no manifest can be relied on; then it also writes everything once
 /// and keeps the old files in `lost/`.
