@@ -25,10 +25,12 @@ pub(crate) fn run(root: &Path, which: Option<&str>, long: bool) -> bool {
 
 fn sanitize(root: &Path, name: &str, minutes: &str) -> bool {
     let mut flags = format!("-Zsanitizer={name}");
-    if name == "thread" {
-        // The standard library comes without instrumentation; what it would hide is replaced.
-        flags.push_str(" -Cunsafe-allow-abi-mismatch=sanitizer --cfg esker_tsan");
-    }
+    // What a sanitizer cannot see into is replaced under its flag.
+    flags.push_str(match name {
+        // The standard library comes without instrumentation.
+        "thread" => " -Cunsafe-allow-abi-mismatch=sanitizer --cfg esker_tsan",
+        _ => " --cfg esker_asan",
+    });
     let suppressions = root.join("xtask/tsan.supp");
     let options = format!("halt_on_error=1 suppressions={}", suppressions.display());
     let arguments = ["run", "--profile", "gates", "--target", TARGET, "-p", "esker-gates", "--"];

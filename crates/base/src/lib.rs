@@ -11,6 +11,7 @@ pub mod checksum;
 pub mod coding;
 pub mod env;
 pub mod error;
+pub mod heap;
 pub mod key;
 pub mod pages;
 pub mod sync;

@@ -2,12 +2,13 @@
 //!
 //! An allocator that keeps what is freed for later turns a few large short-lived arrays into a heap
 //! that stays as large as its peak, whatever the budget says. Arrays from [`LARGE_BYTES`] on are
-//! therefore mapped, and unmapped when dropped; smaller ones come from the allocator.
+//! therefore mapped, and unmapped when dropped; smaller ones come from the allocator. Those that will
+//! be filled can ask for huge pages, which spares faults while they are and address translation later.
 //! The thread sanitizer does not see system calls that are made directly, and would take what is mapped where
 //! something else was for the same memory: under it all of them come from the allocator.
 //! Under a model checker atomics are no plain integers, and [`AtomicPages`] is a list of them.
 
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -16,6 +17,9 @@ use std::sync::atomic::AtomicU64;
 
 /// Arrays of at least this many bytes are mapped.
 pub const LARGE_BYTES: usize = if cfg!(esker_tsan) { usize::MAX } else { 128 << 10 };
+
+/// What a huge page holds; smaller arrays do without.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A type for which all-zero bytes are a value, and which needs no dropping.
 ///
@@ -66,6 +70,20 @@ impl<T: Zeroable> Pages<T> {
         };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         Pages { start, len }
+    }
+
+    /// As [`Pages::zeroed`], in pages of 2 MiB where the array is large enough and the kernel has them.
+    ///
+    /// For arrays of which most is going to be written: the first write to each page takes all of it.
+    pub fn huge(len: usize) -> Pages<T> {
+        let pages = Pages::<T>::zeroed(len);
+        let bytes = layout::<T>(len).size();
+        if bytes >= HUGE_PAGE_BYTES.max(LARGE_BYTES) {
+            // SAFETY: a mapping of our own. Where the kernel has no huge pages, it goes without.
+            let _ =
+                unsafe { rustix::mm::madvise(pages.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+        pages
     }
 
     /// Address of the first element.
@@ -133,6 +151,11 @@ mod checked {
         pub fn zeroed(len: usize) -> AtomicPages {
             AtomicPages((0..len).map(|_| AtomicU64::new(0)).collect())
         }
+
+        /// As [`AtomicPages::zeroed`].
+        pub fn huge(len: usize) -> AtomicPages {
+            AtomicPages::zeroed(len)
+        }
     }
 
     impl std::ops::Deref for AtomicPages {
@@ -157,7 +180,11 @@ mod tests {
     #[test]
     fn arrays_of_every_size_are_zero_and_writable() {
         for len in [0, 1, 100, LARGE_BYTES / 4 - 1, LARGE_BYTES / 4, 3 << 20] {
-            let mut pages = Pages::<u32>::zeroed(len);
+            check(Pages::zeroed(len), len);
+            check(Pages::huge(len), len);
+        }
+
+        fn check(mut pages: Pages<u32>, len: usize) {
             assert_eq!(pages.len(), len);
             assert!(pages.iter().all(|&n| n == 0));
             pages.iter_mut().enumerate().for_each(|(i, n)| *n = i as u32);

@@ -19,6 +19,7 @@ mod stand_in;
 pub use entry::{CacheKey, ENTRY_OVERHEAD_BYTES, Weigh};
 
 use entry::weight;
+use esker_base::heap::Heap;
 use esker_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(any(esker_loom, esker_shuttle)))]
 use evicting as inner;
@@ -31,6 +32,7 @@ const EPOCHS_PER_TURNOVER: u64 = 4;
 /// A sharded cache of cheaply cloned entries.
 pub struct Cache<V: Weigh + Clone> {
     inner: inner::Inner<V>,
+    heap: Heap,
     /// Weight put in since the epoch began.
     epoch_bytes: AtomicU64,
     epoch: AtomicU32,
@@ -40,7 +42,14 @@ impl<V: Weigh + Clone> Cache<V> {
     /// An empty cache that holds at most about `capacity_bytes`.
     pub fn new(capacity_bytes: u64) -> Cache<V> {
         let inner = inner::new(capacity_bytes);
-        Cache { inner, epoch_bytes: AtomicU64::new(0), epoch: AtomicU32::new(0) }
+        let heap = Heap::new(capacity_bytes);
+        Cache { inner, heap, epoch_bytes: AtomicU64::new(0), epoch: AtomicU32::new(0) }
+    }
+
+    /// Where memory for entries should come from.
+    #[inline]
+    pub fn heap(&self) -> &Heap {
+        &self.heap
     }
 
     /// The entry, if it is there.

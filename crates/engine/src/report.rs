@@ -92,6 +92,9 @@ pub struct MemoryUse {
     pub block_cache_limit: u64,
     /// Index and filter blocks of open tables outside the cache.
     pub pinned_tables: u64,
+    /// Memory taken for blocks, indexes and filters, in use or free: what the two above lie in, but for
+    /// what did not fit.
+    pub table_heap: u64,
 }
 
 /// Writes since open.

@@ -1,15 +1,15 @@
 //! A value handed to the user without copying it out of the block it stands in.
 
+use esker_base::heap::SharedBytes;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 
 /// Bytes of a value: a window into shared memory (usually a cached block), or a copy of its own.
 ///
 /// Cheap to clone. As long as it lives, so does the block (a few KiB) that it points into.
 #[derive(Clone)]
 pub struct Value {
-    data: Arc<[u8]>,
+    data: SharedBytes,
     start: u32,
     end: u32,
 }
@@ -17,15 +17,16 @@ pub struct Value {
 impl Value {
     /// A window `[start, end)` of `data`. Panics if it does not lie inside.
     #[inline]
-    pub fn shared(data: Arc<[u8]>, start: usize, end: usize) -> Value {
-        assert!(start <= end && end <= data.len() && data.len() <= u32::MAX as usize);
+    pub fn shared(data: SharedBytes, start: usize, end: usize) -> Value {
+        // Shared bytes are below 4 GiB.
+        assert!(start <= end && end <= data.len());
         Value { data, start: start as u32, end: end as u32 }
     }
 
     /// A copy.
     #[inline]
     pub fn copied(bytes: &[u8]) -> Value {
-        Value::shared(Arc::from(bytes), 0, bytes.len())
+        Value::shared(bytes.into(), 0, bytes.len())
     }
 }
 

@@ -6,6 +6,7 @@ use crate::script::{DIR, World};
 use crate::specimen;
 use esker::base::batch;
 use esker::base::checksum::{bind, crc32c, hash64, mix64};
+use esker::base::heap::SharedBytes;
 use esker::base::vfs::ReadableFile;
 use esker::base::vfs::strict::StrictVfs;
 use esker::base::{KeyOrder, Kind, Seq, Trailer};
@@ -139,7 +140,7 @@ impl Target for BlockBytes {
     }
 
     fn run(&self, input: &[u8]) -> String {
-        let data: Arc<[u8]> = input.into();
+        let data = SharedBytes::from(input);
         let end = data.len();
         let block = match Block::new(Payload { data, start: 0, end }) {
             Ok(block) => block,

@@ -8,8 +8,8 @@
 use super::{Damage, Payload};
 use crate::options::Compression;
 use esker_base::checksum;
+use esker_base::heap::{Heap, SharedBytes};
 use std::cell::RefCell;
-use std::sync::Arc;
 
 /// Bytes behind each stored payload: the codec and the checksum.
 pub const TRAILER_BYTES: usize = 5;
@@ -122,12 +122,13 @@ impl std::fmt::Debug for Sealer {
 }
 
 /// Checks a stored block and its trailer, `data[start..start + stored + TRAILER_BYTES]`, and
-/// gives its payload: a window of `data` if it is not compressed, or else new bytes.
+/// gives its payload: a window of `data` if it is not compressed, or else new bytes from `heap`.
 ///
 /// # Errors
 /// A reason if the bytes are not what was written for this place of this file.
 pub fn open_payload(
-    data: &Arc<[u8]>,
+    heap: &Heap,
+    data: &SharedBytes,
     start: usize,
     stored: usize,
     salt: u64,
@@ -145,7 +146,7 @@ pub fn open_payload(
     if codec == CODEC_NONE {
         return Ok(Payload { data: data.clone(), start, end: start + stored });
     }
-    let data = expand(codec, &summed[..stored])?;
+    let data = expand(heap, codec, &summed[..stored])?;
     let end = data.len();
     Ok(Payload { data, start: 0, end })
 }
@@ -160,7 +161,7 @@ pub(crate) fn codec_name(codec: u8) -> &'static str {
     }
 }
 
-fn expand(codec: u8, stored: &[u8]) -> Result<Arc<[u8]>, Damage> {
+fn expand(heap: &Heap, codec: u8, stored: &[u8]) -> Result<SharedBytes, Damage> {
     let Some((length, compressed)) = stored.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(Damage("compressed block is cut short"));
     };
@@ -168,13 +169,12 @@ fn expand(codec: u8, stored: &[u8]) -> Result<Arc<[u8]>, Damage> {
     if length > payload_bytes_max(stored.len()) {
         return Err(Damage("compressed block declares an implausible length"));
     }
-    let mut payload = zeroed(length);
-    let out = Arc::make_mut(&mut payload);
-    let written = match codec {
-        CODEC_LZ4 => lz4_flex::block::decompress_into(compressed, out).ok(),
-        CODEC_ZSTD => unzstd(compressed, out),
+    let expand_into: fn(&[u8], &mut [u8]) -> Option<usize> = match codec {
+        CODEC_LZ4 => |compressed, out| lz4_flex::block::decompress_into(compressed, out).ok(),
+        CODEC_ZSTD => unzstd,
         _ => return Err(Damage("block is compressed in an unknown way")),
     };
+    let (payload, written) = SharedBytes::filled(heap, length, |out| expand_into(compressed, out));
     if written != Some(length) {
         return Err(Damage("compressed block does not decompress"));
     }
@@ -196,11 +196,6 @@ fn unzstd(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
     })
 }
 
-/// Zeros to be filled, not yet shared.
-pub(crate) fn zeroed(bytes: usize) -> Arc<[u8]> {
-    std::iter::repeat_n(0u8, bytes).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,12 +205,13 @@ mod tests {
         out.extend_from_slice(payload);
         let stored = Sealer::new().seal(&mut out, 6, compression, 11, 4_096) as usize;
         assert_eq!(out.len(), 6 + stored + TRAILER_BYTES);
-        let data: Arc<[u8]> = out.into();
-        let got = open_payload(&data, 6, stored, 11, 4_096).expect("opens");
+        let data = SharedBytes::from(&out[..]);
+        let heap = Heap::global();
+        let got = open_payload(&heap, &data, 6, stored, 11, 4_096).expect("opens");
         assert!(got.bytes() == payload, "another payload came back");
-        assert!(open_payload(&data, 6, stored, 12, 4_096).is_err(), "another file");
-        assert!(open_payload(&data, 6, stored, 11, 4_097).is_err(), "another place");
-        assert!(open_payload(&data, 6, stored + 1, 11, 4_096).is_err(), "beyond the end");
+        assert!(open_payload(&heap, &data, 6, stored, 12, 4_096).is_err(), "another file");
+        assert!(open_payload(&heap, &data, 6, stored, 11, 4_097).is_err(), "another place");
+        assert!(open_payload(&heap, &data, 6, stored + 1, 11, 4_096).is_err(), "beyond the end");
         stored
     }
 
@@ -247,10 +243,10 @@ mod tests {
         for codec in [CODEC_LZ4, CODEC_ZSTD] {
             let mut stored = u32::MAX.to_le_bytes().to_vec();
             stored.extend_from_slice(b"abc");
-            let why = expand(codec, &stored).expect_err("too long");
+            let why = expand(&Heap::global(), codec, &stored).expect_err("too long");
             assert_eq!(why, Damage("compressed block declares an implausible length"));
         }
-        assert!(expand(9, &[0, 0, 0, 0, 0]).is_err());
-        assert!(expand(CODEC_LZ4, &[]).is_err());
+        assert!(expand(&Heap::global(), 9, &[0, 0, 0, 0, 0]).is_err());
+        assert!(expand(&Heap::global(), CODEC_LZ4, &[]).is_err());
     }
 }

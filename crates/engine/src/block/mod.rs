@@ -17,13 +17,13 @@ mod search;
 mod tests;
 
 pub use builder::BlockBuilder;
+pub(crate) use compress::codec_name;
 pub use compress::{Sealer, TRAILER_BYTES, open_payload};
-pub(crate) use compress::{codec_name, zeroed};
 pub use cursor::BlockCursor;
 pub(crate) use search::{Layout, Record, restart};
 
 use crate::value::Value;
-use std::sync::Arc;
+use esker_base::heap::{Heap, SharedBytes};
 
 /// Why bytes are not a block; the caller knows the file and the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) const TAG_LONG: u8 = 0x80;
 #[derive(Clone, Debug)]
 pub struct Payload {
     /// The bytes around it.
-    pub data: Arc<[u8]>,
+    pub data: SharedBytes,
     /// Where the payload begins.
     pub start: usize,
     /// Where it ends.
@@ -60,7 +60,7 @@ impl Payload {
 /// A checked, decoded block of records. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Block {
-    data: Arc<[u8]>,
+    data: SharedBytes,
     start: u32,
     end: u32,
 }
@@ -100,22 +100,21 @@ impl Block {
     }
 
     /// The bytes and where the payload ends in them, if it begins where they begin.
-    pub(crate) fn as_whole(&self) -> Option<(&Arc<[u8]>, u32)> {
+    pub(crate) fn as_whole(&self) -> Option<(&SharedBytes, u32)> {
         (self.start == 0 && !self.is_small_window()).then_some((&self.data, self.end))
     }
 
     /// Heap bytes kept alive by this block.
     pub fn heap_bytes(&self) -> usize {
-        // The two counts of an `Arc`, and what an allocator adds.
-        self.data.len() + 32
+        self.data.heap_bytes()
     }
 
-    /// The same block in bytes of its own, if it is a small window of larger ones.
-    pub fn detached(self) -> Block {
+    /// The same block in bytes of its own from `heap`, if it is a small window of larger ones.
+    pub fn detached(self, heap: &Heap) -> Block {
         if !self.is_small_window() {
             return self;
         }
-        let data: Arc<[u8]> = self.bytes().into();
+        let data = SharedBytes::copied(heap, self.bytes());
         let end = data.len() as u32;
         Block { data, start: 0, end }
     }

@@ -14,10 +14,10 @@
 use super::{Block, Damage, HEADER_BYTES, RESTART_BYTES, SHORT_HEAD_BYTES, TAG_LONG};
 use crate::value::Value;
 use esker_base::coding::take_varint;
+use esker_base::heap::SharedBytes;
 use esker_base::key::shared_prefix_len;
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 /// Where the parts of a payload begin, and how many restarts it has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -430,7 +430,7 @@ pub(super) fn append_suffix(
 impl Block {
     /// A block that [`Block::as_whole`] took apart.
     #[inline]
-    pub(crate) fn whole(data: Arc<[u8]>, end: u32) -> Block {
+    pub(crate) fn whole(data: SharedBytes, end: u32) -> Block {
         Block { data, start: 0, end }
     }
 

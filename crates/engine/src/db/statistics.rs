@@ -19,6 +19,7 @@ impl Core {
                 block_cache: self.store.cache.usage_bytes(),
                 block_cache_limit: self.store.cache.capacity_bytes(),
                 pinned_tables: self.store.pinned_bytes(),
+                table_heap: self.store.cache.heap().taken_bytes(),
             },
             writes: self.write_stats(),
             reads: self.read_stats(),

@@ -145,7 +145,8 @@ impl Arena {
             large if large > SHARED_BYTES_MAX => large,
             _ => CHUNK_BYTES,
         };
-        let memory = Pages::<u8>::zeroed(bytes);
+        // A memtable that stays small takes the pages it needs; huge ones from the second chunk on.
+        let memory = if count == 0 { Pages::zeroed(bytes) } else { Pages::huge(bytes) };
         let base = memory.as_ptr();
         self.memory.lock().push(memory);
         let chunk = &self.chunks[count as usize];

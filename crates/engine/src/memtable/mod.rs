@@ -195,6 +195,8 @@ struct HashIndex {
     tables: Mutex<Vec<*mut Slots>>,
     filled: AtomicU64,
     memory_bytes: AtomicU64,
+    /// What it grows to at once.
+    slots_expected: usize,
 }
 
 // SAFETY: the raw pointers are owned by this value; shared access goes through atomics only.
@@ -220,7 +222,7 @@ impl Slot {
 impl Slots {
     fn new(slots: usize) -> Slots {
         debug_assert!(slots.is_power_of_two() && slots <= 1 << 31);
-        Slots { shift: 32 - slots.trailing_zeros(), slots: AtomicPages::zeroed(slots) }
+        Slots { shift: 32 - slots.trailing_zeros(), slots: AtomicPages::huge(slots) }
     }
 
     #[inline]
@@ -257,16 +259,19 @@ fn tag_of(hash: u64) -> u32 {
 }
 
 impl HashIndex {
-    /// An index that holds `entries_hint` keys before it grows.
+    /// An empty index that expects `entries_hint` keys.
+    ///
+    /// It is small until there are some: a search in a large table that is nearly empty misses every
+    /// cache to find nothing.
     fn new(entries_hint: u64) -> HashIndex {
-        let slots = (entries_hint.min(1 << 28) as usize * 4 / 3).next_power_of_two();
         let index = HashIndex {
             current: AtomicPtr::new(std::ptr::null_mut()),
             tables: Mutex::new(Vec::new()),
             filled: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(0),
+            slots_expected: (entries_hint.min(1 << 28) as usize * 4 / 3).next_power_of_two(),
         };
-        index.install(Slots::new(slots.max(SLOTS_MIN)));
+        index.install(Slots::new(SLOTS_MIN));
         index
     }
 
@@ -313,7 +318,7 @@ impl HashIndex {
     #[cold]
     fn grow(&self) {
         let old = self.table();
-        let new = Slots::new(old.slots.len() * 2);
+        let new = Slots::new(self.slots_expected.max(old.slots.len() * 2));
         for slot in old.slots.iter() {
             let word = slot.load(Ordering::Relaxed);
             if word != 0 {

@@ -70,7 +70,7 @@ impl Sorted {
         if state.pieces.len() != 1 || !arena.ends_at(state.until) {
             let mut count = 0;
             let until = arena.walk(Position::default(), |_| count += 1);
-            let mut all = Pages::<u32>::zeroed(count);
+            let mut all = Pages::<u32>::huge(count);
             let mut slots = all.iter_mut();
             arena.walk(Position::default(), |entry| {
                 if let Some(slot) = slots.next() {
@@ -87,7 +87,7 @@ impl Sorted {
 impl Piece {
     fn build(order: &KeyOrder, arena: &Arena, names: &[u32]) -> Piece {
         let key = |name: u32| arena.key(EntryRef(name));
-        let mut entries = Pages::<(u64, u32)>::zeroed(names.len());
+        let mut entries = Pages::<(u64, u32)>::huge(names.len());
         if !order.is_bytewise() {
             entries.iter_mut().zip(names).for_each(|(entry, &name)| entry.1 = name);
             entries.sort_unstable_by(|a, b| {

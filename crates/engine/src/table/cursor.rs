@@ -12,10 +12,11 @@
 use super::format::{FOOTER_BYTES, Handle};
 use super::index::DataIndex;
 use super::reader::TableReader;
-use crate::block::{Block, BlockCursor, Damage, open_payload, zeroed};
+use crate::block::{Block, BlockCursor, Damage, open_payload};
 use crate::cursor::Cursor;
 use crate::stats::TableCounter;
 use crate::value::Value;
+use esker_base::heap::SharedBytes;
 use esker_base::key::SEQ_MAX;
 use esker_base::{Error, Result, Seq, Trailer};
 use std::sync::Arc;
@@ -92,7 +93,7 @@ pub struct TableCursor {
 /// A piece of the file read ahead of need.
 #[derive(Debug, Default)]
 struct ReadAhead {
-    data: Option<Arc<[u8]>>,
+    data: Option<SharedBytes>,
     at: u64,
     /// Blocks walked in one direction so far.
     run: u32,
@@ -181,7 +182,7 @@ impl TableCursor {
         if !self.options.fill_cache {
             return Ok(block);
         }
-        let block = block.detached();
+        let block = block.detached(self.table.heap());
         self.table.cache_data(index, at, &block);
         Ok(block)
     }
@@ -195,8 +196,9 @@ impl TableCursor {
         let Some(data) = &self.readahead.data else { return table.load_data(handle) };
         let start = (handle.offset_bytes - self.readahead.at) as usize;
         let stored = handle.stored_bytes as usize;
-        let payload = open_payload(data, start, stored, table.salt, handle.offset_bytes)
-            .map_err(|d| table.damaged(handle, d))?;
+        let payload =
+            open_payload(table.heap(), data, start, stored, table.salt, handle.offset_bytes)
+                .map_err(|d| table.damaged(handle, d))?;
         Block::new(payload).map_err(|d| table.damaged(handle, d))
     }
 
@@ -227,11 +229,9 @@ impl TableCursor {
             return Ok(false);
         }
         let len = (end - start) as usize;
-        let mut data = match self.readahead.data.take() {
-            Some(data) if data.len() == len && Arc::strong_count(&data) == 1 => data,
-            _ => zeroed(len),
-        };
-        let read = self.table.file.read_at(start, Arc::make_mut(&mut data))?;
+        let fill = |data: &mut [u8]| self.table.file.read_at(start, data);
+        let (data, read) = SharedBytes::refilled(self.readahead.data.take(), len, fill);
+        let read = read?;
         let stripe = self.table.counters.local();
         stripe.add(TableCounter::Reads, 1);
         stripe.add(TableCounter::ReadBytes, read as u64);

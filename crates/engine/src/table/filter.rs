@@ -10,6 +10,7 @@
 use crate::block::Damage;
 use crate::options::{Filter, FilterPolicy};
 use esker_base::coding::{put_slice, put_u32, take_slice, take_u8, take_u32};
+use esker_base::heap::{Heap, HeapBox};
 use std::sync::Arc;
 
 const KIND_BLOOM: u8 = 1;
@@ -32,7 +33,7 @@ pub struct FilterBlock(Form);
 enum Form {
     Bloom {
         probes: u32,
-        lines: Box<[Line]>,
+        lines: HeapBox<Line>,
     },
     Custom {
         policy: Arc<dyn FilterPolicy>,
@@ -77,6 +78,7 @@ impl FilterBlock {
     /// # Errors
     /// A reason if the bytes are not a filter.
     pub fn decode(
+        heap: &Heap,
         payload: &[u8],
         policy: Option<&Arc<dyn FilterPolicy>>,
     ) -> Result<FilterBlock, Damage> {
@@ -94,7 +96,7 @@ impl FilterBlock {
                     return Err(Damage("filter has another length than it declares"));
                 }
                 let lines = chunks.iter().map(decode_line).collect();
-                Ok(FilterBlock(Form::Bloom { probes, lines }))
+                Ok(FilterBlock(Form::Bloom { probes, lines: HeapBox::new(heap, lines) }))
             }
             KIND_CUSTOM => {
                 let name = take_slice(&mut input).ok_or(CUT_SHORT)?;
@@ -276,7 +278,7 @@ mod tests {
     fn false_positives(bits_per_key: u32) -> f64 {
         let present = keys(0, 30_000);
         let payload = build(Filter::Bloom { bits_per_key }, &present);
-        let filter = FilterBlock::decode(&payload, None).expect("decodes");
+        let filter = FilterBlock::decode(&Heap::global(), &payload, None).expect("decodes");
         assert!(present.iter().all(|k| filter.may_contain(hash64(k), k)));
         let absent = keys(1 << 40, 200_000);
         let passed = absent.iter().filter(|k| filter.may_contain(hash64(k), k)).count();
@@ -302,7 +304,10 @@ mod tests {
     fn every_truncation_is_refused() {
         let payload = build(Filter::Bloom { bits_per_key: 10 }, &keys(0, 200));
         for cut in 0..payload.len() {
-            assert!(FilterBlock::decode(&payload[..cut], None).is_err(), "cut at {cut}");
+            assert!(
+                FilterBlock::decode(&Heap::global(), &payload[..cut], None).is_err(),
+                "cut at {cut}"
+            );
         }
     }
 
@@ -327,9 +332,10 @@ mod tests {
         let policy: Arc<dyn FilterPolicy> = Arc::new(FirstByte);
         let payload =
             build(Filter::Custom(policy.clone()), &[b"apple".to_vec(), b"cherry".to_vec()]);
-        let filter = FilterBlock::decode(&payload, Some(&policy)).expect("decodes");
+        let filter =
+            FilterBlock::decode(&Heap::global(), &payload, Some(&policy)).expect("decodes");
         assert!(filter.may_contain(0, b"avocado") && !filter.may_contain(0, b"banana"));
-        let unknown = FilterBlock::decode(&payload, None).expect("decodes");
+        let unknown = FilterBlock::decode(&Heap::global(), &payload, None).expect("decodes");
         assert!(unknown.may_contain(0, b"banana"), "another policy's filter is ignored");
     }
 }

@@ -6,10 +6,10 @@ use crate::block::{Block, BlockBuilder, BlockCursor, Sealer, TRAILER_BYTES, open
 use crate::cursor::Cursor;
 use crate::options::{Compression, Filter, KeyspaceOptions};
 use crate::range_tombstone::RangeTombstone;
+use esker_base::heap::{Heap, SharedBytes};
 use esker_base::{KeyOrder, Kind, Trailer};
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 const BLOCK_PAGE: &str = include_str!("../../../../docs/format/block.md");
 const TABLE_PAGE: &str = include_str!("../../../../docs/format/table.md");
@@ -53,9 +53,9 @@ fn the_block_example_holds() {
     let stored = Sealer::new().seal(&mut bytes, 0, Compression::None, 7, 0) as usize;
     expect_same(&bytes, &example(BLOCK_PAGE));
 
-    let data: Arc<[u8]> = example(BLOCK_PAGE).into();
+    let data: SharedBytes = example(BLOCK_PAGE).into();
     assert_eq!(data.len(), stored + TRAILER_BYTES);
-    let payload = open_payload(&data, 0, stored, 7, 0).expect("opens");
+    let payload = open_payload(&Heap::global(), &data, 0, stored, 7, 0).expect("opens");
     let mut cursor = BlockCursor::new();
     cursor.set_block(Block::new(payload).expect("a block"));
     cursor.seek_to_first().expect("first");

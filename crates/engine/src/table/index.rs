@@ -11,6 +11,7 @@
 
 use crate::block::{Damage, TRAILER_BYTES};
 use esker_base::coding::{put_varint, take_bytes, take_u64, take_varint, take_varint_u32};
+use esker_base::heap::{Heap, HeapBox};
 use esker_base::key::{prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
@@ -130,14 +131,14 @@ impl SeparatorReader {
         Ok(())
     }
 
-    fn finish(self, order: &KeyOrder) -> Result<Separators, Damage> {
+    fn finish(self, heap: &Heap, order: &KeyOrder) -> Result<Separators, Damage> {
         let mut separators = Separators {
-            prefixes: Box::default(),
-            samples: Box::default(),
+            prefixes: HeapBox::default(),
+            samples: HeapBox::default(),
             shared: 0,
-            keys: self.keys.into_boxed_slice(),
-            ends: self.ends.into_boxed_slice(),
-            straddles: self.straddles.into_boxed_slice(),
+            keys: HeapBox::new(heap, self.keys),
+            ends: HeapBox::new(heap, self.ends),
+            straddles: HeapBox::new(heap, self.straddles),
         };
         for i in 1..separators.len() {
             let (a, b) = (separators.bound(i - 1), separators.bound(i));
@@ -149,11 +150,11 @@ impl SeparatorReader {
             // Sorted, so that what the first and the last share is shared by all.
             let last = separators.key(separators.len() - 1);
             separators.shared = shared_prefix_len(separators.key(0), last);
-            separators.prefixes = (0..separators.len())
-                .map(|i| prefix_u64(&separators.key(i)[separators.shared..]))
-                .collect();
-            let groups = separators.prefixes.chunks_exact(GROUP);
-            separators.samples = groups.map(|group| group[GROUP - 1]).collect();
+            let prefix = |i| prefix_u64(&separators.key(i)[separators.shared..]);
+            let prefixes: Vec<u64> = (0..separators.len()).map(prefix).collect();
+            let samples = prefixes.chunks_exact(GROUP).map(|group| group[GROUP - 1]).collect();
+            separators.samples = HeapBox::new(heap, samples);
+            separators.prefixes = HeapBox::new(heap, prefixes);
         }
         Ok(separators)
     }
@@ -163,17 +164,17 @@ impl SeparatorReader {
 #[derive(Debug)]
 pub(super) struct Separators {
     /// Of each key, the eight bytes after the shared ones. Empty if the order is not bytewise.
-    prefixes: Box<[u64]>,
+    prefixes: HeapBox<u64>,
     /// The last of each full group of prefixes.
-    samples: Box<[u64]>,
+    samples: HeapBox<u64>,
     /// Bytes that all keys begin with. 0 if the order is not bytewise.
     shared: usize,
     /// All whole keys.
-    keys: Box<[u8]>,
+    keys: HeapBox<u8>,
     /// Where each key ends in `keys`.
-    ends: Box<[u32]>,
+    ends: HeapBox<u32>,
     /// Trailers of the separators that cut between two records of one user key.
-    straddles: Box<[(u32, Trailer)]>,
+    straddles: HeapBox<(u32, Trailer)>,
 }
 
 impl Separators {
@@ -295,9 +296,9 @@ impl Separators {
 pub struct DataIndex {
     pub(super) separators: Separators,
     /// Where each block begins, and where the last one's trailer ends.
-    starts: Box<[u64]>,
+    starts: HeapBox<u64>,
     /// One for each block.
-    slots: Box<[Slot]>,
+    slots: HeapBox<Slot>,
 }
 
 impl DataIndex {
@@ -310,6 +311,7 @@ impl DataIndex {
 
     /// `file_bytes` bounds where blocks may stand.
     pub(super) fn decode(
+        heap: &Heap,
         order: &KeyOrder,
         payload: &[u8],
         file_bytes: u64,
@@ -335,9 +337,10 @@ impl DataIndex {
         if !input.is_empty() {
             return Err(Damage("index is longer than its entries"));
         }
-        let separators = separators.finish(order)?;
+        let separators = separators.finish(heap, order)?;
         let slots = (0..entries).map(|_| Slot::default()).collect();
-        Ok(DataIndex { separators, starts: starts.into_boxed_slice(), slots })
+        let (starts, slots) = (HeapBox::new(heap, starts), HeapBox::new(heap, slots));
+        Ok(DataIndex { separators, starts, slots })
     }
 
     /// Number of data blocks.
@@ -444,7 +447,7 @@ impl TopIndex {
         if !input.is_empty() {
             return Err(Damage("top index is longer than its entries"));
         }
-        let separators = separators.finish(order)?;
+        let separators = separators.finish(&Heap::global(), order)?;
         Ok(TopIndex { separators, partitions: partitions.into_boxed_slice() })
     }
 

@@ -13,12 +13,13 @@ use super::index::SlotRef;
 use super::index::{DataIndex, TopIndex};
 use super::slot::SLOT_BYTES;
 use super::{BlockCache, CursorOptions, TableCursor};
-use crate::block::{Block, Damage, Payload, TRAILER_BYTES, open_payload, zeroed};
+use crate::block::{Block, Damage, Payload, TRAILER_BYTES, open_payload};
 use crate::cache::CacheKey;
 use crate::options::{Filter, FilterPolicy, KeyspaceOptions};
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::stats::{TableCounter, TableCounters};
 use crate::value::Value;
+use esker_base::heap::{Heap, SharedBytes};
 use esker_base::key::SEQ_MAX;
 use esker_base::sync::OnceLock;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
@@ -343,7 +344,7 @@ impl TableReader {
     pub(super) fn read_index(&self, partition: usize) -> Result<DataIndex> {
         let handle = self.top.partitions[partition].index;
         let payload = self.read(handle)?;
-        let index = DataIndex::decode(&self.order, payload.bytes(), self.file_bytes)
+        let index = DataIndex::decode(self.heap(), &self.order, payload.bytes(), self.file_bytes)
             .map_err(|d| self.damaged(handle, d))?;
         // What the top index promises decides that a lookup ends inside this partition.
         let last = index.separators.bound(index.len() - 1);
@@ -386,7 +387,7 @@ impl TableReader {
     /// Reads a filter from the file.
     pub(super) fn read_filter(&self, handle: Handle) -> Result<FilterBlock> {
         let payload = self.read(handle)?;
-        FilterBlock::decode(payload.bytes(), self.policy.as_ref())
+        FilterBlock::decode(self.heap(), payload.bytes(), self.policy.as_ref())
             .map_err(|d| self.damaged(handle, d))
     }
 
@@ -448,9 +449,22 @@ impl TableReader {
         CacheKey { salt: self.salt, offset_bytes: handle.offset_bytes }
     }
 
+    /// Where memory for parts of tables comes from.
+    pub(super) fn heap(&self) -> &Heap {
+        self.cache.heap()
+    }
+
     pub(super) fn read(&self, handle: Handle) -> Result<Payload> {
         let file = self.file.as_ref();
-        read_payload(file, &self.path, self.file_bytes, self.salt, &self.counters, handle)
+        read_payload(
+            self.heap(),
+            file,
+            &self.path,
+            self.file_bytes,
+            self.salt,
+            &self.counters,
+            handle,
+        )
     }
 
     #[cold]
@@ -487,7 +501,8 @@ pub(crate) fn read_properties(
     let file_bytes = file.len_bytes()?;
     let footer = Footer::read(file, path, file_bytes)?;
     let handle = footer.properties;
-    let payload = read_payload(file, path, file_bytes, salt, &TableCounters::new(), handle)?;
+    let (heap, counters) = (Heap::global(), TableCounters::new());
+    let payload = read_payload(&heap, file, path, file_bytes, salt, &counters, handle)?;
     Properties::decode(payload.bytes())
         .map_err(|Damage(what)| Error::corruption(path, handle.offset_bytes, what))
 }
@@ -518,7 +533,8 @@ impl Parts {
             let at = file_bytes - FOOTER_BYTES as u64;
             return Err(corrupt(at, "table is another file than it should be"));
         }
-        let read = |handle| read_payload(file, path, file_bytes, salt, &context.counters, handle);
+        let (heap, counters) = (Heap::global(), &context.counters);
+        let read = |handle| read_payload(&heap, file, path, file_bytes, salt, counters, handle);
         let at = footer.properties.offset_bytes;
         let properties = Properties::decode(read(footer.properties)?.bytes())
             .map_err(|Damage(what)| corrupt(at, what))?;
@@ -552,8 +568,9 @@ fn pinnable_bytes(properties: &Properties) -> u64 {
     properties.filter_bytes.saturating_add(index)
 }
 
-/// Reads one stored block and checks it.
+/// Reads one stored block and checks it. The payload's memory comes from `heap`.
 pub(super) fn read_payload(
+    heap: &Heap,
     file: &dyn ReadableFile,
     path: &Path,
     file_bytes: u64,
@@ -566,14 +583,18 @@ pub(super) fn read_payload(
         return Err(corrupt("block would lie beyond the end of the file"));
     }
     let whole = handle.stored_bytes as usize + TRAILER_BYTES;
-    let mut data = zeroed(whole);
-    let read = file.read_at(handle.offset_bytes, Arc::make_mut(&mut data))?;
+    if u32::try_from(whole).is_err() {
+        return Err(corrupt("block is longer than a block can be"));
+    }
+    let fill = |data: &mut [u8]| file.read_at(handle.offset_bytes, data);
+    let (data, read) = SharedBytes::filled(heap, whole, fill);
+    let read = read?;
     let stripe = counters.local();
     stripe.add(TableCounter::Reads, 1);
     stripe.add(TableCounter::ReadBytes, read as u64);
     if read != whole {
         return Err(corrupt("block is cut short"));
     }
-    open_payload(&data, 0, handle.stored_bytes as usize, salt, handle.offset_bytes)
+    open_payload(heap, &data, 0, handle.stored_bytes as usize, salt, handle.offset_bytes)
         .map_err(|Damage(what)| corrupt(what))
 }

@@ -12,6 +12,7 @@ use crate::options::KeyspaceOptions;
 use crate::range_tombstone::RangeTombstone;
 use crate::stats::TableCounters;
 use esker_base::checksum::bind;
+use esker_base::heap::Heap;
 use esker_base::vfs::ReadableFile;
 use esker_base::{Error, KeyOrder, Kind, Result, Trailer};
 use std::cmp::Ordering;
@@ -162,7 +163,8 @@ impl TableRemains {
 
 fn load(remains: &TableRemains, counters: &TableCounters, handle: Handle) -> Result<Block> {
     let TableRemains { file, path, file_bytes, salt, .. } = remains;
-    let payload = read_payload(file.as_ref(), path, *file_bytes, *salt, counters, handle)?;
+    let payload =
+        read_payload(&Heap::global(), file.as_ref(), path, *file_bytes, *salt, counters, handle)?;
     Block::new(payload)
         .map_err(|damage| Error::corruption(path.as_path(), handle.offset_bytes, damage.0))
 }
@@ -291,7 +293,15 @@ impl Search<'_> {
     /// needed.
     fn classify(&mut self, handle: Handle) {
         let TableRemains { file, path, file_bytes, salt, .. } = &self.remains;
-        let read = read_payload(file.as_ref(), path, *file_bytes, *salt, self.counters, handle);
+        let read = read_payload(
+            &Heap::global(),
+            file.as_ref(),
+            path,
+            *file_bytes,
+            *salt,
+            self.counters,
+            handle,
+        );
         let Ok(payload) = read else { return };
         let tombstones = decode_range_tombstones(payload.bytes()).ok();
         if let Ok(block) = Block::new(payload)

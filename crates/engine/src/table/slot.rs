@@ -12,9 +12,9 @@
 //! new epoch is also made on the cache.
 
 use crate::block::Block;
+use esker_base::heap::SharedBytes;
 use esker_base::sync::{CHECKED, Mutex};
 use std::hint::black_box;
-use std::sync::Arc;
 
 /// A place for one block.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ const _: () = assert!(CHECKED || size_of::<Slot>() == SLOT_BYTES);
 
 #[derive(Debug, Default)]
 struct Resident {
-    data: Option<Arc<[u8]>>,
+    data: Option<SharedBytes>,
     end: u32,
     epoch: u32,
 }

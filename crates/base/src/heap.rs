@@ -1,0 +1,264 @@
+//! Memory for what caches hold: parts of a few KiB, many of them, in huge pages.
+//!
+//! The allocator of a process puts cached blocks into pages of 4 KiB. A processor remembers where
+//! some two thousand of those are; in a cache of gigabytes nearly every access then waits for a walk
+//! through page tables before it waits for memory. A [`Heap`] takes one range of addresses, for which
+//! it asks the kernel for pages of 2 MiB, and places what it is asked for in there.
+//!
+//! Placing is TLSF's (crate `rlsf`; Masmano and others, 2004): a good fit in constant time, free
+//! neighbours joined.
+//! Invariants: (1) what does not fit into the range comes from the global allocator, and everything
+//! goes back where it came from; (2) the range stays mapped while any of it is in use, whoever holds it.
+//! Threads: any. A range has a few stripes with a lock each; a thread takes from its own stripe, and
+//! what it frees goes back to the stripe it came from. No other lock is taken under one of these.
+//! Sanitizers and model checkers shall see each part by itself: under them there is no range.
+
+mod boxed;
+mod shared;
+
+pub use boxed::HeapBox;
+pub use shared::SharedBytes;
+
+use crate::sync::{CHECKED, Mutex};
+use rlsf::Tlsf;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What a stripe takes of the range at a time, and the size of a huge page.
+const CHUNK_BYTES: usize = 2 << 20;
+/// The range's first chunks stay in small pages, so that a small store stays small.
+const SMALL_PAGES_BYTES: usize = 8 << 20;
+/// Larger parts would leave holes; there are few of them.
+const PART_BYTES_MAX: usize = 256 << 10;
+/// A range has a stripe for each of these, and between one and [`STRIPES_MAX`].
+const STRIPE_BYTES: u64 = 64 << 20;
+const STRIPES_MAX: u64 = 16;
+/// More than any cache; addresses are no memory, but there is an end to them.
+const RANGE_BYTES_MAX: u64 = 1 << 40;
+
+const HAS_RANGE: bool = !(CHECKED || cfg!(any(esker_asan, esker_tsan)));
+
+/// A source of memory. Cheap to clone; parts may outlive it.
+#[derive(Clone, Default)]
+pub struct Heap(Option<Arc<Range>>);
+
+/// One range of addresses.
+struct Range {
+    /// First chunk, aligned to its size.
+    start: NonNull<u8>,
+    chunks: usize,
+    /// Chunks taken so far.
+    taken: AtomicUsize,
+    stripes: Box<[Stripe]>,
+    mapped: NonNull<u8>,
+    mapped_bytes: usize,
+}
+
+// SAFETY: the addresses name memory that belongs to the range; what is in it is handed out once.
+unsafe impl Send for Range {}
+// SAFETY: as above, and all that changes is behind locks or atomic.
+unsafe impl Sync for Range {}
+
+/// A part of the range with a lock of its own.
+#[repr(align(128))]
+struct Stripe {
+    pool: Mutex<Pool>,
+    /// Of an [`Arc`]; the stripe owns one count of it while it has parts in use.
+    range: *const Range,
+}
+
+struct Pool {
+    free: Tlsf<'static, u32, u32, 18, 16>,
+    in_use: usize,
+}
+
+/// Where a part came from: a stripe, or null for the global allocator.
+#[derive(Clone, Copy)]
+struct Home(*const Stripe);
+
+impl Heap {
+    /// Memory for a cache of `bytes`: a range of addresses half as long again, of which pages are taken as
+    /// they are needed and kept until all that was taken is given back.
+    ///
+    /// Where the system gives no such range everything comes from the global allocator.
+    pub fn new(bytes: u64) -> Heap {
+        Heap(if HAS_RANGE { Range::map(bytes) } else { None })
+    }
+
+    /// The global allocator.
+    pub const fn global() -> Heap {
+        Heap(None)
+    }
+
+    /// Bytes taken from the range so far, used or free.
+    pub fn taken_bytes(&self) -> u64 {
+        self.0.as_ref().map_or(0, |range| range.taken_chunks() as u64 * CHUNK_BYTES as u64)
+    }
+
+    /// Memory of `layout`, not initialized. Ends the process, like any allocation, if there is none.
+    fn allocate(&self, layout: Layout) -> (NonNull<u8>, Home) {
+        assert!(layout.size() > 0, "an empty part needs no memory");
+        if let Some(range) = &self.0
+            && layout.size() <= PART_BYTES_MAX
+        {
+            let stripe = &range.stripes[thread_number() % range.stripes.len()];
+            if let Some(part) = stripe.allocate(range, layout) {
+                return (part, Home(stripe));
+            }
+        }
+        // SAFETY: the size is not zero.
+        let part = NonNull::new(unsafe { alloc(layout) });
+        (part.unwrap_or_else(|| handle_alloc_error(layout)), Home(std::ptr::null()))
+    }
+}
+
+impl Home {
+    /// Gives a part back.
+    ///
+    /// # Safety
+    /// It was allocated with this layout and came from here, and nobody uses it any more.
+    unsafe fn free(self, part: NonNull<u8>, layout: Layout) {
+        if self.0.is_null() {
+            // SAFETY: from the global allocator, with this layout.
+            unsafe { dealloc(part.as_ptr(), layout) };
+        } else {
+            // SAFETY: the part is in use, so that its range and with it the stripe exist.
+            unsafe { (*self.0).free(part, layout) };
+        }
+    }
+}
+
+impl Range {
+    fn map(bytes: u64) -> Option<Arc<Range>> {
+        let bytes = (bytes / 2 * 3).min(RANGE_BYTES_MAX) as usize;
+        let chunks = bytes.div_ceil(CHUNK_BYTES);
+        let mapped_bytes = (chunks + 1) * CHUNK_BYTES;
+        // SAFETY: a fresh private mapping at an address the kernel chooses.
+        let mapped = unsafe {
+            let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+            let flags = flags | MapFlags::NORESERVE;
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped_bytes, prot, flags)
+        };
+        let mapped = NonNull::new(mapped.ok()?.cast::<u8>())?;
+        let padding = mapped.as_ptr().align_offset(CHUNK_BYTES);
+        // SAFETY: the mapping is a chunk longer than needed.
+        let start = unsafe { mapped.add(padding) };
+        let huge_bytes = (chunks * CHUNK_BYTES).saturating_sub(SMALL_PAGES_BYTES);
+        if huge_bytes > 0 {
+            // SAFETY: inside the mapping. Where the kernel has no huge pages, it goes without.
+            let _ = unsafe {
+                let from = start.as_ptr().add(SMALL_PAGES_BYTES).cast();
+                rustix::mm::madvise(from, huge_bytes, Advice::LinuxHugepage)
+            };
+        }
+        let stripes = (bytes as u64 / STRIPE_BYTES).clamp(1, STRIPES_MAX);
+        Some(Arc::new_cyclic(|range| Range {
+            start,
+            chunks,
+            taken: AtomicUsize::new(0),
+            stripes: (0..stripes).map(|_| Stripe::new(range.as_ptr())).collect(),
+            mapped,
+            mapped_bytes,
+        }))
+    }
+
+    fn taken_chunks(&self) -> usize {
+        self.taken.load(Ordering::Relaxed).min(self.chunks)
+    }
+
+    /// The next chunk that nobody has.
+    fn take_chunk(&self) -> Option<NonNull<[u8]>> {
+        if self.taken_chunks() == self.chunks {
+            return None;
+        }
+        let number = self.taken.fetch_add(1, Ordering::Relaxed);
+        if number >= self.chunks {
+            return None;
+        }
+        // SAFETY: inside the range.
+        let chunk = unsafe { self.start.add(number * CHUNK_BYTES) };
+        Some(NonNull::slice_from_raw_parts(chunk, CHUNK_BYTES))
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this length by `map`; a part in use would hold the range.
+        let unmapped =
+            unsafe { rustix::mm::munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
+        debug_assert!(unmapped.is_ok(), "munmap of our own mapping: {unmapped:?}");
+    }
+}
+
+impl Stripe {
+    fn new(range: *const Range) -> Stripe {
+        Stripe { pool: Mutex::new(Pool { free: Tlsf::new(), in_use: 0 }), range }
+    }
+
+    fn allocate(&self, range: &Arc<Range>, layout: Layout) -> Option<NonNull<u8>> {
+        let mut pool = self.pool.lock();
+        let part = loop {
+            if let Some(part) = pool.free.allocate(layout) {
+                break part;
+            }
+            let chunk = range.take_chunk()?;
+            // SAFETY: nobody else has the chunk, and it stays mapped while the pool has parts in use.
+            unsafe { pool.free.insert_free_block_ptr(chunk) }?;
+        };
+        if pool.in_use == 0 {
+            // Owned by the stripe from now on.
+            let _ = Arc::into_raw(range.clone());
+        }
+        pool.in_use += 1;
+        Some(part)
+    }
+
+    /// Takes a part back.
+    ///
+    /// # Safety
+    /// It came from this stripe with this layout, and nobody uses it any more.
+    unsafe fn free(&self, part: NonNull<u8>, layout: Layout) {
+        let range = self.range;
+        let mut pool = self.pool.lock();
+        // SAFETY: the caller's.
+        unsafe { pool.free.deallocate(part, layout.align()) };
+        pool.in_use -= 1;
+        let last = pool.in_use == 0;
+        drop(pool);
+        if last {
+            // SAFETY: the count that `allocate` left to the stripe. The stripe may be gone with it.
+            drop(unsafe { Arc::from_raw(range) });
+        }
+    }
+}
+
+/// Numbers threads as they come.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    std::thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(0) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
+
+impl fmt::Debug for Heap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(range) => write!(f, "Heap({} of {} chunks)", range.taken_chunks(), range.chunks),
+            None => write!(f, "Heap(global)"),
+        }
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests;

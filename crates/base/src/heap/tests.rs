@@ -1,0 +1,120 @@
+//! Heaps: parts apart from each other, given back, outliving their heap, from many threads.
+
+use super::{CHUNK_BYTES, HAS_RANGE, Heap, HeapBox, PART_BYTES_MAX, SharedBytes};
+use crate::checksum::mix64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+
+/// Bytes that only `seed` and `len` decide.
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| mix64(seed ^ ((i / 8) << 20)) as u8).collect()
+}
+
+#[test]
+fn parts_of_all_sizes_keep_their_bytes_to_themselves() {
+    for heap in [Heap::new(64 << 20), Heap::global()] {
+        let sizes = [0, 1, 15, 16, 17, 4_096, 4_113, 65_536, PART_BYTES_MAX, PART_BYTES_MAX + 1];
+        let parts: Vec<SharedBytes> = (0..200)
+            .map(|i| SharedBytes::copied(&heap, &pattern(i, sizes[i as usize % sizes.len()])))
+            .collect();
+        for (i, part) in parts.iter().enumerate() {
+            assert_eq!(**part, pattern(i as u64, sizes[i % sizes.len()])[..], "part {i}");
+            assert_eq!(part.as_ptr().align_offset(16), 0);
+        }
+    }
+}
+
+#[test]
+fn a_range_is_used_again_and_not_beyond_its_end() {
+    let heap = Heap::new(4 << 20);
+    let limit = heap.0.as_ref().map_or(0, |range| range.chunks * CHUNK_BYTES) as u64;
+    for round in 0..20 {
+        // Twice what the range has: the rest comes from elsewhere.
+        let count = 12 << 8;
+        let parts: Vec<SharedBytes> =
+            (0..count).map(|i| SharedBytes::copied(&heap, &pattern(round + i, 4_096))).collect();
+        assert!(parts.iter().zip(round..).all(|(part, seed)| **part == pattern(seed, 4_096)[..]));
+        assert_eq!(heap.taken_bytes(), limit, "all of it is in use");
+    }
+    assert_eq!(limit > 0, HAS_RANGE);
+}
+
+#[test]
+fn parts_outlive_the_heap() {
+    let heap = Heap::new(16 << 20);
+    let shared = SharedBytes::copied(&heap, &pattern(7, 5_000));
+    let boxed = HeapBox::new(&heap, (0..10_000u64).collect());
+    drop(heap);
+    let other = shared.clone();
+    drop(shared);
+    assert_eq!(*other, pattern(7, 5_000)[..]);
+    assert!(boxed.iter().enumerate().all(|(i, &n)| n == i as u64));
+}
+
+#[test]
+fn what_is_in_a_box_is_dropped_once() {
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let elements = (0..100).map(|_| Counted(dropped.clone())).collect();
+    let boxed = HeapBox::new(&Heap::new(1 << 20), elements);
+    assert_eq!((boxed.len(), dropped.load(Ordering::Relaxed)), (100, 0));
+    drop(boxed);
+    assert_eq!(dropped.load(Ordering::Relaxed), 100);
+    assert!(HeapBox::<u64>::default().is_empty());
+}
+
+#[test]
+fn memory_is_reused_only_by_its_only_holder() {
+    let heap = Heap::new(1 << 20);
+    let (first, ()) = SharedBytes::filled(&heap, 1_000, |bytes| bytes.fill(1));
+    let address = first.as_ptr();
+    let (second, ()) = SharedBytes::refilled(Some(first), 1_000, |bytes| bytes.fill(2));
+    assert_eq!(second.as_ptr(), address, "nobody else held it");
+    let reader = second.clone();
+    let (third, ()) = SharedBytes::refilled(Some(second), 1_000, |bytes| bytes.fill(3));
+    assert!(reader.iter().all(|&b| b == 2) && third.iter().all(|&b| b == 3));
+    let (fourth, seen) = SharedBytes::refilled(Some(third), 999, |bytes| bytes[0]);
+    assert_eq!((fourth.len(), seen), (999, 0), "another length is new memory");
+}
+
+#[test]
+fn threads_share_and_free_what_others_took() {
+    const THREADS: u64 = 8;
+    let heap = Heap::new(1 << 30);
+    let (to, from) = channel::<(u64, SharedBytes)>();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (to, heap) = (to.clone(), heap.clone());
+            scope.spawn(move || {
+                let mut kept = Vec::new();
+                for i in 0..3_000u64 {
+                    let seed = thread << 32 | i;
+                    let len = mix64(seed) as usize % 9_000;
+                    let part = SharedBytes::copied(&heap, &pattern(seed, len));
+                    kept.push((seed, part.clone()));
+                    to.send((seed, part)).expect("somebody listens");
+                    if kept.len() > 100 {
+                        let (seed, part) = kept.swap_remove(mix64(i) as usize % 100);
+                        assert_eq!(*part, pattern(seed, part.len())[..]);
+                    }
+                }
+            });
+        }
+        drop(to);
+        let mut count = 0;
+        for (seed, part) in from {
+            assert_eq!(*part, pattern(seed, part.len())[..]);
+            count += 1;
+        }
+        assert_eq!(count, THREADS * 3_000);
+    });
+    let range = heap.0.as_ref().map(Arc::downgrade);
+    drop(heap);
+    assert!(range.is_none_or(|range| range.upgrade().is_none()), "all is given back");
+}
