@@ -128,7 +128,7 @@ impl Home {
             unsafe { dealloc(part.as_ptr(), layout) };
         } else {
             // SAFETY: the part is in use, so that its range and with it the stripe exist.
-            unsafe { (*self.0).free(part, layout) };
+            unsafe { Stripe::free(self.0, part, layout) };
         }
     }
 }
@@ -218,20 +218,21 @@ impl Stripe {
         Some(part)
     }
 
-    /// Takes a part back.
+    /// Takes a part back. The stripe may be gone afterwards, hence no reference to it.
     ///
     /// # Safety
     /// It came from this stripe with this layout, and nobody uses it any more.
-    unsafe fn free(&self, part: NonNull<u8>, layout: Layout) {
-        let range = self.range;
-        let mut pool = self.pool.lock();
-        // SAFETY: the caller's.
-        unsafe { pool.free.deallocate(part, layout.align()) };
-        pool.in_use -= 1;
-        let last = pool.in_use == 0;
-        drop(pool);
+    unsafe fn free(stripe: *const Stripe, part: NonNull<u8>, layout: Layout) {
+        // SAFETY: while a part is in use its range exists.
+        let (range, last) = unsafe {
+            let Stripe { pool, range } = &*stripe;
+            let mut pool = pool.lock();
+            pool.free.deallocate(part, layout.align());
+            pool.in_use -= 1;
+            (*range, pool.in_use == 0)
+        };
         if last {
-            // SAFETY: the count that `allocate` left to the stripe. The stripe may be gone with it.
+            // SAFETY: the count that `allocate` left to the stripe.
             drop(unsafe { Arc::from_raw(range) });
         }
     }

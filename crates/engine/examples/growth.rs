@@ -4,11 +4,15 @@
 //! 100, in random order. Gets hit, and are measured after each key has been read once: as the store lies when its
 //! background work is done, and after all of it was compacted into one run. With the memory it is given everything is
 //! cached. For 16384 Ki entries give it 8192 MiB.
+//!
+//! Beside it stand gets of the same keys and values from the standard library's `BTreeMap`: what the logarithm costs on
+//! this machine, whose memory answers later the more of it is in use.
 
 use esker::base::Clock;
 use esker::base::checksum::mix64;
 use esker::base::env::SystemClock;
 use esker::{Db, Options, Result};
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::Path;
 
@@ -45,6 +49,15 @@ fn warm_get_ns(db: &Db, entries: u64) -> Result<u64> {
     })
 }
 
+/// Nanoseconds of a get of a key that is there, from an ordered map in memory.
+fn map_get_ns(entries: u64) -> Result<u64> {
+    let map: BTreeMap<[u8; 16], [u8; 100]> = (0..entries).map(|i| (key(i), [7; 100])).collect();
+    each_ns(GETS, |i| {
+        black_box(map.get(&key(mix64(i ^ 0x5eed) % entries)));
+        Ok(())
+    })
+}
+
 fn measure(dir: &Path, entries: u64, budget_bytes: u64) -> Result<()> {
     let options = Options { memory_budget_bytes: budget_bytes, ..Options::default() };
     let db = Db::open(dir, options)?;
@@ -55,8 +68,10 @@ fn measure(dir: &Path, entries: u64, budget_bytes: u64) -> Result<()> {
     let (found_runs, get_ns) = (runs(&db), warm_get_ns(&db, entries)?);
     db.default_keyspace().compact_range(None, None)?;
     let one_run_ns = warm_get_ns(&db, entries)?;
-    println!("{entries:>10} {put_ns:>8} {get_ns:>8} {found_runs:>6} {one_run_ns:>12}");
-    db.close()
+    db.close()?;
+    let map_ns = map_get_ns(entries)?;
+    println!("{entries:>10} {put_ns:>8} {get_ns:>8} {found_runs:>6} {one_run_ns:>12} {map_ns:>8}");
+    Ok(())
 }
 
 fn main() -> Result<()> {
@@ -64,7 +79,7 @@ fn main() -> Result<()> {
     let largest = arguments.first().unwrap_or(&4096) << 10;
     let budget_bytes = arguments.get(1).unwrap_or(&4096) << 20;
     let dir = std::env::temp_dir().join(format!("esker-growth-{}", std::process::id()));
-    println!("   entries   put ns   get ns   runs   one run ns");
+    println!("   entries   put ns   get ns   runs   one run ns   map ns");
     let mut entries = SMALLEST;
     while entries <= largest {
         let measured = measure(&dir, entries, budget_bytes);
