@@ -113,7 +113,9 @@ fn main() -> ExitCode {
                 passed += 1;
             }
             Err(report) => {
-                println!("{report}\n{}: FAILED after {seconds:.1} s", gate.name);
+                // The first line again, for those who see only the end of all that was printed.
+                let first = report.lines().next().unwrap_or_default();
+                println!("{report}\n{}: FAILED after {seconds:.1} s: {first}", gate.name);
                 failed += 1;
             }
         }
