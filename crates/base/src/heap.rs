@@ -19,9 +19,10 @@ mod shared;
 pub use boxed::HeapBox;
 pub use shared::SharedBytes;
 
+use crate::pages::prefer_huge;
 use crate::sync::{CHECKED, Mutex};
 use rlsf::Tlsf;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::fmt;
@@ -44,7 +45,7 @@ const RANGE_BYTES_MAX: u64 = 1 << 40;
 const HAS_RANGE: bool = !(CHECKED || cfg!(any(esker_asan, esker_tsan)));
 
 /// A source of memory. Cheap to clone; parts may outlive it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Heap(Option<Arc<Range>>);
 
 /// One range of addresses.
@@ -150,11 +151,8 @@ impl Range {
         let start = unsafe { mapped.add(padding) };
         let huge_bytes = (chunks * CHUNK_BYTES).saturating_sub(SMALL_PAGES_BYTES);
         if huge_bytes > 0 {
-            // SAFETY: inside the mapping. Where the kernel has no huge pages, it goes without.
-            let _ = unsafe {
-                let from = start.as_ptr().add(SMALL_PAGES_BYTES).cast();
-                rustix::mm::madvise(from, huge_bytes, Advice::LinuxHugepage)
-            };
+            // SAFETY: inside the mapping.
+            unsafe { prefer_huge(start.as_ptr().add(SMALL_PAGES_BYTES), huge_bytes) };
         }
         let stripes = (bytes as u64 / STRIPE_BYTES).clamp(1, STRIPES_MAX);
         Some(Arc::new_cyclic(|range| Range {

@@ -79,9 +79,8 @@ impl<T: Zeroable> Pages<T> {
         let pages = Pages::<T>::zeroed(len);
         let bytes = layout::<T>(len).size();
         if bytes >= HUGE_PAGE_BYTES.max(LARGE_BYTES) {
-            // SAFETY: a mapping of our own. Where the kernel has no huge pages, it goes without.
-            let _ =
-                unsafe { rustix::mm::madvise(pages.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+            // SAFETY: a mapping of our own.
+            unsafe { prefer_huge(pages.as_ptr().cast(), bytes) };
         }
         pages
     }
@@ -90,6 +89,15 @@ impl<T: Zeroable> Pages<T> {
     pub fn as_ptr(&self) -> *mut T {
         self.start.as_ptr()
     }
+}
+
+/// Asks the kernel for huge pages in a part of a mapping; without them it stays in small ones.
+///
+/// # Safety
+/// The part belongs to a mapping of the caller's.
+pub(crate) unsafe fn prefer_huge(start: *mut u8, bytes: usize) {
+    // SAFETY: the caller's; it changes how memory is backed, not what is in it.
+    let _ = unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxHugepage) };
 }
 
 fn layout<T>(len: usize) -> Layout {

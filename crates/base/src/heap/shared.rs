@@ -182,13 +182,6 @@ impl From<&[u8]> for SharedBytes {
     }
 }
 
-impl From<Vec<u8>> for SharedBytes {
-    /// A copy from the global allocator.
-    fn from(bytes: Vec<u8>) -> SharedBytes {
-        SharedBytes::from(&bytes[..])
-    }
-}
-
 impl fmt::Debug for SharedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SharedBytes({} B)", self.len())

@@ -118,3 +118,62 @@ fn threads_share_and_free_what_others_took() {
     drop(heap);
     assert!(range.is_none_or(|range| range.upgrade().is_none()), "all is given back");
 }
+
+/// Elements of three alignments, of which the largest two are more than the heap aligns to by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(align(32))]
+struct Half([u64; 4]);
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(align(64))]
+struct Line([u64; 8]);
+
+enum Part {
+    Bytes(SharedBytes),
+    Words(HeapBox<u32>),
+    Halves(HeapBox<Half>),
+    Lines(HeapBox<Line>),
+}
+
+impl Part {
+    fn new(heap: &Heap, seed: u64) -> Part {
+        let len = mix64(seed) as usize % 300;
+        match seed % 4 {
+            0 => Part::Bytes(SharedBytes::copied(heap, &pattern(seed, len * 16))),
+            1 => Part::Words(HeapBox::new(heap, vec![seed as u32; len])),
+            2 => Part::Halves(HeapBox::new(heap, vec![Half([seed; 4]); len])),
+            _ => Part::Lines(HeapBox::new(heap, vec![Line([seed; 8]); len])),
+        }
+    }
+
+    fn is_whole(&self, seed: u64) -> bool {
+        let len = mix64(seed) as usize % 300;
+        match self {
+            Part::Bytes(bytes) => **bytes == pattern(seed, len * 16)[..],
+            Part::Words(words) => **words == vec![seed as u32; len],
+            Part::Halves(halves) => **halves == vec![Half([seed; 4]); len],
+            Part::Lines(lines) => **lines == vec![Line([seed; 8]); len],
+        }
+    }
+}
+
+#[test]
+fn parts_of_all_alignments_come_and_go_in_any_order() {
+    let heap = Heap::new(4 << 20);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let heap = heap.clone();
+            scope.spawn(move || {
+                let mut kept: Vec<(u64, Part)> = Vec::new();
+                for i in 0..20_000u64 {
+                    let seed = thread << 32 | i;
+                    kept.push((seed, Part::new(&heap, seed)));
+                    if kept.len() > 200 {
+                        let (seed, part) = kept.swap_remove(mix64(seed) as usize % 200);
+                        assert!(part.is_whole(seed), "part {seed}");
+                    }
+                }
+                assert!(kept.iter().all(|(seed, part)| part.is_whole(*seed)));
+            });
+        }
+    });
+}

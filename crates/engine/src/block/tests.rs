@@ -71,7 +71,7 @@ fn build(entries: &[Entry], restart_interval: u32) -> Block {
     assert_eq!(out.len(), 2 + expected);
     out.extend_from_slice(b"?");
     let end = out.len() - 1;
-    Block::new(Payload { data: out.into(), start: 2, end }).expect("a block")
+    Block::new(Payload { data: out[..].into(), start: 2, end }).expect("a block")
 }
 
 fn check(cursor: &BlockCursor, expected: Option<&Entry>, what: &str) {
@@ -188,7 +188,9 @@ fn any_bytes_are_refused_or_walked_without_a_panic() {
             bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
         }
         let end = bytes.len();
-        let Ok(block) = Block::new(Payload { data: bytes.into(), start: 0, end }) else { continue };
+        let Ok(block) = Block::new(Payload { data: bytes[..].into(), start: 0, end }) else {
+            continue;
+        };
         let walk = |forward: bool| -> Result<(), Damage> {
             let mut cursor = BlockCursor::new();
             cursor.set_block(block.clone());

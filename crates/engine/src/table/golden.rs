@@ -53,7 +53,7 @@ fn the_block_example_holds() {
     let stored = Sealer::new().seal(&mut bytes, 0, Compression::None, 7, 0) as usize;
     expect_same(&bytes, &example(BLOCK_PAGE));
 
-    let data: SharedBytes = example(BLOCK_PAGE).into();
+    let data: SharedBytes = example(BLOCK_PAGE)[..].into();
     assert_eq!(data.len(), stored + TRAILER_BYTES);
     let payload = open_payload(&Heap::global(), &data, 0, stored, 7, 0).expect("opens");
     let mut cursor = BlockCursor::new();
