@@ -9,7 +9,7 @@ use esker::base::{Env, Kind, Result, Trailer};
 use esker::cursor::Cursor;
 use esker::options::{Compression, KeyspaceOptions};
 use esker::stats::{TableCounter, TableCounters};
-use esker::table::{BlockCache, CursorOptions, TableBuilder, TableContext, TableReader};
+use esker::table::{BlockCache, CursorOptions, TableBuilder, TableContext, TableFile, TableReader};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -138,7 +138,8 @@ fn main() -> Result<()> {
         pin_bytes_max: 64 << 20,
     };
     let file = env.vfs.open(&path, Access::Random)?;
-    let table = TableReader::open(file, &path, summary.file_bytes, 42, &options, &context)?;
+    let file = TableFile::new(file, &path, summary.file_bytes, 42);
+    let table = TableReader::open(file, &options, &context)?;
     let table = Arc::new(table);
 
     bench.walk("next, compaction reads", &table, CursorOptions::compaction(512 << 10))?;

@@ -11,7 +11,7 @@ use esker::base::Vfs;
 use esker::base::vfs::Access;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::stats::TableCounters;
-use esker::table::{BlockCache, TableContext, TableReader, read_identity};
+use esker::table::{BlockCache, TableContext, TableFile, TableReader, read_identity};
 use esker::{Compression, Db, KeyspaceId, KeyspaceOptions, Options, Result, WriteOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -77,9 +77,8 @@ impl Specimen {
                 counters: Arc::new(TableCounters::new()),
                 pin_bytes_max: 0,
             };
-            let (bytes, salt) = (identity.file_bytes, identity.salt);
-            let options = KeyspaceOptions::default();
-            let reader = TableReader::open(file, &path, bytes, salt, &options, &context)?;
+            let file = TableFile::new(file, &path, identity.file_bytes, identity.salt);
+            let reader = TableReader::open(file, &KeyspaceOptions::default(), &context)?;
             Ok(reader.properties().partitions)
         };
         tables.filter_map(|path| partitions(path).ok()).max().unwrap_or(0)

@@ -13,7 +13,9 @@ use esker::base::{KeyOrder, Kind, Seq, Trailer};
 use esker::block::{Block, BlockBuilder, BlockCursor, Damage, Payload};
 use esker::cursor::Cursor;
 use esker::stats::TableCounters;
-use esker::table::{BlockCache, CursorOptions, TableContext, TableReader, read_identity};
+use esker::table::{
+    BlockCache, CursorOptions, TableContext, TableFile, TableReader, read_identity,
+};
 use esker::{Batch, Db, KeyspaceId, KeyspaceOptions, Options};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -280,8 +282,8 @@ impl Target for TableBytes {
             pin_bytes_max: 1 << 20,
         };
         let options = KeyspaceOptions::default();
-        let len = input.len() as u64;
-        let opened = TableReader::open(file, path, len, identity.salt, &options, &context);
+        let file = TableFile::new(file, path, input.len() as u64, identity.salt);
+        let opened = TableReader::open(file, &options, &context);
         let reader = match opened {
             Ok(reader) => Arc::new(reader),
             Err(error) => return what(&error),

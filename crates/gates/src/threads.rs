@@ -340,7 +340,7 @@ fn churn(shared: &Shared, number: u64, random: &mut Random) -> Checked {
     if there == count { Ok(()) } else { Err(format!("{there} keys of {count}")) }
 }
 
-/// At the end every counter is what its owner wrote last.
+/// At the end every counter is what its owner wrote last, and no memory is counted that nobody holds.
 fn check_end(shared: &Shared) -> Checked {
     let snapshot = shared.db.snapshot();
     for writer in 0..WRITERS {
@@ -358,5 +358,9 @@ fn check_end(shared: &Shared) -> Checked {
             }
         }
     }
-    shared.db.wait_idle().map_err(text)
+    shared.db.flush().map_err(text)?;
+    match shared.db.stats().memory.memtables {
+        0 => shared.db.wait_idle().map_err(text),
+        left => Err(format!("memtables hold {left} bytes after all were flushed")),
+    }
 }

@@ -92,6 +92,9 @@ impl Chosen {
         let mut versions = core.lock_versions()?;
         let id = self.keyspace.id;
         if !versions.keyspaces.contains_key(&id) {
+            if !self.spec.is_move {
+                core.store.discard(&result.tables);
+            }
             return Err(Error::Cancelled);
         }
         // Another job may have made the output level's run in the meantime.

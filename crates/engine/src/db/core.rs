@@ -18,7 +18,7 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
 use crate::version::{DEEPEST_LEVEL, NamedWals, TableStore, Version, VersionSet};
-use esker_base::sync::atomic::{AtomicBool, AtomicU64};
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
 use esker_base::vfs::FileLock;
 use esker_base::{Env, Error, KeyspaceId, Result, Seq};
@@ -248,6 +248,12 @@ impl Core {
             read_only: parts.read_only,
             lock: Mutex::new(parts.lock),
         }
+    }
+
+    /// Counts off memory of a memtable, once, where the memtable leaves its keyspace's view.
+    pub(super) fn release_memtable_bytes(&self, bytes: u64) {
+        let before = self.memtable_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "{bytes} bytes of memtables released of {before}");
     }
 
     /// Fails if the database takes no writes.

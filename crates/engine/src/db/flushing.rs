@@ -63,6 +63,8 @@ fn install(
             edit.push(Change::TableAdded { id, level: 0, run, meta: meta.clone() });
         }
         edit.push(Change::Flushed { id, seq: sealed.seq });
+    } else {
+        core.store.discard(tables);
     }
     let wal_min = oldest_needed_wal(core, Some(sealed));
     edit.push(Change::WalMin(wal_min));
@@ -72,13 +74,15 @@ fn install(
     versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
     let version = versions.keyspaces.get(&id).map(|record| record.version.clone());
     keyspace.update_view(|view| {
-        view.sealed.retain(|other| !Arc::ptr_eq(other, sealed));
+        // If the keyspace was dropped meanwhile, the memtable is gone and its bytes are released.
+        if let Some(at) = view.sealed.iter().position(|other| Arc::ptr_eq(other, sealed)) {
+            core.release_memtable_bytes(view.sealed.remove(at).memory_bytes);
+        }
         if let Some(version) = version {
             view.version = version;
         }
     });
     drop(versions);
-    core.memtable_bytes.fetch_sub(sealed.memory_bytes, Ordering::Relaxed);
     remove_wals(core, wal_min);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::core::{Core, KeyspaceCore, Keyspaces};
 use crate::compaction::policy::leveled;
+use crate::memtable::Memtable;
 use crate::names;
 use crate::options::KeyspaceOptions;
 use crate::version::{Change, KeyRange, VersionEdit};
@@ -68,12 +69,11 @@ pub(super) fn drop(core: &Core, name: &str) -> Result<()> {
     keyspace.dropped.store(true, Ordering::Relaxed);
     keyspaces.by_id.remove(&keyspace.id);
     core.keyspaces.store(Arc::new(keyspaces));
-    let view = keyspace.view.load_full();
-    let sealed: u64 = view.sealed.iter().map(|s| s.memory_bytes).sum();
-    let counted = keyspace.counted_bytes.swap(0, Ordering::Relaxed);
-    core.memtable_bytes.fetch_sub(sealed + counted, Ordering::Relaxed);
+    // Handles may live on; what they held does not.
     keyspace.update_view(|view| {
-        view.sealed.clear();
+        core.release_memtable_bytes(keyspace.counted_bytes.swap(0, Ordering::Relaxed));
+        view.active = Arc::new(Memtable::new(keyspace.options.order.clone(), 0));
+        view.sealed.drain(..).for_each(|sealed| core.release_memtable_bytes(sealed.memory_bytes));
         view.version = Arc::default();
     });
     std::mem::drop(versions);

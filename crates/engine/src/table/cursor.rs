@@ -197,7 +197,7 @@ impl TableCursor {
         let start = (handle.offset_bytes - self.readahead.at) as usize;
         let stored = handle.stored_bytes as usize;
         let payload =
-            open_payload(table.heap(), data, start, stored, table.salt, handle.offset_bytes)
+            open_payload(table.heap(), data, start, stored, table.file.salt, handle.offset_bytes)
                 .map_err(|d| table.damaged(handle, d))?;
         Block::new(payload).map_err(|d| table.damaged(handle, d))
     }
@@ -218,18 +218,18 @@ impl TableCursor {
         if bytes <= whole {
             return Ok(false);
         }
-        let end_max = self.table.file_bytes - FOOTER_BYTES as u64;
+        let end_max = self.table.file.bytes - FOOTER_BYTES as u64;
         let (start, end) = if step == Step::Backward {
             (handle.end_bytes().saturating_sub(bytes as u64), handle.end_bytes())
         } else {
             let end = handle.offset_bytes + bytes as u64;
             (handle.offset_bytes, end.min(end_max).max(handle.end_bytes()))
         };
-        if end > self.table.file_bytes {
+        if end > self.table.file.bytes {
             return Ok(false);
         }
         let len = (end - start) as usize;
-        let fill = |data: &mut [u8]| self.table.file.read_at(start, data);
+        let fill = |data: &mut [u8]| self.table.file.inner.read_at(start, data);
         let (data, read) = SharedBytes::refilled(self.readahead.data.take(), len, fill);
         let read = read?;
         let stripe = self.table.counters.local();

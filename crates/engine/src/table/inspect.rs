@@ -117,7 +117,7 @@ impl TableReader {
         let mut codec = [0xff];
         let at = handle.offset_bytes + u64::from(handle.stored_bytes);
         // The block was read, so that this byte is there.
-        let _ = self.file.read_at(at, &mut codec);
+        let _ = self.file.inner.read_at(at, &mut codec);
         let compression = codec_name(codec[0]);
         StoredForm { compression, raw_bytes: block.bytes().len() as u64 }
     }
@@ -155,7 +155,7 @@ impl TableReader {
         if same {
             return Ok(());
         }
-        let handle = Handle { offset_bytes: self.file_bytes, stored_bytes: 0 };
+        let handle = Handle { offset_bytes: self.file.bytes, stored_bytes: 0 };
         Err(self.damaged(handle, Damage("properties do not agree with the records")))
     }
 

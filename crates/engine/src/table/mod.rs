@@ -13,6 +13,7 @@
 
 mod builder;
 mod cursor;
+mod file;
 mod filter;
 mod format;
 #[cfg(test)]
@@ -29,11 +30,11 @@ mod tests;
 
 pub use builder::{TableBuilder, TableSummary};
 pub use cursor::{CursorOptions, TableCursor};
+pub use file::TableFile;
 pub use filter::FilterBlock;
 pub use format::{FORMAT_VERSION, FileIdentity, Handle, Origin, Properties, read_identity};
 pub(crate) use inspect::StoredForm;
 pub use inspect::{DataBlock, DataBlocks};
-pub(crate) use reader::read_properties;
 pub use reader::{TableContext, TableReader};
 pub(crate) use salvage::{TableRemains, Tombstones};
 

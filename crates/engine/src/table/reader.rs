@@ -7,26 +7,26 @@
 //! Threads: any number; the only things that change are the pins, each set once.
 
 use super::CachedBlock;
+use super::file::TableFile;
 use super::filter::FilterBlock;
-use super::format::{FOOTER_BYTES, Footer, Handle, Properties, decode_range_tombstones};
+use super::format::{FOOTER_BYTES, Handle, Properties, decode_range_tombstones};
 use super::index::SlotRef;
 use super::index::{DataIndex, TopIndex};
 use super::slot::SLOT_BYTES;
 use super::{BlockCache, CursorOptions, TableCursor};
-use crate::block::{Block, Damage, Payload, TRAILER_BYTES, open_payload};
+use crate::block::{Block, Damage, Payload};
 use crate::cache::CacheKey;
 use crate::options::{Filter, FilterPolicy, KeyspaceOptions};
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::stats::{TableCounter, TableCounters};
 use crate::value::Value;
-use esker_base::heap::{Heap, SharedBytes};
+use esker_base::heap::Heap;
 use esker_base::key::SEQ_MAX;
 use esker_base::sync::OnceLock;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
-use esker_base::vfs::ReadableFile;
 use esker_base::{Error, KeyOrder, Result, Seq, Trailer};
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What all tables of a database share, and how much one may keep for itself.
@@ -43,10 +43,7 @@ pub struct TableContext {
 
 /// An open table. Shared by `Arc`.
 pub struct TableReader {
-    pub(super) file: Arc<dyn ReadableFile>,
-    pub(super) path: PathBuf,
-    pub(super) file_bytes: u64,
-    pub(super) salt: u64,
+    pub(super) file: TableFile,
     pub(super) order: KeyOrder,
     pub(super) top: TopIndex,
     pub(super) properties: Properties,
@@ -90,8 +87,7 @@ impl<T> Deref for Held<'_, T> {
 impl TableReader {
     /// Opens a table and checks that it is the one the manifest means.
     ///
-    /// `file_bytes` and `salt` are what the manifest expects. Of `options`, the order and the filter
-    /// policy matter.
+    /// Of `options`, the order and the filter policy matter.
     ///
     /// # Errors
     /// `Corruption` if length, salt, magic or a checksum is wrong; `Incompatible` if the format is
@@ -99,14 +95,11 @@ impl TableReader {
     /// # Cost
     /// Three or four reads; index and filter blocks are read when first needed.
     pub fn open(
-        file: Arc<dyn ReadableFile>,
-        path: &Path,
-        file_bytes: u64,
-        salt: u64,
+        file: TableFile,
         options: &KeyspaceOptions,
         context: &TableContext,
     ) -> Result<TableReader> {
-        let parts = Parts::read(file.as_ref(), path, file_bytes, salt, options, context)?;
+        let parts = Parts::read(&file, options, &context.counters)?;
         let policy = match &options.filter {
             Filter::Custom(policy) => Some(policy.clone()),
             _ => None,
@@ -117,9 +110,7 @@ impl TableReader {
             Box::default()
         };
         Ok(TableReader {
-            path: path.to_path_buf(),
-            file_bytes,
-            salt,
+            file,
             order: options.order.clone(),
             top: parts.top,
             properties: parts.properties,
@@ -131,7 +122,6 @@ impl TableReader {
             pinned_bytes: AtomicU64::new(0),
             fragments: Arc::new(RangeTombstones::build(&options.order, &parts.tombstones)),
             tombstones: parts.tombstones,
-            file,
         })
     }
 
@@ -237,12 +227,12 @@ impl TableReader {
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.file.path
     }
 
     /// Length of the file.
     pub fn file_bytes(&self) -> u64 {
-        self.file_bytes
+        self.file.bytes
     }
 
     /// About where in the file a key would stand: the offset of its data block.
@@ -277,7 +267,7 @@ impl TableReader {
         let tombstones: usize =
             self.tombstones.iter().map(|t| size_of_val(t) + t.start.len() + t.end.len()).sum();
         let own = size_of::<TableReader>()
-            + self.path.as_os_str().len()
+            + self.file.path.as_os_str().len()
             + self.properties.memory_bytes()
             + self.top.memory_bytes()
             + self.pins.len() * size_of::<Pins>()
@@ -344,7 +334,7 @@ impl TableReader {
     pub(super) fn read_index(&self, partition: usize) -> Result<DataIndex> {
         let handle = self.top.partitions[partition].index;
         let payload = self.read(handle)?;
-        let index = DataIndex::decode(self.heap(), &self.order, payload.bytes(), self.file_bytes)
+        let index = DataIndex::decode(self.heap(), &self.order, payload.bytes(), self.file.bytes)
             .map_err(|d| self.damaged(handle, d))?;
         // What the top index promises decides that a lookup ends inside this partition.
         let last = index.separators.bound(index.len() - 1);
@@ -446,7 +436,7 @@ impl TableReader {
 
     #[inline]
     fn cache_key(&self, handle: Handle) -> CacheKey {
-        CacheKey { salt: self.salt, offset_bytes: handle.offset_bytes }
+        CacheKey { salt: self.file.salt, offset_bytes: handle.offset_bytes }
     }
 
     /// Where memory for parts of tables comes from.
@@ -455,21 +445,12 @@ impl TableReader {
     }
 
     pub(super) fn read(&self, handle: Handle) -> Result<Payload> {
-        let file = self.file.as_ref();
-        read_payload(
-            self.heap(),
-            file,
-            &self.path,
-            self.file_bytes,
-            self.salt,
-            &self.counters,
-            handle,
-        )
+        self.file.read(self.heap(), &self.counters, handle)
     }
 
     #[cold]
-    pub(super) fn damaged(&self, handle: Handle, Damage(what): Damage) -> Error {
-        Error::corruption(&self.path, handle.offset_bytes, what)
+    pub(super) fn damaged(&self, handle: Handle, damage: Damage) -> Error {
+        self.file.damaged(handle, damage)
     }
 
     #[cold]
@@ -482,29 +463,11 @@ impl TableReader {
 impl std::fmt::Debug for TableReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TableReader")
-            .field("path", &self.path)
-            .field("file_bytes", &self.file_bytes)
+            .field("path", &self.file.path)
+            .field("file_bytes", &self.file.bytes)
             .field("entries", &self.properties.entries)
             .finish_non_exhaustive()
     }
-}
-
-/// Reads what a table says about itself, whatever the order of its keys: for repair and for dumps.
-///
-/// # Errors
-/// `Corruption` if footer or properties are damaged, or the salt is not `salt`.
-pub(crate) fn read_properties(
-    file: &dyn ReadableFile,
-    path: &Path,
-    salt: u64,
-) -> Result<Properties> {
-    let file_bytes = file.len_bytes()?;
-    let footer = Footer::read(file, path, file_bytes)?;
-    let handle = footer.properties;
-    let (heap, counters) = (Heap::global(), TableCounters::new());
-    let payload = read_payload(&heap, file, path, file_bytes, salt, &counters, handle)?;
-    Properties::decode(payload.bytes())
-        .map_err(|Damage(what)| Error::corruption(path, handle.offset_bytes, what))
 }
 
 /// What is read when a table is opened.
@@ -516,31 +479,27 @@ struct Parts {
 
 impl Parts {
     fn read(
-        file: &dyn ReadableFile,
-        path: &Path,
-        file_bytes: u64,
-        salt: u64,
+        file: &TableFile,
         options: &KeyspaceOptions,
-        context: &TableContext,
+        counters: &TableCounters,
     ) -> Result<Parts> {
-        let corrupt = |at, what| Error::corruption(path, at, what);
-        let len = file.len_bytes()?;
-        if len != file_bytes {
-            return Err(corrupt(len.min(file_bytes), "table has another length than it should"));
+        let corrupt = |at, what| Error::corruption(&file.path, at, what);
+        let len = file.inner.len_bytes()?;
+        if len != file.bytes {
+            return Err(corrupt(len.min(file.bytes), "table has another length than it should"));
         }
-        let footer = Footer::read(file, path, file_bytes)?;
-        if footer.salt != salt {
-            let at = file_bytes - FOOTER_BYTES as u64;
+        let footer = file.footer()?;
+        if footer.salt != file.salt {
+            let at = file.bytes - FOOTER_BYTES as u64;
             return Err(corrupt(at, "table is another file than it should be"));
         }
-        let (heap, counters) = (Heap::global(), &context.counters);
-        let read = |handle| read_payload(&heap, file, path, file_bytes, salt, counters, handle);
-        let at = footer.properties.offset_bytes;
+        let heap = Heap::global();
+        let read = |handle| file.read(&heap, counters, handle);
         let properties = Properties::decode(read(footer.properties)?.bytes())
-            .map_err(|Damage(what)| corrupt(at, what))?;
+            .map_err(|damage| file.damaged(footer.properties, damage))?;
         if properties.order != options.order.name() {
             return Err(Error::Incompatible {
-                path: path.to_path_buf(),
+                path: file.path.clone(),
                 what: format!(
                     "its keys are in the order {:?}, not {:?}: open it with that comparator",
                     properties.order,
@@ -548,13 +507,12 @@ impl Parts {
                 ),
             });
         }
-        let at = footer.top_index.offset_bytes;
-        let top = TopIndex::decode(&options.order, read(footer.top_index)?.bytes(), file_bytes)
-            .map_err(|Damage(what)| corrupt(at, what))?;
+        let top = TopIndex::decode(&options.order, read(footer.top_index)?.bytes(), file.bytes)
+            .map_err(|damage| file.damaged(footer.top_index, damage))?;
         let tombstones = match footer.range_tombstones {
             None => Vec::new(),
             Some(handle) => decode_range_tombstones(read(handle)?.bytes())
-                .map_err(|Damage(what)| corrupt(handle.offset_bytes, what))?,
+                .map_err(|damage| file.damaged(handle, damage))?,
         };
         Ok(Parts { properties, top, tombstones })
     }
@@ -566,35 +524,4 @@ fn pinnable_bytes(properties: &Properties) -> u64 {
     let per_block = properties.data_blocks.saturating_mul(24 + SLOT_BYTES as u64);
     let index = properties.index_bytes.saturating_mul(2).saturating_add(per_block);
     properties.filter_bytes.saturating_add(index)
-}
-
-/// Reads one stored block and checks it. The payload's memory comes from `heap`.
-pub(super) fn read_payload(
-    heap: &Heap,
-    file: &dyn ReadableFile,
-    path: &Path,
-    file_bytes: u64,
-    salt: u64,
-    counters: &TableCounters,
-    handle: Handle,
-) -> Result<Payload> {
-    let corrupt = |what| Error::corruption(path, handle.offset_bytes, what);
-    if handle.end_bytes() > file_bytes {
-        return Err(corrupt("block would lie beyond the end of the file"));
-    }
-    let whole = handle.stored_bytes as usize + TRAILER_BYTES;
-    if u32::try_from(whole).is_err() {
-        return Err(corrupt("block is longer than a block can be"));
-    }
-    let fill = |data: &mut [u8]| file.read_at(handle.offset_bytes, data);
-    let (data, read) = SharedBytes::filled(heap, whole, fill);
-    let read = read?;
-    let stripe = counters.local();
-    stripe.add(TableCounter::Reads, 1);
-    stripe.add(TableCounter::ReadBytes, read as u64);
-    if read != whole {
-        return Err(corrupt("block is cut short"));
-    }
-    open_payload(heap, &data, 0, handle.stored_bytes as usize, salt, handle.offset_bytes)
-        .map_err(|Damage(what)| corrupt(what))
 }

@@ -5,8 +5,9 @@
 //! bytes before it says where it ends. Behind unreadable bytes every offset is tried, up to a budget.
 //! Invariant: no bytes of a file make this panic, or search without end.
 
+use super::file::TableFile;
 use super::format::{FOOTER_BYTES, Handle, decode_range_tombstones};
-use super::reader::{TableContext, TableReader, read_payload};
+use super::reader::{TableContext, TableReader};
 use crate::block::{Block, BlockCursor, TRAILER_BYTES};
 use crate::options::KeyspaceOptions;
 use crate::range_tombstone::RangeTombstone;
@@ -16,7 +17,6 @@ use esker_base::heap::Heap;
 use esker_base::vfs::ReadableFile;
 use esker_base::{Error, KeyOrder, Kind, Result, Trailer};
 use std::cmp::Ordering;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes looked at for the end of a block, and, if it is not among them, once more. A longer block
@@ -52,10 +52,7 @@ pub(crate) enum Tombstones {
 /// The readable parts of a table.
 #[derive(Debug)]
 pub(crate) struct TableRemains {
-    file: Arc<dyn ReadableFile>,
-    path: PathBuf,
-    file_bytes: u64,
-    salt: u64,
+    file: TableFile,
     /// Sound data blocks in order.
     blocks: Vec<Handle>,
     /// Records in them.
@@ -88,22 +85,18 @@ impl TableRemains {
     /// # Errors
     /// `Incompatible` if the table says that it is of another order or format.
     pub(crate) fn read(
-        file: Arc<dyn ReadableFile>,
-        path: &Path,
-        file_bytes: u64,
-        salt: u64,
+        mut file: TableFile,
         options: &KeyspaceOptions,
         context: &TableContext,
     ) -> Result<TableRemains> {
-        let real_bytes = file.len_bytes().unwrap_or(0);
-        let file: Arc<dyn ReadableFile> = Arc::new(Clipped { inner: file, file_bytes });
-        let opened = TableReader::open(file.clone(), path, file_bytes, salt, options, context);
+        let file_bytes = file.bytes;
+        let real_bytes = file.inner.len_bytes().unwrap_or(0);
+        file.inner = Arc::new(Clipped { inner: file.inner, file_bytes });
+        let opened = TableReader::open(file.clone(), options, context);
+        file.bytes = real_bytes.min(file_bytes);
         let mut search = Search {
             remains: TableRemains {
                 file,
-                path: path.to_path_buf(),
-                file_bytes: real_bytes.min(file_bytes),
-                salt,
                 blocks: Vec::new(),
                 entries: 0,
                 tombstones: Tombstones::Unreadable,
@@ -119,7 +112,7 @@ impl TableRemains {
             Ok(reader) => search.by_index(&Arc::new(reader)),
             Err(error @ Error::Incompatible { .. }) => return Err(error),
             Err(error) => {
-                let mut end = search.remains.file_bytes;
+                let mut end = search.remains.file.bytes;
                 search.lose(end, file_bytes, &format!("{error}"));
                 if end == file_bytes {
                     end = end.saturating_sub(FOOTER_BYTES as u64);
@@ -148,13 +141,13 @@ impl TableRemains {
     ) -> Result<()> {
         let mut cursor = BlockCursor::new();
         for &handle in &self.blocks {
-            let damaged = |what| Error::corruption(&self.path, handle.offset_bytes, what);
+            let damaged = |damage| self.file.damaged(handle, damage);
             let block = load(self, counters, handle)?;
             cursor.set_block(block);
-            cursor.seek_to_first().map_err(|damage| damaged(damage.0))?;
+            cursor.seek_to_first().map_err(damaged)?;
             while cursor.valid() {
                 visit(cursor.key(), cursor.trailer(), cursor.value())?;
-                cursor.next().map_err(|damage| damaged(damage.0))?;
+                cursor.next().map_err(damaged)?;
             }
         }
         Ok(())
@@ -162,11 +155,8 @@ impl TableRemains {
 }
 
 fn load(remains: &TableRemains, counters: &TableCounters, handle: Handle) -> Result<Block> {
-    let TableRemains { file, path, file_bytes, salt, .. } = remains;
-    let payload =
-        read_payload(&Heap::global(), file.as_ref(), path, *file_bytes, *salt, counters, handle)?;
-    Block::new(payload)
-        .map_err(|damage| Error::corruption(path.as_path(), handle.offset_bytes, damage.0))
+    let payload = remains.file.read(&Heap::global(), counters, handle)?;
+    Block::new(payload).map_err(|damage| remains.file.damaged(handle, damage))
 }
 
 /// A search under way.
@@ -256,11 +246,11 @@ impl Search<'_> {
         let mut at = from;
         // Where unreadable bytes begin.
         let mut lost_from: Option<u64> = None;
-        let mut window = Window { file: self.remains.file.clone(), at: 0, bytes: Vec::new() };
+        let mut window = Window { file: self.remains.file.inner.clone(), at: 0, bytes: Vec::new() };
         while at < end {
             let near = SEARCH_BLOCK_BYTES.max(4 * self.largest);
             let limits = if lost_from.is_none() { &SEARCH_WINDOW_BYTES[..] } else { &[near][..] };
-            let mask = bind(0, self.remains.salt, at);
+            let mask = bind(0, self.remains.file.salt, at);
             let mut stored = None;
             for limit in limits {
                 stored = block_end(window.get(at, end - at, *limit), mask, &mut self.steps);
@@ -292,16 +282,7 @@ impl Search<'_> {
     /// Takes what is found if it holds records or range tombstones; indexes and filters are not
     /// needed.
     fn classify(&mut self, handle: Handle) {
-        let TableRemains { file, path, file_bytes, salt, .. } = &self.remains;
-        let read = read_payload(
-            &Heap::global(),
-            file.as_ref(),
-            path,
-            *file_bytes,
-            *salt,
-            self.counters,
-            handle,
-        );
+        let read = self.remains.file.read(&Heap::global(), self.counters, handle);
         let Ok(payload) = read else { return };
         let tombstones = decode_range_tombstones(payload.bytes()).ok();
         if let Ok(block) = Block::new(payload)

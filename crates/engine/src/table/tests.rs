@@ -1,7 +1,8 @@
 //! Tables against a sorted list, in many shapes, and on damaged files.
 
 use super::{
-    BlockCache, CursorOptions, TableBuilder, TableContext, TableReader, TableSummary, read_identity,
+    BlockCache, CursorOptions, TableBuilder, TableContext, TableFile, TableReader, TableSummary,
+    read_identity,
 };
 use crate::cursor::Cursor;
 use crate::options::{Compression, Filter, FilterPolicy, KeyspaceOptions};
@@ -152,8 +153,8 @@ pub(super) fn open_in(
     options: &KeyspaceOptions,
     context: &TableContext,
 ) -> Result<Arc<TableReader>> {
-    let file = Arc::new(Bytes(bytes));
-    TableReader::open(file, &path(), expected_bytes, SALT, options, context).map(Arc::new)
+    let file = TableFile::new(Arc::new(Bytes(bytes)), &path(), expected_bytes, SALT);
+    TableReader::open(file, options, context).map(Arc::new)
 }
 
 pub(super) fn open(bytes: Vec<u8>, options: &KeyspaceOptions) -> Result<Arc<TableReader>> {
@@ -752,7 +753,8 @@ fn a_table_on_the_real_file_system() {
     assert!(summary.file_bytes.abs_diff(estimated) < 8_192, "{estimated} {summary:?}");
     let context = context(1 << 20, u64::MAX);
     let file = env.vfs.open(&path, Access::Random).expect("open");
-    let table = TableReader::open(file, &path, summary.file_bytes, 99, &options, &context);
+    let file = TableFile::new(file, &path, summary.file_bytes, 99);
+    let table = TableReader::open(file, &options, &context);
     let table = Arc::new(table.expect("open"));
     table.verify().expect("verify");
     compare_with_model(&mut Random(6), &table, &options, &entries);

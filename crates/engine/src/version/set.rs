@@ -307,11 +307,7 @@ impl VersionSet {
     ) -> Result<()> {
         edit.push(Change::NextNumber(self.store.peek_number()));
         let next = self.derive(&edit, options)?;
-        if self.is_broken() || self.manifest.len_bytes() > self.manifest_bytes_max {
-            self.rewrite()?;
-        }
-        if let Err(error) = self.manifest.append(&edit).and_then(|()| self.manifest.sync()) {
-            self.broken = true;
+        if let Err(error) = self.write(&edit) {
             self.void_tables.extend(edit.changes.iter().filter_map(|change| match change {
                 Change::TableAdded { meta, .. } => Some(meta.number),
                 _ => None,
@@ -320,6 +316,16 @@ impl VersionSet {
         }
         self.adopt(next, &edit);
         Ok(())
+    }
+
+    /// Makes an edit durable, in a new manifest if the present one is broken or long.
+    fn write(&mut self, edit: &VersionEdit) -> Result<()> {
+        if self.is_broken() || self.manifest.len_bytes() > self.manifest_bytes_max {
+            self.rewrite()?;
+        }
+        let written = self.manifest.append(edit).and_then(|()| self.manifest.sync());
+        self.broken = written.is_err();
+        written
     }
 
     /// The keyspaces as they will be after the edit.

@@ -10,7 +10,7 @@ use crate::names;
 use crate::options::{KeyspaceOptions, MemoryShares};
 use crate::range_tombstone::RangeTombstones;
 use crate::stats::TableCounters;
-use crate::table::{BlockCache, TableContext, TableReader};
+use crate::table::{BlockCache, TableContext, TableFile, TableReader};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwapOption, Guard, Mutex};
 use esker_base::vfs::Access;
@@ -124,6 +124,11 @@ impl TableStore {
         })
     }
 
+    /// Gives up tables that were made and that no manifest has ever named.
+    pub(crate) fn discard(&self, tables: &[TableMeta]) {
+        self.garbage.lock().extend(tables.iter().map(|meta| meta.number));
+    }
+
     /// Removes the files of obsolete tables that nobody holds. Returns how many.
     ///
     /// A file that cannot be removed now is an orphan that the next open removes.
@@ -203,9 +208,8 @@ impl Table {
             pin_bytes_max: store.memory.pinned_bytes.saturating_sub(promised),
         };
         let meta = &self.meta;
-        let opened =
-            TableReader::open(file, &path, meta.file_bytes, meta.salt, &self.options, &context);
-        let reader = Arc::new(opened?);
+        let file = TableFile::new(file, &path, meta.file_bytes, meta.salt);
+        let reader = Arc::new(TableReader::open(file, &self.options, &context)?);
         let (entries, ranges) = (reader.properties().entries, reader.properties().range_tombstones);
         if entries != self.meta.entries || ranges != self.meta.range_tombstones {
             let what = "the table and the manifest disagree on its contents";

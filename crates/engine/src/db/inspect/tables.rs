@@ -7,8 +7,8 @@ use crate::block::{Block, BlockCursor};
 use crate::options::KeyspaceOptions;
 use crate::stats::TableCounters;
 use crate::table::{
-    BlockCache, Handle, Properties, StoredForm, TableContext, TableReader, TableRemains,
-    Tombstones, read_identity, read_properties,
+    BlockCache, Handle, Properties, StoredForm, TableContext, TableFile, TableReader, TableRemains,
+    Tombstones, read_identity,
 };
 use esker_base::vfs::Access;
 use esker_base::{Error, KeyOrder, Result, Vfs};
@@ -55,7 +55,8 @@ pub fn dump_table(
         dump.damage(error);
     }
     let Some(salt) = salt else { return Ok(()) };
-    match read_properties(file.as_ref(), path, salt) {
+    let file = TableFile::new(file, path, file_bytes, salt);
+    match file.properties() {
         Ok(properties) => {
             dump.tell(&TableEvent::Properties { pairs: pairs(&properties) });
         }
@@ -64,16 +65,13 @@ pub fn dump_table(
     }
     let keyspace = KeyspaceOptions { order: order.clone(), ..KeyspaceOptions::default() };
     let context = &dump.context;
-    match TableReader::open(file.clone(), path, file_bytes, salt, &keyspace, context) {
+    match TableReader::open(file.clone(), &keyspace, context) {
         Ok(reader) => dump.by_index(&Arc::new(reader)),
         Err(error @ Error::Incompatible { .. }) => dump.damage(&error),
-        Err(_) => {
-            let remains = TableRemains::read(file, path, file_bytes, salt, &keyspace, context);
-            match remains {
-                Ok(remains) => dump.by_checksums(&remains),
-                Err(error) => dump.damage(&error),
-            }
-        }
+        Err(_) => match TableRemains::read(file, &keyspace, context) {
+            Ok(remains) => dump.by_checksums(&remains),
+            Err(error) => dump.damage(&error),
+        },
     }
     Ok(())
 }

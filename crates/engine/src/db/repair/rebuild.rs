@@ -14,7 +14,7 @@ use crate::iter::{MergeCursor, Ranked, Retention};
 use crate::names::{self, FileKind};
 use crate::options::KeyspaceOptions;
 use crate::range_tombstone::RangeTombstones;
-use crate::table::{CursorOptions, Origin, Properties, read_identity, read_properties};
+use crate::table::{CursorOptions, Origin, Properties, TableFile, read_identity};
 use crate::version::{DEEPEST_LEVEL, RunCursor, RunOutput, Table, TableMeta};
 use esker_base::vfs::Access;
 use esker_base::{KeyOrder, KeyspaceId, Result, Trailer};
@@ -153,7 +153,8 @@ impl Repair<'_> {
             return Ok(Known { keyspace: fact.keyspace, name, order, meta: fact.meta.clone() });
         }
         let identity = identity.map_err(|error| format!("{error}: nothing else knows its salt"))?;
-        let properties = read_properties(file.as_ref(), &path, identity.salt)
+        let properties = TableFile::new(file, &path, identity.file_bytes, identity.salt)
+            .properties()
             .map_err(|error| format!("{error}: nothing says which keyspace it belongs to"))?;
         let Some(origin) = properties.origin.clone() else {
             return Err("it does not say which keyspace it belongs to".to_owned());

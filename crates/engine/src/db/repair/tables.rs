@@ -5,7 +5,7 @@ use crate::db::verify::check_table;
 use crate::names::{self, FileKind};
 use crate::options::KeyspaceOptions;
 use crate::range_tombstone::{Fragment, RangeTombstones};
-use crate::table::{Origin, TableRemains, Tombstones};
+use crate::table::{Origin, TableFile, TableRemains, Tombstones};
 use crate::version::{RawKeyspace, RunOutput, TableMeta};
 use esker_base::vfs::Access;
 use esker_base::{Error, KeyspaceId, Result};
@@ -130,7 +130,8 @@ impl Repair<'_> {
         let why = error.to_string();
         let context = self.context();
         let remains = self.store.env.vfs.open(&path, Access::Random).and_then(|file| {
-            TableRemains::read(file, &path, meta.file_bytes, meta.salt, options, &context)
+            let file = TableFile::new(file, &path, meta.file_bytes, meta.salt);
+            TableRemains::read(file, options, &context)
         });
         let remains = match remains {
             Ok(remains) => remains,

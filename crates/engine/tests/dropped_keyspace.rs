@@ -1,0 +1,118 @@
+//! A keyspace is dropped while its tables are being made: what it held is released once, and no file
+//! stays.
+
+use esker::base::vfs::strict::StrictVfs;
+use esker::base::{Env, Error};
+use esker::{Comparator, Db, KeyOrder, Keyspace, KeyspaceOptions, Options, Setup};
+use std::cmp::Ordering;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+/// Bytewise order. Once it is armed, the next table that is made with it waits.
+#[derive(Default)]
+struct Pausing {
+    armed: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+}
+
+impl Pausing {
+    /// The first channel says that a table waits, the second lets it go on.
+    fn arm(&self) -> (Receiver<()>, Sender<()>) {
+        let (waits, has_come) = channel();
+        let (let_go, may_go) = channel();
+        *self.armed.lock().expect("lock") = Some((waits, may_go));
+        (has_come, let_go)
+    }
+}
+
+impl Comparator for Pausing {
+    fn name(&self) -> &'static str {
+        "test.pausing"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+
+    fn separator(&self, a: &[u8], _: &[u8]) -> Vec<u8> {
+        let armed = self.armed.lock().expect("lock").take();
+        if let Some((waits, may_go)) = armed {
+            waits.send(()).expect("the test waits for this");
+            may_go.recv().expect("the test says so");
+        }
+        a.to_vec()
+    }
+}
+
+struct Guest {
+    vfs: StrictVfs,
+    db: Db,
+    keyspace: Keyspace,
+    pausing: Arc<Pausing>,
+    /// Memory of all memtables but the guest's.
+    others_bytes: u64,
+}
+
+impl Guest {
+    fn new() -> Guest {
+        let vfs = StrictVfs::new();
+        let env = Env::with_vfs(Arc::new(vfs.clone()), 7);
+        let setup = Setup { env, listener: None, inline_background: false };
+        let db = Db::open_with("/db", Options::default(), setup).expect("open");
+        db.put(b"stays", &vec![1; 100 << 10]).expect("put");
+        let others_bytes = db.stats().memory.memtables;
+        let pausing = Arc::new(Pausing::default());
+        let order = KeyOrder::Custom(pausing.clone());
+        let options = KeyspaceOptions { order, ..Options::default().default_keyspace };
+        let keyspace = db.create_keyspace("guest", options).expect("create");
+        Guest { vfs, db, keyspace, pausing, others_bytes }
+    }
+
+    fn fill(&self) {
+        for i in 0..10u8 {
+            self.keyspace.put(&[i], &vec![2; 100 << 10]).expect("put");
+        }
+        let memtables = self.db.stats().memory.memtables;
+        assert!(memtables > self.others_bytes + (1000 << 10), "{memtables}");
+    }
+
+    /// Drops the keyspace while `work` makes a table.
+    fn drop_during(self, work: impl FnOnce(&Keyspace) -> esker::base::Result<()> + Send) {
+        let (has_come, let_go) = self.pausing.arm();
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| work(&self.keyspace));
+            has_come.recv().expect("a table is made");
+            self.db.drop_keyspace("guest").expect("drop");
+            assert_eq!(self.db.stats().memory.memtables, self.others_bytes, "right after it");
+            let_go.send(()).expect("it waits");
+            let result = worker.join().expect("no panic");
+            assert!(matches!(result, Ok(()) | Err(Error::Cancelled)), "{result:?}");
+        });
+        // A flush waits for those before it.
+        self.db.put(b"more", &vec![1; 100 << 10]).expect("put");
+        self.db.flush().expect("flush");
+        assert!(self.db.stats().memory.memtables < 64 << 10, "all memtables are empty");
+        drop(self.keyspace);
+        self.db.close().expect("close");
+        let names = self.vfs.file_names(Path::new("/db"));
+        let tables = names.iter().filter(|name| name.ends_with(".tbl")).count();
+        assert_eq!(tables, 1, "the default keyspace's: {names:?}");
+    }
+}
+
+#[test]
+fn while_it_is_flushed() {
+    let guest = Guest::new();
+    guest.fill();
+    guest.drop_during(Keyspace::flush);
+}
+
+#[test]
+fn while_it_is_compacted() {
+    let guest = Guest::new();
+    for _ in 0..2 {
+        guest.fill();
+        guest.keyspace.flush().expect("flush");
+    }
+    guest.drop_during(|keyspace| keyspace.compact_range(None, None));
+}

@@ -1,0 +1,42 @@
+//! While the manifest cannot be written, flushes are tried again and again; none of them leaves a
+//! table behind that fills the disk.
+
+use esker::base::Env;
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+use esker::base::vfs::strict::StrictVfs;
+use esker::{Db, Options, Setup};
+use std::path::Path;
+use std::sync::Arc;
+
+fn tables(vfs: &StrictVfs) -> Vec<String> {
+    let names = vfs.file_names(Path::new("/db"));
+    names.into_iter().filter(|name| name.ends_with(".tbl")).collect()
+}
+
+#[test]
+fn tables_of_failed_flushes_go() {
+    let (strict, tries) = (StrictVfs::new(), 5);
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let setup = Setup {
+        env: Env::with_vfs(Arc::new(vfs.clone()), 7),
+        listener: None,
+        inline_background: true,
+    };
+    let db = Db::open_with("/db", Options::default(), setup).expect("open");
+    db.put(b"key", &vec![1; 100 << 10]).expect("put");
+    // From the first table on.
+    let disk = strict.clone();
+    let fails =
+        move |path: &Path| path.to_string_lossy().contains("MANIFEST") && !tables(&disk).is_empty();
+    let ops = [Op::Create, Op::CreateLog, Op::Append];
+    vfs.inject(FaultRule::nth(1, &ops, Fault::NoSpace).from_then_on().on(fails));
+    for _ in 0..tries {
+        db.flush().expect_err("no manifest");
+    }
+    assert!(tables(&strict).len() >= tries, "{:?}", tables(&strict));
+    vfs.heal();
+    db.flush().expect("flush");
+    assert_eq!(tables(&strict).len(), 1, "{:?}", tables(&strict));
+    assert!(db.get(b"key").expect("get").is_some());
+    db.close().expect("close");
+}
