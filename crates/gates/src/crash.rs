@@ -216,7 +216,7 @@ pub fn gate(config: &Config) -> Outcome {
     let seeds = config.choose(1, 20);
     let cases = SCENARIOS.len() as u64 * 2 * seeds;
     let sum = Mutex::new(Totals::default());
-    for_cases(config.cases(cases), |case| {
+    for_cases(config, cases, |case| {
         let (name, script) = SCENARIOS[(case / 2) as usize % SCENARIOS.len()];
         let plain_logs = case % 2 == 1;
         let seed = config.seed + case / 2 / SCENARIOS.len() as u64;

@@ -65,7 +65,7 @@ pub fn gate(config: &Config) -> Outcome {
     let violations: Mutex<Violations> = Mutex::default();
     let (right, shorter, peak) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let watchdog = Watchdog::start(Duration::from_secs(30));
-    for_cases(config.cases(trials.len() as u64), |case| {
+    for_cases(config, trials.len() as u64, |case| {
         let trial = &trials[case as usize];
         let specimen = &specimens[trial.specimen];
         let name = || format!("{}: {}: {:?}", specimen.name, trial.path.display(), trial.damage);

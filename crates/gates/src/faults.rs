@@ -120,7 +120,8 @@ pub fn gate(config: &Config) -> Outcome {
     let total = Mutex::new((0u64, 0u64));
     let watchdog = Watchdog::start(HANG);
     let cases = (scenes.len() * plans.len()) as u64;
-    let inline = for_cases(config.cases(cases), |case| {
+    let half = config.share(0.5);
+    for_cases(&half, cases, |case| {
         let scene = &scenes[case as usize / plans.len()];
         let plan = plans[case as usize % plans.len()];
         // The same violation at many calls is told once.
@@ -142,11 +143,10 @@ pub fn gate(config: &Config) -> Outcome {
             }
         }
         if reports.is_empty() { Ok(()) } else { Err(reports.join("\n  ")) }
-    });
-    inline?;
+    })?;
     // With real threads the k-th call is another one each time; a sample of all calls is tried.
-    let tries = config.choose(400, 20_000);
-    for_cases(0..if config.case.is_some() { 0 } else { tries }, |case| {
+    let tries = if config.case.is_some() { 0 } else { config.choose(400, 20_000) };
+    for_cases(&half, tries, |case| {
         let mut random = Random::new(case_seed(config.seed ^ 0x7ead, case));
         let scene = &scenes[random.below(scenes.len() as u64) as usize];
         let plan = plans[random.below(plans.len() as u64) as usize];

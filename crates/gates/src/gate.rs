@@ -20,7 +20,7 @@ pub struct Config {
     pub seed: u64,
     /// The long form.
     pub long: bool,
-    /// How long gates that run for a time do so, instead of their usual time.
+    /// How long gates run at the most; those that run for a time anyway do so for this one.
     pub minutes: Option<f64>,
     /// Run only the case with this number, where cases have numbers.
     pub case: Option<u64>,
@@ -35,6 +35,16 @@ impl Config {
     /// Seconds to run for.
     pub fn seconds(&self, short: f64, long: f64) -> f64 {
         self.minutes.map_or(self.choose(short, long), |minutes| minutes * 60.0)
+    }
+
+    /// Seconds after which no new case is begun, if there is a limit. One that was asked for has none.
+    pub fn seconds_max(&self) -> Option<f64> {
+        self.minutes.filter(|_| self.case.is_none()).map(|minutes| minutes * 60.0)
+    }
+
+    /// The same with a share of the time, for a gate of several parts.
+    pub fn share(&self, share: f64) -> Config {
+        Config { minutes: self.minutes.map(|minutes| minutes * share), ..*self }
     }
 
     /// The cases from 0 to `count`, or the one that was asked for.
@@ -96,6 +106,14 @@ impl Progress {
             eprintln!("  {done} of {} cases after {now} s", self.of);
         }
     }
+
+    /// Tells how many were done, if not all were.
+    fn tell_rest(&self) {
+        let done = self.done.load(Ordering::Relaxed);
+        if done < self.of {
+            eprintln!("  {done} of {} cases, then it ended", self.of);
+        }
+    }
 }
 
 /// Waits.
@@ -112,21 +130,31 @@ pub fn case_seed(seed: u64, case: u64) -> u64 {
 /// Most violations that are gathered before a gate gives up.
 const VIOLATIONS_MAX: usize = 25;
 
-/// Runs cases on all processors. A panic counts as a violation. Gathers violations up to a limit.
+/// Runs `count` cases, or the one that was asked for, on all processors. A panic counts as a violation.
+///
+/// Gathers violations up to a limit. If the time is limited, cases from everywhere take turns, and it is
+/// told how many were done.
 pub fn for_cases(
-    cases: std::ops::Range<u64>,
+    config: &Config,
+    count: u64,
     run: impl Fn(u64) -> Result<(), String> + Sync,
 ) -> Result<(), String> {
+    let cases = config.cases(count);
     let next = AtomicU64::new(cases.start);
     let progress = Progress::of(cases.end - cases.start);
+    let (seconds_max, stride) = match config.seconds_max() {
+        Some(seconds) => (seconds, stride(count)),
+        None => (f64::INFINITY, 1),
+    };
     let stop = AtomicBool::new(false);
     let found: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
     let work = || {
-        while !stop.load(Ordering::Relaxed) {
-            let case = next.fetch_add(1, Ordering::Relaxed);
-            if case >= cases.end {
+        while !stop.load(Ordering::Relaxed) && progress.watch.seconds() < seconds_max {
+            let turn = next.fetch_add(1, Ordering::Relaxed);
+            if turn >= cases.end {
                 return;
             }
+            let case = (u128::from(turn) * u128::from(stride) % u128::from(count)) as u64;
             if let Err(message) = guarded(|| run(case)) {
                 let mut found = found.lock();
                 found.push((case, message));
@@ -142,6 +170,7 @@ pub fn for_cases(
             scope.spawn(work);
         }
     });
+    progress.tell_rest();
     let mut found = found.into_inner();
     found.sort();
     if found.is_empty() {
@@ -149,6 +178,15 @@ pub fn for_cases(
     }
     let lines: Vec<String> = found.iter().map(|(case, m)| format!("case {case}: {m}")).collect();
     Err(format!("{}\n{} violations", lines.join("\n"), lines.len()))
+}
+
+/// A step that visits each of `count` numbers once before it comes back, and the first few far apart.
+fn stride(count: u64) -> u64 {
+    fn common_divisor(a: u64, b: u64) -> u64 {
+        if b == 0 { a } else { common_divisor(b, a % b) }
+    }
+    let golden = (count as f64 * 0.618) as u64;
+    (golden.max(1)..).find(|&step| common_divisor(step, count) == 1).unwrap_or(1)
 }
 
 /// Processors to use.

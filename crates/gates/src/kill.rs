@@ -55,18 +55,23 @@ pub fn gate(config: &Config) -> Outcome {
     };
     let watchdog = Watchdog::start(Duration::from_secs(60));
     let progress = Progress::of(kills);
-    for kill in 0..kills {
+    let (watch, seconds_max) =
+        (Stopwatch::default(), config.seconds_max().unwrap_or(f64::INFINITY));
+    let mut kills_done = 0;
+    while kills_done < kills && watch.seconds() < seconds_max {
+        let kill = kills_done;
         watchdog.alive(format!("kill {kill}"));
         run.round(case_seed(config.seed, kill))
             .map_err(|e| format!("kill {kill}: {e}\nthe store is left in {}", dir.display()))?;
         progress.one_done();
+        kills_done += 1;
     }
     watchdog.over();
     std::fs::remove_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let Run { acknowledged, in_recovery, .. } = run;
     let batches: u64 = run.threads.iter().map(|t| t.applied).sum();
     Ok(format!(
-        "{kills} kills ({in_recovery} before the store was open), {acknowledged} batches acknowledged, \
+        "{kills_done} kills ({in_recovery} before the store was open), {acknowledged} batches acknowledged, \
          {batches} in the store"
     ))
 }

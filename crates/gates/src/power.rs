@@ -18,7 +18,7 @@ const CUTS_PER_SCRIPT: u64 = 20;
 pub fn gate(config: &Config) -> Outcome {
     let scripts = config.choose(20_000, 1_000_000) / CUTS_PER_SCRIPT;
     let (cuts, reopens) = (AtomicU64::new(0), AtomicU64::new(0));
-    for_cases(config.cases(scripts), |case| {
+    for_cases(config, scripts, |case| {
         let script = Script::new(case_seed(config.seed, case));
         let calls = script.calls()?;
         for cut in 0..CUTS_PER_SCRIPT {
@@ -29,6 +29,7 @@ pub fn gate(config: &Config) -> Outcome {
         Ok(())
     })?;
     let (cuts, reopens) = (cuts.into_inner(), reopens.into_inner());
+    let scripts = cuts / CUTS_PER_SCRIPT;
     Ok(format!("{cuts} cuts of {scripts} scripts, {reopens} stores checked"))
 }
 

@@ -21,7 +21,7 @@
 //! that shuttle does not see: reference counts, `stats`, the block cache's own map (replaced by a
 //! simple one under a lock), `arc_swap` (likewise).
 
-use crate::gate::{Config, Outcome, case_seed, guarded, threads};
+use crate::gate::{Config, Outcome, Stopwatch, case_seed, guarded, threads};
 use crate::history::small_options;
 use crate::random::Random;
 use esker::base::Env;
@@ -66,8 +66,10 @@ pub fn gate(config: &Config) -> Outcome {
     let totals = Arc::new(Totals::default());
     let next = AtomicU64::new(cases.start);
     let stop = AtomicBool::new(false);
+    let (watch, seconds_max) =
+        (Stopwatch::default(), config.seconds_max().unwrap_or(f64::INFINITY));
     let work = || {
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) && watch.seconds() < seconds_max {
             let case = next.fetch_add(1, Ordering::Relaxed);
             if case >= cases.end {
                 break;

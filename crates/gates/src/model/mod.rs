@@ -85,15 +85,15 @@ const STEPS: &[(u64, &str, Step)] = &[
 /// Runs the gate: many stores, each with its own options.
 pub fn gate(config: &Config) -> Outcome {
     let stores = config.choose(100, 10_000);
-    let opens = AtomicU64::new(0);
-    for_cases(config.cases(stores), |case| {
+    let (done, opens) = (AtomicU64::new(0), AtomicU64::new(0));
+    for_cases(config, stores, |case| {
         let made = run(case_seed(config.seed, case), OPERATIONS)?;
+        done.fetch_add(1, Ordering::Relaxed);
         opens.fetch_add(made, Ordering::Relaxed);
         Ok(())
     })?;
-    let opens = opens.into_inner();
-    let operations = config.cases(stores).count() as u64 * OPERATIONS;
-    Ok(format!("{operations} operations on {stores} stores, {opens} opens"))
+    let (done, opens) = (done.into_inner(), opens.into_inner());
+    Ok(format!("{} operations on {done} stores, {opens} opens", done * OPERATIONS))
 }
 
 /// Runs operations on one store made from `seed`. Returns how often it was opened.
