@@ -177,6 +177,8 @@ fn run(seed: u64, totals: &Totals) {
         (written, written)
     });
     drop(snapshot);
+    world.db.flush().expect("flush");
+    assert_eq!(world.db.stats().memory.memtables, 0, "memory that nobody holds");
     for levels in world.db.stats().keyspaces.iter().map(|keyspace| &keyspace.levels) {
         let jobs = |levels: &[LevelStats]| levels.iter().map(|level| level.jobs).sum();
         totals.flushes.fetch_add(jobs(&levels[..1]), Ordering::Relaxed);
@@ -353,6 +355,12 @@ fn upkeep(world: &World, _: u64, mut random: Random) {
                 guest.put(b"key", b"value").expect("put");
                 guest.delete_range(b"a", b"z").expect("delete");
                 assert_eq!(guest.get(b"key").expect("get").as_deref(), None);
+                if random.one_in(2) {
+                    // As much as fills a memtable, so that it is dropped while it is flushed.
+                    for i in 0..5u8 {
+                        guest.put(&[i], &random.bytes(16 << 10)).expect("put");
+                    }
+                }
                 world.db.drop_keyspace("guest").expect("drop");
             }
         }
