@@ -145,8 +145,7 @@ pub fn gate(config: &Config) -> Outcome {
         if reports.is_empty() { Ok(()) } else { Err(reports.join("\n  ")) }
     })?;
     // With real threads the k-th call is another one each time; a sample of all calls is tried.
-    let tries = if config.case.is_some() { 0 } else { config.choose(400, 20_000) };
-    for_cases(&half, tries, |case| {
+    let with_threads = |case| {
         let mut random = Random::new(case_seed(config.seed ^ 0x7ead, case));
         let scene = &scenes[random.below(scenes.len() as u64) as usize];
         let plan = plans[random.below(plans.len() as u64) as usize];
@@ -157,7 +156,11 @@ pub fn gate(config: &Config) -> Outcome {
         Trial::new(scene, plan, k, false)
             .run()
             .map_err(|e| format!("with threads: {}: {plan:?}, call {k}: {e}", scene.name))
-    })?;
+    };
+    // A case is one of those above.
+    if config.case.is_none() {
+        for_cases(&half, config.choose(400, 20_000), with_threads)?;
+    }
     watchdog.over();
     let (inline, threads) = total.into_inner();
     Ok(format!("{inline} runs, each with one more call failing, and {threads} with threads"))

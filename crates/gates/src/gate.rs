@@ -20,7 +20,8 @@ pub struct Config {
     pub seed: u64,
     /// The long form.
     pub long: bool,
-    /// How long gates run at the most; those that run for a time anyway do so for this one.
+    /// How long gates that do cases go on beginning new ones, and how long those run that run for a
+    /// time. `limits` does neither.
     pub minutes: Option<f64>,
     /// Run only the case with this number, where cases have numbers.
     pub case: Option<u64>,
@@ -37,9 +38,12 @@ impl Config {
         self.minutes.map_or(self.choose(short, long), |minutes| minutes * 60.0)
     }
 
-    /// Seconds after which no new case is begun, if there is a limit. One that was asked for has none.
-    pub fn seconds_max(&self) -> Option<f64> {
-        self.minutes.filter(|_| self.case.is_none()).map(|minutes| minutes * 60.0)
+    /// Seconds after which no new case is begun; without end for one that was asked for.
+    pub fn seconds_max(&self) -> f64 {
+        match (self.minutes, self.case) {
+            (Some(minutes), None) => minutes * 60.0,
+            _ => f64::INFINITY,
+        }
     }
 
     /// The same with a share of the time, for a gate of several parts.
@@ -139,13 +143,13 @@ pub fn for_cases(
     count: u64,
     run: impl Fn(u64) -> Result<(), String> + Sync,
 ) -> Result<(), String> {
-    let cases = config.cases(count);
+    if let Some(case) = config.case.filter(|&case| case >= count) {
+        return Err(format!("there is no case {case}: there are {count}, from 0"));
+    }
+    let (cases, seconds_max) = (config.cases(count), config.seconds_max());
+    let stride = if seconds_max.is_finite() { stride(count) } else { 1 };
     let next = AtomicU64::new(cases.start);
     let progress = Progress::of(cases.end - cases.start);
-    let (seconds_max, stride) = match config.seconds_max() {
-        Some(seconds) => (seconds, stride(count)),
-        None => (f64::INFINITY, 1),
-    };
     let stop = AtomicBool::new(false);
     let found: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
     let work = || {
@@ -268,5 +272,42 @@ pub fn error_path(error: &Error) -> Option<&Path> {
         | Error::Busy { path }
         | Error::NotFound { path } => Some(path),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cases that were run, in order of number.
+    fn cases_run(config: &Config, count: u64) -> Result<Vec<u64>, String> {
+        let run = Mutex::new(Vec::new());
+        for_cases(config, count, |case| {
+            run.lock().push(case);
+            Ok(())
+        })?;
+        let mut run = run.into_inner();
+        run.sort_unstable();
+        Ok(run)
+    }
+
+    #[test]
+    fn each_case_is_run_once_with_and_without_a_limit() {
+        let free = Config { seed: 1, long: false, minutes: None, case: None };
+        let limited = Config { minutes: Some(60.0), ..free };
+        for count in 0..200 {
+            let all: Vec<u64> = (0..count).collect();
+            assert_eq!(cases_run(&free, count), Ok(all.clone()), "{count}");
+            assert_eq!(cases_run(&limited, count), Ok(all), "{count} with a limit");
+        }
+        let over = Config { minutes: Some(0.0), ..free };
+        assert_eq!(cases_run(&over, 10), Ok(Vec::new()), "no time");
+    }
+
+    #[test]
+    fn a_case_that_is_asked_for_is_run_whatever_the_time() {
+        let config = Config { seed: 1, long: false, minutes: Some(0.0), case: Some(7) };
+        assert_eq!(cases_run(&config, 10), Ok(vec![7]));
+        assert!(cases_run(&config, 7).is_err(), "there is none");
     }
 }

@@ -55,8 +55,7 @@ pub fn gate(config: &Config) -> Outcome {
     };
     let watchdog = Watchdog::start(Duration::from_secs(60));
     let progress = Progress::of(kills);
-    let (watch, seconds_max) =
-        (Stopwatch::default(), config.seconds_max().unwrap_or(f64::INFINITY));
+    let (watch, seconds_max) = (Stopwatch::default(), config.seconds_max());
     let mut kills_done = 0;
     while kills_done < kills && watch.seconds() < seconds_max {
         let kill = kills_done;

@@ -66,8 +66,7 @@ pub fn gate(config: &Config) -> Outcome {
     let totals = Arc::new(Totals::default());
     let next = AtomicU64::new(cases.start);
     let stop = AtomicBool::new(false);
-    let (watch, seconds_max) =
-        (Stopwatch::default(), config.seconds_max().unwrap_or(f64::INFINITY));
+    let (watch, seconds_max) = (Stopwatch::default(), config.seconds_max());
     let work = || {
         while !stop.load(Ordering::Relaxed) && watch.seconds() < seconds_max {
             let case = next.fetch_add(1, Ordering::Relaxed);

@@ -166,9 +166,10 @@ pub(super) fn compact_range(
             }
             match choose_manual(core, keyspace, level, target, range)? {
                 Manual::Run(chosen) => {
-                    chosen.run(core)?;
+                    let result = chosen.run(core);
                     core.store.sweep();
                     core.background.wake_all();
+                    result?;
                 }
                 Manual::Busy => core.wait_progress(BUSY_WAIT)?,
                 Manual::Nothing => break,
