@@ -10,7 +10,8 @@
 //! Invariants: (1) what does not fit into the range comes from the global allocator, and everything
 //! goes back where it came from; (2) the range stays mapped while any of it is in use, whoever holds it.
 //! Threads: any. A range has a few stripes with a lock each; a thread takes from its own stripe, and
-//! what it frees goes back to the stripe it came from. No other lock is taken under one of these.
+//! what it frees goes back to the stripe it came from. What others have free is used before the range is
+//! asked for more, since threads come and go. No other lock is taken under one of these.
 //! Sanitizers and model checkers shall see each part by itself: under them there is no range.
 
 mod boxed;
@@ -106,11 +107,9 @@ impl Heap {
         assert!(layout.size() > 0, "an empty part needs no memory");
         if let Some(range) = &self.0
             && layout.size() <= PART_BYTES_MAX
+            && let Some((part, stripe)) = range.allocate(layout)
         {
-            let stripe = &range.stripes[thread_number() % range.stripes.len()];
-            if let Some(part) = stripe.allocate(range, layout) {
-                return (part, Home(stripe));
-            }
+            return (part, Home(stripe));
         }
         // SAFETY: the size is not zero.
         let part = NonNull::new(unsafe { alloc(layout) });
@@ -165,6 +164,14 @@ impl Range {
         }))
     }
 
+    /// From this thread's stripe, another one, or a new chunk for the first.
+    fn allocate(self: &Arc<Range>, layout: Layout) -> Option<(NonNull<u8>, &Stripe)> {
+        let (others, own) = self.stripes.split_at(thread_number() % self.stripes.len());
+        let in_turn = || own.iter().chain(others);
+        let free = in_turn().find_map(|stripe| Some((stripe.allocate(self, layout)?, stripe)));
+        free.or_else(|| Some((own[0].grow(self, layout)?, &own[0])))
+    }
+
     fn taken_chunks(&self) -> usize {
         self.taken.load(Ordering::Relaxed).min(self.chunks)
     }
@@ -198,22 +205,18 @@ impl Stripe {
         Stripe { pool: Mutex::new(Pool { free: Tlsf::new(), in_use: 0 }), range }
     }
 
+    /// A part of what is free.
     fn allocate(&self, range: &Arc<Range>, layout: Layout) -> Option<NonNull<u8>> {
+        self.pool.lock().allocate(range, layout)
+    }
+
+    /// A part after the stripe has taken more of the range.
+    fn grow(&self, range: &Arc<Range>, layout: Layout) -> Option<NonNull<u8>> {
         let mut pool = self.pool.lock();
-        let part = loop {
-            if let Some(part) = pool.free.allocate(layout) {
-                break part;
-            }
-            let chunk = range.take_chunk()?;
-            // SAFETY: nobody else has the chunk, and it stays mapped while the pool has parts in use.
-            unsafe { pool.free.insert_free_block_ptr(chunk) }?;
-        };
-        if pool.in_use == 0 {
-            // Owned by the stripe from now on.
-            let _ = Arc::into_raw(range.clone());
-        }
-        pool.in_use += 1;
-        Some(part)
+        let chunk = range.take_chunk()?;
+        // SAFETY: nobody else has the chunk, and it stays mapped while the pool has parts in use.
+        unsafe { pool.free.insert_free_block_ptr(chunk) }?;
+        pool.allocate(range, layout)
     }
 
     /// Takes a part back. The stripe may be gone afterwards, hence no reference to it.
@@ -233,6 +236,18 @@ impl Stripe {
             // SAFETY: the count that `allocate` left to the stripe.
             drop(unsafe { Arc::from_raw(range) });
         }
+    }
+}
+
+impl Pool {
+    fn allocate(&mut self, range: &Arc<Range>, layout: Layout) -> Option<NonNull<u8>> {
+        let part = self.free.allocate(layout)?;
+        if self.in_use == 0 {
+            // Owned by the stripe from now on.
+            let _ = Arc::into_raw(range.clone());
+        }
+        self.in_use += 1;
+        Some(part)
     }
 }
 

@@ -41,6 +41,30 @@ fn a_range_is_used_again_and_not_beyond_its_end() {
 }
 
 #[test]
+fn threads_that_come_later_use_what_earlier_ones_have_freed() {
+    let heap = Heap::new(512 << 20);
+    let fill =
+        || (0..2_048).map(|_| SharedBytes::copied(&heap, &[1; 16 << 10])).collect::<Vec<_>>();
+    let mut most = 0;
+    // As in a cache: what one thread has put in, the next one replaces.
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        held = std::thread::scope(|scope| {
+            let next = scope.spawn(|| {
+                drop(held);
+                fill()
+            });
+            next.join().expect("no panic")
+        });
+        most = most.max(heap.taken_bytes());
+    }
+    // 32 MiB are in use at a time.
+    assert!(most <= 40 << 20, "{} MiB", most >> 20);
+    assert_eq!(most > 0, HAS_RANGE);
+    drop(held);
+}
+
+#[test]
 fn parts_outlive_the_heap() {
     let heap = Heap::new(16 << 20);
     let shared = SharedBytes::copied(&heap, &pattern(7, 5_000));
