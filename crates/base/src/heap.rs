@@ -164,12 +164,19 @@ impl Range {
         }))
     }
 
-    /// From this thread's stripe, another one, or a new chunk for the first.
+    /// From this thread's stripe, from one that nobody holds right now, from a new chunk for the first,
+    /// and once the range is used up from any: threads that fill a cache do not wait for each other.
     fn allocate(self: &Arc<Range>, layout: Layout) -> Option<(NonNull<u8>, &Stripe)> {
-        let (others, own) = self.stripes.split_at(thread_number() % self.stripes.len());
-        let in_turn = || own.iter().chain(others);
-        let free = in_turn().find_map(|stripe| Some((stripe.allocate(self, layout)?, stripe)));
-        free.or_else(|| Some((own[0].grow(self, layout)?, &own[0])))
+        let (before, from_own) = self.stripes.split_at(thread_number() % self.stripes.len());
+        let (own, after) = from_own.split_first()?;
+        let others = || after.iter().chain(before);
+        if let Some(part) = own.pool.lock().allocate(self, layout) {
+            return Some((part, own));
+        }
+        others()
+            .find_map(|stripe| Some((stripe.pool.try_lock()?.allocate(self, layout)?, stripe)))
+            .or_else(|| Some((own.grow(self, layout)?, own)))
+            .or_else(|| others().find_map(|it| Some((it.pool.lock().allocate(self, layout)?, it))))
     }
 
     fn taken_chunks(&self) -> usize {
@@ -203,11 +210,6 @@ impl Drop for Range {
 impl Stripe {
     fn new(range: *const Range) -> Stripe {
         Stripe { pool: Mutex::new(Pool { free: Tlsf::new(), in_use: 0 }), range }
-    }
-
-    /// A part of what is free.
-    fn allocate(&self, range: &Arc<Range>, layout: Layout) -> Option<NonNull<u8>> {
-        self.pool.lock().allocate(range, layout)
     }
 
     /// A part after the stripe has taken more of the range.
