@@ -8,7 +8,7 @@ use super::checker::sync as inner;
 use super::checker::thread::yield_now;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
 /// As `parking_lot`'s.
@@ -31,6 +31,17 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         MutexGuard { lock: &self.0, held: Some(held) }
+    }
+
+    /// Takes the lock if nobody has it.
+    #[track_caller]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let held = match self.0.try_lock() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard { lock: &self.0, held: Some(held) })
     }
 
     /// Whether somebody has it. Asked only to bring the lock near, so any answer will do.
