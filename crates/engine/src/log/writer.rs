@@ -29,7 +29,7 @@ impl Blank {
         self.file.append(&header.encode())?;
         let end_bytes = self.file.len_bytes();
         let (file, salt) = (self.file, header.salt);
-        Ok(Writer { file, salt, end_bytes, durable_bytes: 0, broken: false })
+        Ok(Writer { file, salt, end_bytes, durable_bytes: 0, durable: false, broken: false })
     }
 
     /// Gives reserved space back, but for the header's place.
@@ -52,6 +52,8 @@ pub(crate) struct Writer {
     end_bytes: u64,
     /// How far the last sync reached.
     durable_bytes: u64,
+    /// Header and records are durable; a mark behind the last sync need not be.
+    durable: bool,
     /// An append failed.
     broken: bool,
 }
@@ -73,13 +75,16 @@ impl Writer {
     pub(crate) fn sync_header(&mut self) -> Result<()> {
         self.file.sync()?;
         self.durable_bytes = self.end_bytes;
+        self.durable = true;
         Ok(())
     }
 
     /// Adds a record. It survives the death of the process when this returns.
     #[inline]
     pub(crate) fn append(&mut self, payload: &[u8]) -> Result<()> {
-        self.append_record(RecordType::Data, payload)
+        self.append_record(RecordType::Data, payload)?;
+        self.durable = false;
+        Ok(())
     }
 
     #[inline]
@@ -99,6 +104,7 @@ impl Writer {
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.file.sync()?;
         self.durable_bytes = self.end_bytes;
+        self.durable = true;
         if !self.broken {
             let _ = self.append_record(RecordType::Mark, &mark_payload(self.durable_bytes));
         }
@@ -124,8 +130,7 @@ impl Writer {
 
     /// True if every record is durable (a mark behind the last sync need not be).
     pub(crate) fn is_durable(&self) -> bool {
-        let mark = (super::format::RECORD_HEADER_BYTES + super::format::MARK_PAYLOAD_BYTES) as u64;
-        self.end_bytes <= self.durable_bytes + mark
+        self.durable
     }
 
     /// Gives reserved space back and closes the file.
