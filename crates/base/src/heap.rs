@@ -10,8 +10,8 @@
 //! Invariants: (1) what does not fit into the range comes from the global allocator, and everything
 //! goes back where it came from; (2) the range stays mapped while any of it is in use, whoever holds it.
 //! Threads: any. A range has a few stripes with a lock each; a thread takes from its own stripe, and
-//! what it frees goes back to the stripe it came from. What others have free is used before the range is
-//! asked for more, since threads come and go. No other lock is taken under one of these.
+//! what it frees goes back to the stripe it came from. What others have free and do not hold is used before
+//! the range is asked for more, since threads come and go. No other lock is taken under one of these.
 //! Sanitizers and model checkers shall see each part by itself: under them there is no range.
 
 mod boxed;

@@ -13,7 +13,7 @@ fn open(vfs: &StrictVfs) -> Db {
 
 #[test]
 fn the_shortest_write_survives_a_power_cut_after_the_close() {
-    // A record of these is shorter than what the log says after a sync.
+    // The shortest of these records is no longer than the mark that follows a sync.
     for (value, synced_before) in [("v", false), ("v", true), ("", false), ("", true)] {
         let vfs = StrictVfs::new();
         let db = open(&vfs);
