@@ -215,6 +215,10 @@ impl Stripe {
     /// A part after the stripe has taken more of the range.
     fn grow(&self, range: &Arc<Range>, layout: Layout) -> Option<NonNull<u8>> {
         let mut pool = self.pool.lock();
+        // Another thread may have taken some meanwhile, or given a part back.
+        if let Some(part) = pool.allocate(range, layout) {
+            return Some(part);
+        }
         let chunk = range.take_chunk()?;
         // SAFETY: nobody else has the chunk, and it stays mapped while the pool has parts in use.
         unsafe { pool.free.insert_free_block_ptr(chunk) }?;

@@ -5,7 +5,9 @@
 //! the scenario's batches that holds every durable one. Then recovery itself is cut off at random calls.
 
 use crate::gate::{Config, Outcome, for_cases};
-use crate::history::{History, State, compare, keyspaces, random_ops, small_options};
+use crate::history::{
+    History, MARKER, State, compare, keyspaces, marker_value, random_ops, small_options,
+};
 use crate::random::Random;
 use esker::base::sync::Mutex;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
@@ -81,12 +83,28 @@ impl Run {
         Ok(())
     }
 
+    /// Writes the shortest of batches.
+    pub fn write_shortest(&mut self) -> Result<()> {
+        let db = self.db()?;
+        let ids = keyspaces(&db)?.map(|keyspace| keyspace.id());
+        db.write(self.history.begin(Vec::new(), &ids), WriteOptions::default())?;
+        self.history.acknowledge();
+        Ok(())
+    }
+
     /// Writes several batches, syncing one in `sync_every`.
     pub fn write_many(&mut self, count: u64, value_bytes_max: u64, sync_every: u64) -> Result<()> {
         for _ in 0..count {
             let sync = self.random.one_in(sync_every);
             self.write(value_bytes_max, sync)?;
         }
+        Ok(())
+    }
+
+    /// Makes what was written durable.
+    pub fn sync(&mut self) -> Result<()> {
+        self.db()?.sync()?;
+        self.history.all_durable();
         Ok(())
     }
 
@@ -125,6 +143,21 @@ pub const SCENARIOS: &[(&str, Script)] = &[
             run.close()?;
         }
         Ok(())
+    }),
+    ("the shortest writes, reopened", |run| {
+        // The first of a log, behind a sync, and behind others.
+        run.write_shortest()?;
+        for synced in [true, false] {
+            run.close()?;
+            run.write_many(3, 50, 3)?;
+            if synced {
+                run.sync()?;
+            }
+            run.write_shortest()?;
+            run.close()?;
+            run.write_shortest()?;
+        }
+        run.close()
     }),
     ("reopened without closing", |run| {
         for _ in 0..4 {
@@ -197,7 +230,7 @@ pub const SCENARIOS: &[(&str, Script)] = &[
         }
         let ids = keyspaces(&db)?.map(|k| k.id());
         let mut batch = Batch::new();
-        batch.put(crate::history::MARKER, (run.history.attempted() + 1).to_string().as_bytes());
+        batch.put(MARKER, &marker_value(run.history.attempted() + 1));
         let _ = run.history.begin(ops, &ids);
         run.history.ingest_pending = true;
         ingest.finish()?;

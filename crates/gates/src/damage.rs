@@ -11,7 +11,7 @@
 //! cut from that log's end, marks and all: nothing else in the store says how long the log was.
 
 use crate::gate::{Config, Outcome, Watchdog, case_seed, error_path, for_cases, guarded};
-use crate::history::{KEYSPACES, State};
+use crate::history::{KEYSPACES, MARKER, State, marker_number};
 use crate::memory::peak_of;
 use crate::random::Random;
 use crate::script::{DIR, World};
@@ -337,9 +337,9 @@ impl Allowed {
 fn lost_to_power(specimen: &Specimen) -> usize {
     let disk = specimen.disk.deep_copy();
     let db = World::plain(&disk).open(DIR, &specimen.options);
-    let marker = db.ok().and_then(|db| db.get(crate::history::MARKER).ok().flatten());
-    let text = marker.map(|m| String::from_utf8_lossy(&m).into_owned()).unwrap_or_default();
-    specimen.history.attempted() - text.parse::<usize>().unwrap_or(0)
+    let marker = db.ok().and_then(|db| db.get(MARKER).ok().flatten());
+    let count = marker.and_then(|value| marker_number(&value)).unwrap_or(0);
+    specimen.history.attempted() - count
 }
 
 /// What a damaged store said.
@@ -381,10 +381,10 @@ impl Seen {
         state_after: &dyn Fn(usize) -> State,
         all: usize,
     ) -> Result<(), String> {
-        let count = match db.get(crate::history::MARKER) {
-            Ok(Some(number)) => {
-                let number = String::from_utf8_lossy(&number).into_owned();
-                let count = number.parse().map_err(|_| format!("the marker is {number}"))?;
+        let count = match db.get(MARKER) {
+            Ok(Some(value)) => {
+                let count = marker_number(&value).filter(|&count| count <= all);
+                let count = count.ok_or_else(|| format!("silently, the marker is {value:?}"))?;
                 self.count = Some(count);
                 count
             }

@@ -1,14 +1,30 @@
 //! What a store should hold: every state it went through, by the number of batches applied.
 //!
 //! Each batch also writes its own number under [`MARKER`], so that a reopened store says itself which
-//! prefix it claims to be; the rest of its contents is then compared with that prefix, whole.
+//! prefix it claims to be; the rest of its contents is then compared with that prefix, whole. Key and
+//! number are as short as can be: a batch without operations is one of the shortest writes there are.
 
 use crate::random::Random;
 use esker::{Batch, Db, Error, Keyspace, KeyspaceId, Options, ScanOptions};
 use std::collections::BTreeMap;
 
 /// The key under which each batch writes its number.
-pub const MARKER: &[u8] = b"~batch";
+pub const MARKER: &[u8] = b"";
+
+/// What batch `number` writes under [`MARKER`].
+pub fn marker_value(number: usize) -> Vec<u8> {
+    let bytes = number.to_le_bytes();
+    let len = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    bytes[..len].to_vec()
+}
+
+/// The number that a store's [`MARKER`] says, if batches can have it.
+pub fn marker_number(value: &[u8]) -> Option<usize> {
+    let mut bytes = [0; size_of::<usize>()];
+    bytes.get_mut(..value.len())?.copy_from_slice(value);
+    let number = usize::from_le_bytes(bytes);
+    (marker_value(number) == value).then_some(number)
+}
 
 /// Keyspaces of the histories, beside the default one.
 pub const KEYSPACES: [&str; 2] = ["left", "right"];
@@ -110,7 +126,7 @@ impl History {
             };
         }
         self.batches.push(ops);
-        batch.put(MARKER, self.batches.len().to_string().as_bytes());
+        batch.put(MARKER, &marker_value(self.batches.len()));
         batch
     }
 
@@ -136,7 +152,7 @@ impl History {
             for op in ops {
                 apply(&mut state, op);
             }
-            state[0].insert(MARKER.to_vec(), (i + 1).to_string().into_bytes());
+            state[0].insert(MARKER.to_vec(), marker_value(i + 1));
         }
         state
     }
@@ -171,10 +187,9 @@ impl History {
         let marker = db.get(MARKER).map_err(|e| format!("reading the marker: {e}"))?;
         let count = match &marker {
             None => 0,
-            Some(number) => std::str::from_utf8(number)
-                .ok()
-                .and_then(|number| number.parse().ok())
-                .ok_or_else(|| format!("the marker is {number:?}"))?,
+            Some(value) => {
+                marker_number(value).ok_or_else(|| format!("the marker is {value:?}"))?
+            }
         };
         if count < least {
             return Err(format!("{count} batches survived of {least} that had to"));

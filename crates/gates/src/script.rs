@@ -5,8 +5,8 @@
 //! follow it.
 
 use crate::history::{
-    History, MARKER, Op, State, Trouble, compare, compare_or_fail, keyspaces, random_ops,
-    small_options,
+    History, MARKER, Op, State, Trouble, compare, compare_or_fail, keyspaces, marker_value,
+    random_ops, small_options,
 };
 use crate::random::Random;
 use esker::base::vfs::strict::StrictVfs;
@@ -70,6 +70,8 @@ pub enum Step {
     Write(u64),
     /// The same, synced.
     WriteSynced(u64),
+    /// Writes a batch as short as can be.
+    WriteShortest,
     /// Syncs what was written.
     Sync,
     /// Flushes all keyspaces.
@@ -108,6 +110,7 @@ pub fn random_steps(random: &mut Random, count: u64) -> Vec<Step> {
             16 => Step::DropGuest,
             17 | 18 => Step::Reopen,
             19 => Step::DropAndReopen,
+            20..=23 => Step::WriteShortest,
             _ => Step::Write(size(random)),
         });
     }
@@ -224,8 +227,9 @@ impl Player {
     /// Plays a step.
     pub fn play(&mut self, step: Step) -> Result<(), Trouble> {
         match step {
-            Step::Write(bytes) => self.write(bytes, false)?,
-            Step::WriteSynced(bytes) => self.write(bytes, true)?,
+            Step::Write(bytes) => self.write_random(bytes, false)?,
+            Step::WriteSynced(bytes) => self.write_random(bytes, true)?,
+            Step::WriteShortest => self.write(Vec::new(), false)?,
             Step::Sync => {
                 self.db()?.sync()?;
                 self.history.all_durable();
@@ -277,18 +281,24 @@ impl Player {
         }
     }
 
-    fn write(&mut self, value_bytes_max: u64, sync: bool) -> Result<()> {
+    fn write_random(&mut self, value_bytes_max: u64, sync: bool) -> Result<()> {
+        let ops = random_ops(&mut self.random, value_bytes_max);
+        self.write(ops, sync)
+    }
+
+    /// Writes a batch; where there is something in it, to some of the guests as well.
+    fn write(&mut self, ops: Vec<Op>, sync: bool) -> Result<()> {
         let db = self.db()?;
         if self.is_poisoned() {
             return db.put(b"refused", b"");
         }
-        let ops = random_ops(&mut self.random, value_bytes_max);
+        let is_shortest = ops.is_empty();
         let ids = keyspaces(&db)?.map(|keyspace| keyspace.id());
         let mut batch = self.history.begin(ops, &ids);
         let number = self.history.attempted();
         let live = |g: &&mut Guest| g.created == Fate::Done && g.dropped == Fate::No;
         for guest in self.guests.iter_mut().filter(live) {
-            if self.random.one_in(2) {
+            if !is_shortest && self.random.one_in(2) {
                 let id = db.keyspace(&guest.name)?.id();
                 batch.put_in(id, GUEST_KEY, number.to_string().as_bytes());
                 guest.writes.push(number);
@@ -320,15 +330,15 @@ impl Player {
         }
         let ids = keyspaces(&db)?.map(|keyspace| keyspace.id());
         let _ = self.history.begin(ops.clone(), &ids);
-        let number = self.history.attempted().to_string();
+        let number = self.history.attempted();
         let done = (|| {
             let mut ingest = db.default_keyspace().ingest()?;
+            ingest.put(MARKER, &marker_value(number))?;
             for op in &ops {
                 if let Op::Put(_, key, value) = op {
                     ingest.put(key, value)?;
                 }
             }
-            ingest.put(MARKER, number.as_bytes())?;
             ingest.finish()
         })();
         if let Err(error) = done {

@@ -4,7 +4,7 @@
 //! two partitions, one with range tombstones, an ingested one; two logs, the older of which an idle
 //! keyspace needs; and a manifest with edits behind what CURRENT vouches for, unless it was closed.
 
-use crate::history::{History, KEYSPACES, MARKER, Op, State, small_options};
+use crate::history::{History, KEYSPACES, MARKER, Op, State, marker_value, small_options};
 use crate::random::Random;
 use crate::script::{DIR, World};
 use esker::base::Vfs;
@@ -290,10 +290,10 @@ impl Maker {
         let ops = keys.iter().map(|key| Op::Put(0, key.clone(), b"in".to_vec())).collect();
         let _ = self.history.begin(ops, ids);
         let mut ingest = db.default_keyspace().ingest()?;
+        ingest.put(MARKER, &marker_value(self.history.attempted()))?;
         for key in &keys {
             ingest.put(key, b"in")?;
         }
-        ingest.put(MARKER, self.history.attempted().to_string().as_bytes())?;
         ingest.finish()?;
         self.history.acknowledge();
         Ok(())

@@ -306,7 +306,7 @@ impl Target for TableBytes {
             }
             Ok(())
         })());
-        for key in [&b""[..], b"ingested07", b"k", b"pq", b"~batch"] {
+        for key in [&b""[..], b"ingested07", b"k", b"pq", b"~"] {
             note(cursor.seek(key, Trailer::seek(7)));
             note(cursor.seek_before(key, Trailer::seek(7)));
             note(reader.get(key, hash64(key), Seq::MAX >> 8, None).map(drop));
