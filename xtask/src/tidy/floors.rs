@@ -50,5 +50,6 @@ pub(super) const CRATES: &[CrateFloor] = &[
     ("crates/engine", "esker", 1),
     ("crates/cli", "esker-cli", 2),
     ("crates/gates", "esker-gates", 2),
+    ("crates/bench", "esker-bench", 2),
     ("xtask", "xtask", 0),
 ];

@@ -1,0 +1,160 @@
+//! What is to be run: the flags, by the names they have in `db_bench`.
+
+use crate::Outcome;
+use crate::drive::Plan;
+use crate::keys::{KeyShape, Popularity};
+use crate::store::Settings;
+use crate::workload::{Count, Shape, Workload};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Flags of a run. Kept in its report.
+#[derive(Clone, Debug, clap::Args, Serialize, Deserialize)]
+pub struct Config {
+    /// Workloads in their order; `list` says which there are. `reopen` and `waitforcompaction` may stand between
+    #[arg(long, value_delimiter = ',', default_value = DEFAULT_BENCHMARKS, value_name = "NAMES")]
+    pub benchmarks: Vec<String>,
+    /// Where the stores go: a new directory, or an existing store with --use_existing_db. A temporary one if not given
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
+    /// Begin with the store in --db, and keep it
+    #[arg(long = "use_existing_db", alias = "use-existing-db", requires = "db")]
+    pub use_existing_db: bool,
+    /// Keys
+    #[arg(long, default_value_t = 1_000_000)]
+    pub num: u64,
+    /// Gets and scans; --num if not given
+    #[arg(long)]
+    pub reads: Option<u64>,
+    /// Threads that are measured
+    #[arg(long, default_value_t = 1)]
+    pub threads: u64,
+    /// Bytes of a key, 8 to 1024
+    #[arg(long = "key_size", alias = "key-size", default_value_t = 16)]
+    pub key_size: usize,
+    /// Bytes of a value
+    #[arg(long = "value_size", alias = "value-size", default_value_t = 100)]
+    pub value_size: usize,
+    /// What values compress to, 0 to 1
+    #[arg(long = "compression_ratio", alias = "compression-ratio", default_value_t = 0.5)]
+    pub compression_ratio: f64,
+    /// Codec of tables: the engine's fastest, or none
+    #[arg(long = "compression_type", alias = "compression-type", default_value = "fastest", value_parser = ["fastest", "none"])]
+    pub compression_type: String,
+    /// Make every write durable before the next, whatever the workload says
+    #[arg(long)]
+    pub sync: bool,
+    /// Bytes of a memtable
+    #[arg(long = "write_buffer_size", alias = "write-buffer-size", default_value_t = 64 << 20)]
+    pub write_buffer_size: u64,
+    /// Bytes of the block cache
+    #[arg(long = "cache_size", alias = "cache-size", default_value_t = 512 << 20)]
+    pub cache_size: u64,
+    /// Filter bits for each key; 0 for no filter
+    #[arg(long = "bloom_bits", alias = "bloom-bits", default_value_t = 10)]
+    pub bloom_bits: u32,
+    /// Bytes of a block before compression
+    #[arg(long = "block_size", alias = "block-size", default_value_t = 4096)]
+    pub block_size: u32,
+    /// Threads for flushes and compactions
+    #[arg(long = "max_background_jobs", alias = "max-background-jobs", default_value_t = 2)]
+    pub max_background_jobs: u32,
+    /// Which keys reads like
+    #[arg(long, value_enum, default_value_t = Popularity::Uniform)]
+    pub distribution: Popularity,
+    /// Records that seekrandom reads from each key on
+    #[arg(long = "seek_nexts", alias = "seek-nexts", default_value_t = 50)]
+    pub seek_nexts: u64,
+    /// Gets among the operations of readrandomwriterandom, in percent
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub readwritepercent: u32,
+    /// End each workload after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub duration: Option<f64>,
+    /// Before a workload that reads a filled store, do the same unmeasured for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    pub warmup: f64,
+    /// Do everything so often; tables show medians
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+    /// Decides every key and value
+    #[arg(long, default_value_t = 301)]
+    pub seed: u64,
+}
+
+/// `db_bench`'s, shortened to what differs here.
+const DEFAULT_BENCHMARKS: &str = "fillseq,fillrandom,overwrite,reopen,readrandom,readmissing,readseq,readreverse,seekrandom,compact,readrandom";
+
+impl Config {
+    /// Refuses what makes no sense.
+    ///
+    /// # Errors
+    /// The flag, and what it may be.
+    pub fn check(&self) -> Outcome<()> {
+        KeyShape::new(self.key_size)?;
+        let wrong = |flag: &str, what: &str| Err(format!("--{flag}: {what}").into());
+        if self.num == 0 {
+            return wrong("num", "must be at least 1");
+        }
+        if self.threads == 0 || self.threads > 1024 {
+            return wrong("threads", "must be between 1 and 1024");
+        }
+        if !(0.0..=1.0).contains(&self.compression_ratio) {
+            return wrong("compression_ratio", "must be between 0 and 1");
+        }
+        if self.value_size == 0 || self.value_size > 64 << 20 {
+            return wrong("value_size", "must be between 1 and 67108864");
+        }
+        if self.duration.is_some_and(|seconds| seconds.is_nan() || seconds <= 0.0) {
+            return wrong("duration", "must be more than 0");
+        }
+        if !(0.0..=86_400.0).contains(&self.warmup) {
+            return wrong("warmup", "must be between 0 and 86400");
+        }
+        Ok(())
+    }
+
+    /// How stores are set up.
+    pub fn settings(&self, existing: bool) -> Settings {
+        Settings {
+            memtable_bytes: self.write_buffer_size,
+            cache_bytes: self.cache_size,
+            filter_bits_per_key: self.bloom_bits,
+            block_bytes: self.block_size,
+            compression: self.compression_type != "none",
+            background_threads: self.max_background_jobs,
+            existing,
+        }
+    }
+
+    /// How a workload is run as step `step`.
+    ///
+    /// # Errors
+    /// As [`Config::check`].
+    pub fn plan(&self, workload: &Workload, step: usize) -> Outcome<Plan> {
+        let reads = self.reads.unwrap_or(self.num);
+        Ok(Plan {
+            shape: Shape {
+                num: self.num,
+                popularity: self.distribution,
+                read_percent: self.readwritepercent,
+                seek_nexts: self.seek_nexts,
+            },
+            keys: KeyShape::new(self.key_size)?,
+            value_bytes: self.value_size,
+            compression_ratio: self.compression_ratio,
+            threads: self.threads,
+            operations: match workload.count {
+                Count::Num => self.num,
+                Count::Reads => reads,
+                Count::AtMost(most) => reads.min(most),
+                Count::Once => self.threads,
+            },
+            seconds_max: self.duration,
+            sync: self.sync || workload.sync,
+            // Each step draws keys of its own; the same step of another engine, the same.
+            seed: self.seed + step as u64,
+            step,
+        })
+    }
+}

@@ -1,0 +1,381 @@
+//! Runs a workload: threads that do its operations, one clock reading each, and a watcher beside them.
+//!
+//! An operation's latency is the time from the end of the one before, so that making its key and value
+//! is in it, as in `db_bench`.
+
+use crate::Outcome;
+use crate::keys::{KeyShape, Known};
+use crate::machine::{Usage, disk_bytes, forget_peak_memory, memory_bytes};
+use crate::progress::Progress;
+use crate::result::{Latency, Measured};
+use crate::store::{Store, Walk};
+use crate::values::Values;
+use crate::workload::{Operation, Operations, Shape, Workload};
+use esker::base::checksum::mix64;
+use hdrhistogram::Histogram;
+use rand::SeedableRng;
+use rand::rngs::Xoshiro256PlusPlus as Random;
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+/// The watcher's rounds.
+const ROUND: Duration = Duration::from_millis(100);
+/// Rounds between two looks at the disk.
+const ROUNDS_PER_LOOK: usize = 10;
+/// Numbers of scattered keys have at most 16 digits.
+const SCATTER: u64 = 10_000_000_000_000_000;
+/// Longest latency told apart from longer ones, in nanoseconds: 100 s.
+const LATENCY_NS_MAX: u64 = 100_000_000_000;
+/// Digits of a latency that are kept.
+const LATENCY_DIGITS: u8 = 2;
+
+/// What is run, besides the workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Keys, and how they are drawn.
+    pub shape: Shape,
+    /// What keys look like.
+    pub keys: KeyShape,
+    /// Length of values.
+    pub value_bytes: usize,
+    /// What values compress to.
+    pub compression_ratio: f64,
+    /// Threads that are measured.
+    pub threads: u64,
+    /// Operations of all threads together.
+    pub operations: u64,
+    /// Whether a write must be on disk before the next.
+    pub sync: bool,
+    /// End after this time, whatever is left.
+    pub seconds_max: Option<f64>,
+    /// Decides every key and value.
+    pub seed: u64,
+    /// The place among the steps of the run.
+    pub step: usize,
+}
+
+/// What one thread does and has seen.
+struct Worker<'a> {
+    store: &'a dyn Store,
+    keys: KeyShape,
+    scattered: bool,
+    sync: bool,
+    values: Values,
+    key: Vec<u8>,
+    reads: Histogram<u64>,
+    writes: Histogram<u64>,
+    reads_max: u64,
+    writes_max: u64,
+    found: u64,
+    /// Records of walks over everything.
+    records: u64,
+    user_written_bytes: u64,
+}
+
+/// A counter on a line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Done(AtomicU64);
+
+impl<'a> Worker<'a> {
+    fn new(
+        store: &'a dyn Store,
+        workload: &Workload,
+        plan: &Plan,
+        random: &mut Random,
+    ) -> Outcome<Worker<'a>> {
+        let histogram = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS);
+        Ok(Worker {
+            store,
+            keys: plan.keys,
+            scattered: workload.scattered,
+            sync: plan.sync,
+            values: Values::new(random, plan.value_bytes, plan.compression_ratio),
+            key: Vec::new(),
+            reads: histogram()?,
+            writes: histogram()?,
+            reads_max: 0,
+            writes_max: 0,
+            found: 0,
+            records: 0,
+            user_written_bytes: 0,
+        })
+    }
+
+    #[inline]
+    fn make_key(&mut self, number: u64) {
+        let number = if self.scattered { mix64(number) % SCATTER } else { number };
+        self.keys.write(number, &mut self.key);
+    }
+
+    fn put(&mut self) -> Outcome<()> {
+        let value = self.values.give();
+        self.user_written_bytes += (self.key.len() + value.len()) as u64;
+        self.store.put(&self.key, value, self.sync)
+    }
+
+    fn get(&mut self) -> Outcome<()> {
+        // Both ends of the value, so that it has to be there.
+        let mut see = |value: &[u8]| {
+            black_box((value.first().copied(), value.last().copied()));
+        };
+        self.found += u64::from(self.store.get(&self.key, &mut see)?);
+        Ok(())
+    }
+
+    fn walk(&mut self, from: bool, records_max: u64, backwards: bool) -> Outcome<u64> {
+        let from = from.then_some(&self.key[..]);
+        let mut see = |key: &[u8], value: &[u8]| {
+            black_box((key.len(), value.first().copied(), value.last().copied()));
+        };
+        self.store.walk(Walk { from, records_max, backwards }, &mut see)
+    }
+
+    /// Does one operation; true if it writes.
+    #[inline]
+    fn run(&mut self, operation: Operation) -> Outcome<bool> {
+        match operation {
+            Operation::Put(number) => {
+                self.make_key(number);
+                self.put()?;
+                return Ok(true);
+            }
+            Operation::Get(number) => {
+                self.make_key(number);
+                self.get()?;
+            }
+            Operation::GetMissing(number) => {
+                self.make_key(number);
+                self.key.push(b'.');
+                self.get()?;
+            }
+            Operation::Delete(number) => {
+                self.make_key(number);
+                self.user_written_bytes += self.key.len() as u64;
+                self.store.delete(&self.key)?;
+                return Ok(true);
+            }
+            Operation::ReadModifyWrite(number) => {
+                self.make_key(number);
+                self.get()?;
+                self.put()?;
+                return Ok(true);
+            }
+            Operation::Scan(number, records) => {
+                self.make_key(number);
+                self.found += self.walk(true, records, false)?;
+            }
+            Operation::Everything { backwards } => {
+                let seen = self.walk(false, u64::MAX, backwards)?;
+                self.found += seen;
+                self.records += seen;
+            }
+            Operation::Compact => self.store.compact()?,
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn note(&mut self, write: bool, ns: u64) {
+        let (histogram, max) = match write {
+            true => (&mut self.writes, &mut self.writes_max),
+            false => (&mut self.reads, &mut self.reads_max),
+        };
+        histogram.saturating_record(ns);
+        *max = (*max).max(ns);
+    }
+}
+
+/// Runs a workload on an open store.
+///
+/// `stop` ends it early, as does `plan.seconds_max`. `known` are the keys that exist.
+///
+/// # Errors
+/// Of the engine, from the first thread that has one.
+pub fn run(
+    (engine, store): (&str, &dyn Store),
+    dir: &Path,
+    workload: &Workload,
+    plan: &Plan,
+    known: &Known,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> Outcome<Measured> {
+    let company = workload.company();
+    let threads = plan.threads + company;
+    let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
+    let over = AtomicBool::new(false);
+    forget_peak_memory();
+    let (own_before, before, start) = (store.counters(), Usage::now(), Instant::now());
+    let mut watch = Watch { dir, pace: Vec::new(), last: 0, disk_peak_bytes: 0 };
+    let workers = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (done, over) = (&done[thread as usize].0, &over);
+                scope.spawn(move || {
+                    let seat = Seat { thread, threads, measured: plan.threads };
+                    work(store, workload, plan, known, seat, done, &|| {
+                        over.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed)
+                    })
+                })
+            })
+            .collect();
+        let measured = plan.threads as usize;
+        loop {
+            std::thread::sleep(ROUND);
+            let all: u64 = done[..measured].iter().map(|d| d.0.load(Ordering::Relaxed)).sum();
+            watch.round(all);
+            progress.at(workload.name, all, plan.operations);
+            let late = plan.seconds_max.is_some_and(|max| start.elapsed().as_secs_f64() >= max);
+            if late || workers[..measured].iter().all(|worker| worker.is_finished()) {
+                over.store(true, Ordering::Relaxed);
+                break;
+            }
+        }
+        workers.into_iter().map(joined).collect::<Outcome<Vec<_>>>()
+    })?;
+    let ended = workers[..plan.threads as usize].iter().map(|(_, end)| *end).max().unwrap_or(start);
+    let run_usage = Usage::now().since(before);
+    let settle = Instant::now();
+    store.settle()?;
+    let settle_seconds = settle.elapsed().as_secs_f64();
+    let usage = Usage::now().since(before);
+    let own = store.counters();
+    let disk = disk_bytes(dir);
+    let measured = workers.iter().take(plan.threads as usize).map(|(worker, _)| worker);
+    let mut total = Totals::new()?;
+    measured.for_each(|worker| total.add(worker));
+    let written: u64 = workers.iter().map(|(worker, _)| worker.user_written_bytes).sum();
+    let operations = total.operations();
+    Ok(Measured {
+        engine: engine.to_owned(),
+        workload: workload.name.to_owned(),
+        step: plan.step,
+        num: plan.shape.num,
+        threads: plan.threads,
+        operations,
+        found: total.found,
+        seconds: ended.duration_since(start).as_secs_f64(),
+        cpu_us_per_operation: run_usage.cpu_ns as f64 / 1e3 / operations.max(1) as f64,
+        reads: Latency::of(&total.reads, total.reads_max),
+        writes: Latency::of(&total.writes, total.writes_max),
+        user_written_bytes: written,
+        written_bytes: usage.written_bytes,
+        own_written_bytes: difference(own.written_bytes, own_before.written_bytes),
+        stalled_ns: difference(own.stalled_ns, own_before.stalled_ns),
+        settle_seconds,
+        disk_bytes: disk,
+        disk_peak_bytes: watch.disk_peak_bytes.max(disk),
+        memory_peak_bytes: memory_bytes().0,
+        pace: watch.pace,
+    })
+}
+
+fn joined<T>(worker: ScopedJoinHandle<'_, Outcome<T>>) -> Outcome<T> {
+    worker.join().unwrap_or_else(|_| Err("a thread of the benchmark panicked".into()))
+}
+
+fn difference(after: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(after?.saturating_sub(before?))
+}
+
+/// Which thread this is.
+#[derive(Clone, Copy)]
+struct Seat {
+    thread: u64,
+    threads: u64,
+    measured: u64,
+}
+
+impl Seat {
+    /// This thread's part of all operations; without end for those that keep company.
+    fn operations(self, all: u64) -> u64 {
+        if self.thread >= self.measured {
+            return u64::MAX;
+        }
+        all / self.measured + u64::from(self.thread < all % self.measured)
+    }
+}
+
+/// One thread: its operations until they are done or `ended`; and when that was.
+fn work<'a>(
+    store: &'a dyn Store,
+    workload: &Workload,
+    plan: &Plan,
+    known: &Known,
+    seat: Seat,
+    done: &AtomicU64,
+    ended: &dyn Fn() -> bool,
+) -> Outcome<(Worker<'a>, Instant)> {
+    let mut random = Random::seed_from_u64(mix64(plan.seed) ^ seat.thread);
+    let mut worker = Worker::new(store, workload, plan, &mut random)?;
+    let place = (seat.thread, seat.threads);
+    let mut operations = Operations::new(workload, plan.shape, known, place, random)?;
+    let mut last = Instant::now();
+    let mut count = 0;
+    while count < seat.operations(plan.operations) && !ended() {
+        let write = worker.run(operations.draw())?;
+        let now = Instant::now();
+        worker.note(write, now.duration_since(last).as_nanos() as u64);
+        last = now;
+        count += 1;
+        done.store(count, Ordering::Relaxed);
+    }
+    Ok((worker, last))
+}
+
+/// What all threads saw.
+struct Totals {
+    reads: Histogram<u64>,
+    writes: Histogram<u64>,
+    reads_max: u64,
+    writes_max: u64,
+    found: u64,
+    records: u64,
+}
+
+impl Totals {
+    fn new() -> Outcome<Totals> {
+        let histogram = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS);
+        let (reads, writes) = (histogram()?, histogram()?);
+        Ok(Totals { reads, writes, reads_max: 0, writes_max: 0, found: 0, records: 0 })
+    }
+
+    fn add(&mut self, worker: &Worker<'_>) {
+        // Bounds are the same, so that nothing can be out of them.
+        self.reads += &worker.reads;
+        self.writes += &worker.writes;
+        self.reads_max = self.reads_max.max(worker.reads_max);
+        self.writes_max = self.writes_max.max(worker.writes_max);
+        self.found += worker.found;
+        self.records += worker.records;
+    }
+
+    fn operations(&self) -> u64 {
+        match self.records {
+            0 => self.reads.len() + self.writes.len(),
+            records => records,
+        }
+    }
+}
+
+/// What is looked at from time to time.
+struct Watch<'a> {
+    dir: &'a Path,
+    pace: Vec<u64>,
+    last: u64,
+    disk_peak_bytes: u64,
+}
+
+impl Watch<'_> {
+    fn round(&mut self, operations: u64) {
+        self.pace.push(operations - self.last);
+        self.last = operations;
+        if self.pace.len().is_multiple_of(ROUNDS_PER_LOOK) {
+            self.disk_peak_bytes = self.disk_peak_bytes.max(disk_bytes(self.dir));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Esker as a store under test.
+
+use crate::Outcome;
+use crate::store::{Engine, OwnCounters, Settings, Store, Walk};
+use esker::options::{Compression, Filter, WriteOptions};
+use esker::{Batch, Db, KeyspaceOptions, Options, ScanOptions};
+use std::path::Path;
+
+/// Memtables that may be in memory at once, as with RocksDB: one written, one flushed.
+const MEMTABLES: u64 = 2;
+
+/// Esker, as it is in this build.
+#[derive(Clone, Copy, Debug)]
+pub struct Esker;
+
+struct EskerStore(Db);
+
+impl Engine for Esker {
+    fn name(&self) -> String {
+        "esker".to_owned()
+    }
+
+    fn setup(&self, settings: &Settings) -> String {
+        let options = options(settings);
+        format!(
+            "{}: memory_budget_bytes = {}, memtables_bytes_max = {}, compaction_threads = {}, compression = {:?}",
+            env!("CARGO_PKG_VERSION"),
+            options.memory_budget_bytes,
+            options.memtables_bytes_max,
+            options.compaction_threads,
+            options.default_keyspace.compression,
+        )
+    }
+
+    fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
+        Ok(Box::new(EskerStore(Db::open(dir, options(settings))?)))
+    }
+}
+
+fn options(settings: &Settings) -> Options {
+    let defaults = KeyspaceOptions::default();
+    let memtables_bytes_max = MEMTABLES * settings.memtable_bytes;
+    Options {
+        create_if_missing: !settings.existing,
+        error_if_exists: !settings.existing,
+        memory_budget_bytes: settings.cache_bytes + memtables_bytes_max,
+        memtables_bytes_max,
+        compaction_threads: settings.background_threads,
+        default_keyspace: KeyspaceOptions {
+            memtable_bytes: settings.memtable_bytes,
+            block_bytes: settings.block_bytes,
+            filter: match settings.filter_bits_per_key {
+                0 => Filter::None,
+                bits_per_key => Filter::Bloom { bits_per_key },
+            },
+            compression: match settings.compression {
+                true => defaults.compression.clone(),
+                false => vec![Compression::None],
+            },
+            ..defaults
+        },
+        ..Options::default()
+    }
+}
+
+impl Store for EskerStore {
+    fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Outcome<()> {
+        if !sync {
+            return Ok(self.0.put(key, value)?);
+        }
+        let mut batch = Batch::new();
+        batch.put(key, value);
+        Ok(self.0.write(batch, WriteOptions { sync })?)
+    }
+
+    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
+        let value = self.0.get(key)?;
+        if let Some(value) = &value {
+            see(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome<()> {
+        Ok(self.0.delete(key)?)
+    }
+
+    fn walk(&self, walk: Walk<'_>, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64> {
+        let mut cursor = self.0.default_keyspace().scan(&ScanOptions::default())?;
+        match (walk.from, walk.backwards) {
+            (Some(key), false) => cursor.seek(key)?,
+            (Some(key), true) => {
+                cursor.seek(key)?;
+                if cursor.valid() && cursor.key() != key {
+                    cursor.prev()?;
+                }
+            }
+            (None, false) => cursor.seek_to_first()?,
+            (None, true) => cursor.seek_to_last()?,
+        }
+        let mut seen = 0;
+        while seen < walk.records_max && cursor.valid() {
+            see(cursor.key(), cursor.value());
+            seen += 1;
+            if walk.backwards {
+                cursor.prev()?;
+            } else {
+                cursor.next()?;
+            }
+        }
+        Ok(seen)
+    }
+
+    fn settle(&self) -> Outcome<()> {
+        self.0.flush()?;
+        Ok(self.0.wait_idle()?)
+    }
+
+    fn compact(&self) -> Outcome<()> {
+        Ok(self.0.default_keyspace().compact_range(None, None)?)
+    }
+
+    fn counters(&self) -> OwnCounters {
+        let stats = self.0.stats();
+        let levels = stats.keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
+        let tables: u64 = levels.map(|level| level.bytes_written).sum();
+        OwnCounters {
+            written_bytes: Some(tables + stats.writes.wal_bytes),
+            stalled_ns: Some(stats.writes.slowed_us * 1_000),
+        }
+    }
+
+    fn close(self: Box<Self>) -> Outcome<()> {
+        Ok(self.0.close()?)
+    }
+}

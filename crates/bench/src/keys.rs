@@ -1,0 +1,189 @@
+//! Keys: what they look like, and which comes next.
+//!
+//! Source of the shapes: LevelDB's and RocksDB's `db_bench` (a number in 16 digits), and YCSB (Zipf's
+//! law with its exponent of 0.99, ranks scattered over all keys; "latest" counts ranks from the end).
+
+use crate::Outcome;
+use esker::base::checksum::mix64;
+use rand::RngExt;
+use rand::rngs::Xoshiro256PlusPlus as Random;
+use rand_distr::{Distribution as _, Zipf};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Digits of the number in a key.
+const DIGITS: usize = 16;
+/// YCSB's exponent.
+const ZIPF_EXPONENT: f64 = 0.99;
+
+/// How keys are made of numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyShape {
+    bytes: usize,
+}
+
+impl KeyShape {
+    /// Keys of `bytes`.
+    ///
+    /// # Errors
+    /// If that is not between 8 and 1024.
+    pub fn new(bytes: usize) -> Outcome<KeyShape> {
+        match bytes {
+            8..=1024 => Ok(KeyShape { bytes }),
+            _ => Err(format!("--key_size={bytes}: must be between 8 and 1024").into()),
+        }
+    }
+
+    /// Length of a key.
+    pub fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// Writes key `number` over `key`: 16 digits, then zeros; shorter keys are big-endian numbers.
+    #[inline]
+    pub fn write(self, number: u64, key: &mut Vec<u8>) {
+        key.clear();
+        key.resize(self.bytes, b'0');
+        if self.bytes < DIGITS {
+            key[..8].copy_from_slice(&number.to_be_bytes());
+            return;
+        }
+        let mut rest = number;
+        for digit in key[..DIGITS].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+    }
+}
+
+/// Which keys are popular.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Popularity {
+    /// All alike.
+    Uniform,
+    /// A few get most of the requests, wherever they are.
+    Zipfian,
+    /// The newest get most of the requests.
+    Latest,
+}
+
+/// Numbers of keys that exist: `0..count`, and `count` grows as records are inserted.
+#[derive(Debug)]
+pub struct Known {
+    count: AtomicU64,
+}
+
+impl Known {
+    /// The keys `0..count`.
+    pub fn new(count: u64) -> Known {
+        Known { count: AtomicU64::new(count) }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The number of a key that did not exist.
+    pub fn insert(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Draws existing keys.
+#[derive(Debug)]
+pub struct Draw {
+    popularity: Popularity,
+    /// Of the keys that existed at the beginning.
+    zipf: Zipf<f64>,
+}
+
+impl Draw {
+    /// Draws among keys of which `count` exist at the beginning.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn new(popularity: Popularity, count: u64) -> Outcome<Draw> {
+        if count == 0 {
+            return Err("no keys to draw from: --num must be at least 1".into());
+        }
+        let zipf = Zipf::new(count as f64, ZIPF_EXPONENT)?;
+        Ok(Draw { popularity, zipf })
+    }
+
+    /// The number of an existing key.
+    #[inline]
+    pub fn next(&self, known: &Known, random: &mut Random) -> u64 {
+        let count = known.count();
+        match self.popularity {
+            Popularity::Uniform => random.random_range(0..count),
+            Popularity::Zipfian => mix64(self.rank(random)) % count,
+            Popularity::Latest => count - 1 - self.rank(random).min(count - 1),
+        }
+    }
+
+    /// 0 for the most popular.
+    #[inline]
+    fn rank(&self, random: &mut Random) -> u64 {
+        self.zipf.sample(random) as u64 - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn keys_sort_as_their_numbers() {
+        for bytes in [8, 16, 24, 128] {
+            let shape = KeyShape::new(bytes).expect("in range");
+            let (mut key, mut before) = (Vec::new(), Vec::new());
+            for number in [0, 1, 9, 10, 99, 12_345, 999_999_999] {
+                shape.write(number, &mut key);
+                assert_eq!(key.len(), bytes);
+                assert!(before.is_empty() || before < key, "{number} at {bytes} bytes");
+                before.clone_from(&key);
+            }
+        }
+        assert!(KeyShape::new(7).is_err() && KeyShape::new(1025).is_err());
+    }
+
+    #[test]
+    fn a_sixteen_byte_key_is_the_number_in_digits() {
+        let mut key = Vec::new();
+        KeyShape::new(16).expect("in range").write(42, &mut key);
+        assert_eq!(key, b"0000000000000042");
+    }
+
+    /// Share of requests that the most popular hundredth of the keys gets.
+    fn share_of_top(popularity: Popularity) -> f64 {
+        let (known, mut random) = (Known::new(10_000), Random::seed_from_u64(1));
+        let draw = Draw::new(popularity, 10_000).expect("keys");
+        let mut hits = vec![0u32; 10_000];
+        (0..200_000).for_each(|_| hits[draw.next(&known, &mut random) as usize] += 1);
+        hits.sort_unstable();
+        f64::from(hits[9_900..].iter().sum::<u32>()) / 200_000.0
+    }
+
+    #[test]
+    fn popular_keys_get_what_they_should() {
+        let (uniform, zipfian) =
+            (share_of_top(Popularity::Uniform), share_of_top(Popularity::Zipfian));
+        assert!(uniform < 0.02, "{uniform}");
+        // The harmonic sums of the exponent: about 0.53; scattering lets some ranks share a key.
+        assert!((0.48..0.62).contains(&zipfian), "{zipfian}");
+    }
+
+    #[test]
+    fn the_latest_are_the_last_inserted() {
+        let (known, mut random) = (Known::new(1_000), Random::seed_from_u64(1));
+        let draw = Draw::new(Popularity::Latest, 1_000).expect("keys");
+        (0..500).for_each(|_| {
+            known.insert();
+        });
+        let late = (0..10_000).filter(|_| draw.next(&known, &mut random) >= 1_400).count();
+        assert!(late > 5_000, "{late} of 10000 in the last hundred");
+    }
+}

@@ -1,0 +1,29 @@
+//! Benchmarks of key-value stores: workloads, what they are measured by, and how results are told.
+//!
+//! Flow: [`config`] says what is to be run; [`session`] opens a [`store::Store`] for each workload in turn;
+//! [`workload`] makes operations of [`keys`]; [`drive`] does them with [`values`] from several threads and
+//! looks at [`machine`]; the outcome is a [`result::Measured`] in a [`report::Report`], which [`table`] and
+//! [`plot`] show.
+//! Nothing here knows more of an engine than [`store`]'s traits, so that all are asked the same.
+
+#![allow(clippy::disallowed_methods, reason = "what is measured is the time of the machine itself")]
+
+pub mod config;
+pub mod drive;
+pub mod esker_store;
+pub mod interrupt;
+pub mod keys;
+pub mod machine;
+pub mod plot;
+pub mod progress;
+pub mod report;
+pub mod result;
+pub mod session;
+pub mod store;
+pub mod table;
+pub mod units;
+pub mod values;
+pub mod workload;
+
+/// A result, or an error that tells a person what went wrong.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,0 +1,153 @@
+//! What the system says of this process and of a directory.
+
+use crate::units::bytes;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// One look of [`wait_until_idle`], and how many in a row must find nothing.
+const IDLE_LOOK: Duration = Duration::from_millis(50);
+const IDLE_LOOKS: u32 = 6;
+/// Processor time of a look in which a process counts as idle.
+const IDLE_NS_MAX: u64 = 2_000_000;
+
+/// Counters of the process that only grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Processor time of all threads, user and system.
+    pub cpu_ns: u64,
+    /// Bytes that the process made the system write to disk, page cache included; 0 if the system
+    /// does not say.
+    pub written_bytes: u64,
+    /// Bytes read from disk, past the page cache; 0 if the system does not say.
+    pub read_bytes: u64,
+}
+
+impl Usage {
+    /// The counters now.
+    pub fn now() -> Usage {
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        let io = fs::read_to_string("/proc/self/io").unwrap_or_default();
+        Usage {
+            cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+            written_bytes: field(&io, "write_bytes:"),
+            read_bytes: field(&io, "read_bytes:"),
+        }
+    }
+
+    /// What was added since `before`.
+    pub fn since(self, before: Usage) -> Usage {
+        Usage {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+        }
+    }
+}
+
+/// A machine, as far as figures depend on it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model of the processor.
+    pub processor: String,
+    /// Processors that this process may use.
+    pub processors: usize,
+    /// Memory.
+    pub memory_bytes: u64,
+    /// Kernel and its version.
+    pub system: String,
+}
+
+impl Machine {
+    /// The one this runs on. What the system does not say is empty.
+    pub fn this() -> Machine {
+        let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model =
+            cpus.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            processor: model.unwrap_or_default().to_owned(),
+            processors: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_bytes: field(&memory, "MemTotal:") << 10,
+            system: format!("{} {}", std::env::consts::OS, release.trim()),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Machine { processor, processors, system, .. } = self;
+        write!(f, "{processors} processors ({processor}), {}, {system}", bytes(self.memory_bytes))
+    }
+}
+
+/// Waits until this process has used next to no processor time for a while.
+///
+/// For engines that cannot be asked whether they still work.
+pub fn wait_until_idle() {
+    let mut quiet = 0;
+    let mut before = Usage::now();
+    while quiet < IDLE_LOOKS {
+        std::thread::sleep(IDLE_LOOK);
+        let now = Usage::now();
+        let spent = now.since(before);
+        let idle = spent.cpu_ns < IDLE_NS_MAX && spent.written_bytes == 0;
+        quiet = if idle { quiet + 1 } else { 0 };
+        before = now;
+    }
+}
+
+/// Forgets the peak of memory so far, where the system can.
+pub fn forget_peak_memory() {
+    // Not every system lets a process do this; then peaks are those since it began.
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The most memory this process held at once since it began or its peak was forgotten, and holds now.
+///
+/// Mapped files are in it as far as they are in memory.
+pub fn memory_bytes() -> (u64, u64) {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    (field(&status, "VmHWM:") << 10, field(&status, "VmRSS:") << 10)
+}
+
+/// Bytes of disk that the files in a directory take, without those in directories below it.
+pub fn disk_bytes(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = fs::read_dir(dir) else { return 0 };
+    let metadata = entries.flatten().filter_map(|entry| entry.metadata().ok());
+    metadata.map(|file| if file.is_dir() { 0 } else { file.blocks() * 512 }).sum()
+}
+
+/// The number behind a name in one of the system's tables; 0 if it is not there.
+fn field(table: &str, name: &str) -> u64 {
+    let line = table.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+
+    #[test]
+    fn work_and_memory_show() {
+        let before = Usage::now();
+        let big = black_box(vec![1u8; 64 << 20]);
+        let sum: u64 = big.iter().map(|&b| u64::from(b)).sum();
+        assert_eq!(sum, 64 << 20);
+        assert!(Usage::now().since(before).cpu_ns > 0);
+        let (peak, _) = memory_bytes();
+        assert!(peak >= 64 << 20, "{peak}");
+    }
+
+    #[test]
+    fn fields_are_found_by_name() {
+        assert_eq!(field("a: 1\nVmRSS:\t  77 kB\n", "VmRSS:"), 77);
+        assert_eq!(field("a: 1\n", "b:"), 0);
+    }
+}

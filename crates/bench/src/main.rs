@@ -1,0 +1,122 @@
+//! The command `esker-bench`.
+
+use clap::{Parser, Subcommand};
+use esker_bench::config::Config;
+use esker_bench::esker_store::Esker;
+use esker_bench::progress::Progress;
+use esker_bench::report::Report;
+use esker_bench::store::Engine;
+use esker_bench::workload::WORKLOADS;
+use esker_bench::{Outcome, interrupt, plot, session, table};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+/// Measures the Esker key-value store.
+///
+/// Workloads have the names of db_bench and YCSB, and so have the flags.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run workloads and show what they came to
+    Run {
+        #[command(flatten)]
+        config: Box<Config>,
+        /// Keep the results here
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+        /// No progress, and no lines as results come
+        #[arg(long)]
+        quiet: bool,
+    },
+    /// List the workloads
+    List,
+    /// Show kept results once more
+    Show {
+        /// A report
+        report: PathBuf,
+    },
+    /// Show two kept results side by side
+    Compare {
+        /// A report
+        a: PathBuf,
+        /// Another
+        b: PathBuf,
+    },
+    /// Draw kept results: SVG files, and a page in HTML that needs nothing else
+    Plot {
+        /// Reports; of several with other --num, growth is drawn
+        #[arg(required = true)]
+        reports: Vec<PathBuf>,
+        /// A directory for the drawings
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    match command(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("esker-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command(command: Command) -> Outcome<ExitCode> {
+    match command {
+        Command::Run { config, json, quiet } => return run(&config, json, quiet),
+        Command::List => {
+            for workload in WORKLOADS {
+                println!("{:22} {}", workload.name, workload.about);
+            }
+        }
+        Command::Show { report } => print!("{}", table::results(&Report::read(&report)?)),
+        Command::Compare { a, b } => {
+            print!("{}", table::comparison(&Report::read(&a)?, &Report::read(&b)?));
+        }
+        Command::Plot { reports, out } => {
+            let reports =
+                reports.iter().map(|path| Report::read(path)).collect::<Outcome<Vec<_>>>()?;
+            for path in plot::draw_all(&reports, &out)? {
+                println!("{}", path.display());
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(config: &Config, json: Option<PathBuf>, quiet: bool) -> Outcome<ExitCode> {
+    config.check()?;
+    session::steps(config)?;
+    let stop = interrupt::watch()?;
+    let mut report = Report::new(config);
+    report.engines.push((Esker.name(), Esker.setup(&config.settings(false))));
+    let mut progress = Progress::start(quiet);
+    let mut outcome = Ok(());
+    for _ in 0..config.repeat {
+        let mut each = |run| report.runs.push(run);
+        outcome = session::run(&Esker, config, &stop, &mut progress, &mut each);
+        if outcome.is_err() || stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    progress.finish();
+    print!("{}", table::results(&report));
+    if let Some(path) = json {
+        report.write(&path)?;
+    }
+    outcome?;
+    if stop.load(Ordering::Relaxed) {
+        eprintln!("esker-bench: interrupted; what was measured before is above");
+        return Ok(ExitCode::from(interrupt::INTERRUPTED));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,102 @@
+//! What was measured, as it stands in JSON.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Latencies of one kind of operation, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// Operations.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Half of them took at most this.
+    pub p50: u64,
+    /// 99 in a hundred took at most this.
+    pub p99: u64,
+    /// 999 in a thousand took at most this.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+impl Latency {
+    /// Of a histogram, whose longest is given exactly.
+    pub fn of(histogram: &Histogram<u64>, max: u64) -> Latency {
+        if histogram.is_empty() {
+            return Latency::default();
+        }
+        let at = |quantile| histogram.value_at_quantile(quantile).min(max);
+        Latency {
+            count: histogram.len(),
+            mean: histogram.mean(),
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max,
+        }
+    }
+}
+
+/// One run of a workload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Name and version.
+    pub engine: String,
+    /// Name.
+    pub workload: String,
+    /// Its place among the steps of the run, from 0.
+    pub step: usize,
+    /// Keys of the store, by the flag.
+    pub num: u64,
+    /// Threads that were measured.
+    pub threads: u64,
+    /// Operations of them; records for walks over everything.
+    pub operations: u64,
+    /// Gets that found their key, or records that scans saw.
+    pub found: u64,
+    /// From the first operation to the end of the last.
+    pub seconds: f64,
+    /// Processor time of the process for each operation, background work meanwhile included, in microseconds.
+    pub cpu_us_per_operation: f64,
+    /// Gets and scans.
+    pub reads: Latency,
+    /// Puts, deletes, and gets that are followed by one.
+    pub writes: Latency,
+    /// Bytes of keys and values that were written.
+    pub user_written_bytes: u64,
+    /// Bytes that the system wrote for the process until the store was settled; 0 if it does not say.
+    pub written_bytes: u64,
+    /// The same as the engine counts it, if it does.
+    pub own_written_bytes: Option<u64>,
+    /// Time that the engine says it held writers back, in nanoseconds.
+    pub stalled_ns: Option<u64>,
+    /// Time from the end of the last operation until the store had no more work, in seconds.
+    pub settle_seconds: f64,
+    /// Bytes of disk when the store was settled.
+    pub disk_bytes: u64,
+    /// The most of them meanwhile.
+    pub disk_peak_bytes: u64,
+    /// The most memory meanwhile.
+    pub memory_peak_bytes: u64,
+    /// Operations in each tenth of a second.
+    pub pace: Vec<u64>,
+}
+
+impl Measured {
+    /// Operations a second.
+    pub fn rate(&self) -> f64 {
+        self.operations as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Latencies of what the workload does most.
+    pub fn main_latency(&self) -> &Latency {
+        if self.writes.count > self.reads.count { &self.writes } else { &self.reads }
+    }
+
+    /// Bytes written for each byte of the user's; `None` if nothing was.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let user = self.user_written_bytes;
+        (user > 0 && self.written_bytes > 0).then(|| self.written_bytes as f64 / user as f64)
+    }
+}

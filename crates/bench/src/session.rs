@@ -1,0 +1,230 @@
+//! Runs the workloads of a configuration on one engine, each on the store it needs.
+
+use crate::Outcome;
+use crate::config::Config;
+use crate::drive;
+use crate::keys::Known;
+use crate::progress::Progress;
+use crate::result::Measured;
+use crate::store::{Engine, Store};
+use crate::table;
+use crate::workload::{self, Start, Workload};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Closes the store and opens it again: what comes next finds an empty cache.
+const REOPEN: &str = "reopen";
+/// Waits until the engine has no more work of its own, as each workload does when it is over.
+const SETTLE: &str = "waitforcompaction";
+
+/// One thing of `--benchmarks`.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// Run it.
+    Run(&'static Workload),
+    /// Close the store and open it.
+    Reopen,
+    /// Wait for background work.
+    Settle,
+}
+
+/// What `--benchmarks` says.
+///
+/// # Errors
+/// A name that means nothing, or a workload that finds no store to read.
+pub fn steps(config: &Config) -> Outcome<Vec<Step>> {
+    let mut filled = config.use_existing_db;
+    let mut steps = Vec::new();
+    for name in config.benchmarks.iter().map(|name| name.trim()) {
+        let step = match name {
+            REOPEN => Step::Reopen,
+            SETTLE => Step::Settle,
+            _ => Step::Run(workload::find(name)?),
+        };
+        let fills = matches!(step, Step::Run(Workload { start: Start::Empty, .. }));
+        if !filled && !fills {
+            return Err(format!(
+                "{name} needs a filled store: put fillseq, fillrandom or ycsb-load before it, or name one \
+                 with --db and --use_existing_db"
+            )
+            .into());
+        }
+        filled = true;
+        steps.push(step);
+    }
+    Ok(steps)
+}
+
+/// A directory for stores, and what was in it before.
+struct Place {
+    dir: PathBuf,
+    /// The store is the user's.
+    existing: bool,
+    /// Remove the directory at the end.
+    temporary: bool,
+}
+
+impl Place {
+    fn new(config: &Config) -> Outcome<Place> {
+        let Some(dir) = &config.db else {
+            let unique = format!("esker-bench-{}", std::process::id());
+            let dir = std::env::temp_dir().join(unique);
+            return Ok(Place { dir, existing: false, temporary: true });
+        };
+        let shown = dir.display();
+        match (config.use_existing_db, fs::read_dir(dir).map(|entries| entries.count())) {
+            (true, Err(error)) => Err(format!("--db {shown}: {error}").into()),
+            (false, Ok(1..)) => Err(format!(
+                "--db {shown}: the directory is not empty: name a new one, or add --use_existing_db"
+            )
+            .into()),
+            (existing, _) => Ok(Place { dir: dir.clone(), existing, temporary: false }),
+        }
+    }
+
+    fn store(&self) -> PathBuf {
+        if self.existing { self.dir.clone() } else { self.dir.join("store") }
+    }
+
+    /// Removes a store that is not the user's.
+    fn clear(&self) -> Outcome<()> {
+        match fs::remove_dir_all(self.store()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(fs::create_dir_all(&self.dir)?),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.temporary {
+            // What stays behind is in the directory for what is temporary.
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// The open store of a session.
+struct Open {
+    store: Box<dyn Store>,
+    known: Known,
+    /// Whether its keys are scattered.
+    scattered: bool,
+}
+
+/// Runs all workloads once. `each` is shown every result as it comes.
+///
+/// # Errors
+/// Of the engine or the file system; a store left behind by it is removed unless it is the user's.
+pub fn run(
+    engine: &dyn Engine,
+    config: &Config,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+    each: &mut dyn FnMut(Measured),
+) -> Outcome<()> {
+    let steps = steps(config)?;
+    let place = Place::new(config)?;
+    let mut open = None;
+    for (at_step, step) in steps.into_iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        match step {
+            Step::Run(workload) => {
+                let at = prepare(engine, config, &place, open.take(), workload)?;
+                let at = open.insert(at);
+                if config.warmup > 0.0 && workload.start == Start::Filled && workload.repeats() {
+                    let mut plan = config.plan(workload, at_step)?;
+                    plan.seconds_max = Some(config.warmup);
+                    plan.operations = u64::MAX;
+                    measure(engine, &place, at, workload, &plan, stop, progress)?;
+                }
+                let plan = config.plan(workload, at_step)?;
+                let measured = measure(engine, &place, at, workload, &plan, stop, progress)?;
+                progress.tell(&table::line(&measured));
+                each(measured);
+            }
+            Step::Reopen => {
+                let at = match open.take() {
+                    None => reopened(engine, config, &place, None)?,
+                    Some(Open { store, known, scattered }) => {
+                        store.close()?;
+                        reopened(engine, config, &place, Some((known, scattered)))?
+                    }
+                };
+                open = Some(at);
+            }
+            Step::Settle => {
+                let at = match open.take() {
+                    Some(at) => at,
+                    None => reopened(engine, config, &place, None)?,
+                };
+                at.store.settle()?;
+                open = Some(at);
+            }
+        }
+    }
+    if let Some(Open { store, .. }) = open {
+        store.close()?;
+    }
+    Ok(())
+}
+
+/// The store that a workload needs.
+fn prepare(
+    engine: &dyn Engine,
+    config: &Config,
+    place: &Place,
+    open: Option<Open>,
+    workload: &Workload,
+) -> Outcome<Open> {
+    match (workload.start, open) {
+        (Start::Filled, Some(open)) if open.scattered == workload.scattered || workload.any_keys() => Ok(open),
+        (Start::Filled, Some(_)) => Err(format!(
+            "{} does not find the keys of the store: YCSB's keys are scattered, those of the others are not",
+            workload.name
+        )
+        .into()),
+        (Start::Filled, None) => reopened(engine, config, place, Some((Known::new(config.num), workload.scattered))),
+        (Start::Empty, _) if place.existing => Err(format!(
+            "{} makes a new store, and --use_existing_db keeps the one there: leave one of them out",
+            workload.name
+        )
+        .into()),
+        (Start::Empty, open) => {
+            if let Some(Open { store, .. }) = open {
+                store.close()?;
+            }
+            place.clear()?;
+            let store = engine.open(&place.store(), &config.settings(false))?;
+            Ok(Open { store, known: Known::new(config.num), scattered: workload.scattered })
+        }
+    }
+}
+
+fn reopened(
+    engine: &dyn Engine,
+    config: &Config,
+    place: &Place,
+    known: Option<(Known, bool)>,
+) -> Outcome<Open> {
+    let store = engine.open(&place.store(), &config.settings(true))?;
+    let (known, scattered) = known.unwrap_or_else(|| (Known::new(config.num), false));
+    Ok(Open { store, known, scattered })
+}
+
+fn measure(
+    engine: &dyn Engine,
+    place: &Place,
+    at: &Open,
+    workload: &Workload,
+    plan: &drive::Plan,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> Outcome<Measured> {
+    let dir: &Path = &place.store();
+    drive::run((&engine.name(), &*at.store), dir, workload, plan, &at.known, stop, progress)
+        .map_err(|error| format!("{}: {}: {error}", engine.name(), workload.name).into())
+}

@@ -1,0 +1,123 @@
+//! A store under test: what a workload asks of it.
+
+use crate::Outcome;
+use std::path::Path;
+
+/// How stores are set up, the same for all.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes of records that a memtable gathers before it is flushed. `db_bench`: `--write_buffer_size`.
+    pub memtable_bytes: u64,
+    /// Bytes of blocks kept in memory. `db_bench`: `--cache_size`.
+    pub cache_bytes: u64,
+    /// 0 for no filter. `db_bench`: `--bloom_bits`.
+    pub filter_bits_per_key: u32,
+    /// Uncompressed bytes of a block. `db_bench`: `--block_size`.
+    pub block_bytes: u32,
+    /// Whether tables are compressed, with the fastest codec an engine has. `db_bench`:
+    /// `--compression_type`.
+    pub compression: bool,
+    /// Threads for flushes and compactions together.
+    pub background_threads: u32,
+    /// Whether the store is expected to be there.
+    pub existing: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            memtable_bytes: 64 << 20,
+            cache_bytes: 512 << 20,
+            filter_bits_per_key: 10,
+            block_bytes: 4096,
+            compression: true,
+            background_threads: 2,
+            existing: false,
+        }
+    }
+}
+
+/// What an engine counts itself, as far as it does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnCounters {
+    /// Bytes written to log and tables.
+    pub written_bytes: Option<u64>,
+    /// Time that writers were held back.
+    pub stalled_ns: Option<u64>,
+}
+
+/// A walk over records.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk<'a> {
+    /// The first key, or the last one backwards; `None` begins at the end.
+    pub from: Option<&'a [u8]>,
+    /// Records at the most.
+    pub records_max: u64,
+    /// From larger to smaller keys.
+    pub backwards: bool,
+}
+
+/// An open store. Used by many threads.
+pub trait Store: Send + Sync {
+    /// Sets a key. With `sync` it must be on disk before the call returns.
+    ///
+    /// # Errors
+    /// Of the engine.
+    fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Outcome<()>;
+
+    /// Shows the value of a key to `see`; false if there is none.
+    ///
+    /// # Errors
+    /// Of the engine.
+    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Outcome<bool>;
+
+    /// Removes a key.
+    ///
+    /// # Errors
+    /// Of the engine.
+    fn delete(&self, key: &[u8]) -> Outcome<()>;
+
+    /// Shows records in order to `see`; returns how many.
+    ///
+    /// # Errors
+    /// Of the engine.
+    fn walk(&self, walk: Walk<'_>, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64>;
+
+    /// Writes memory out and waits until the engine has no more work of its own.
+    ///
+    /// # Errors
+    /// Of the engine.
+    fn settle(&self) -> Outcome<()>;
+
+    /// Brings everything into its final shape.
+    ///
+    /// # Errors
+    /// Of the engine.
+    fn compact(&self) -> Outcome<()>;
+
+    /// What the engine counted since it was opened.
+    fn counters(&self) -> OwnCounters {
+        OwnCounters::default()
+    }
+
+    /// Closes it.
+    ///
+    /// # Errors
+    /// Of the engine.
+    fn close(self: Box<Self>) -> Outcome<()>;
+}
+
+/// An engine.
+pub trait Engine: Sync {
+    /// For reports: name and version.
+    fn name(&self) -> String;
+
+    /// In one line, how it is set up where that is not said by the settings.
+    fn setup(&self, settings: &Settings) -> String;
+
+    /// Opens a store, which is created unless `settings.existing`.
+    ///
+    /// # Errors
+    /// Of the engine.
+    fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>>;
+}

@@ -1,0 +1,132 @@
+//! Tables in the terminal: results of a run, and two runs side by side.
+
+use crate::report::{Report, Row};
+use crate::result::Measured;
+use crate::units::{bytes, duration, rate};
+use std::fmt::Write as _;
+
+/// Rows of cells, the first of them names, as aligned text.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let cell = |row: &Vec<String>, at: usize| row.get(at).map_or(0, |cell| cell.chars().count());
+    let widths: Vec<usize> =
+        (0..columns).map(|at| rows.iter().map(|row| cell(row, at)).max().unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (at, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            // Names to the left, figures to the right.
+            let _ = match at {
+                0 | 1 => write!(line, "{cell:<width$}  "),
+                _ => write!(line, "{cell:>width$}  "),
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+/// All results, one line for each workload and engine.
+pub fn results(report: &Report) -> String {
+    let head = [
+        "workload",
+        "engine",
+        "ops/s",
+        "±",
+        "CPU/op",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "write amp",
+        "stalled",
+        "settling",
+        "disk",
+        "memory",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let mut by_step: Vec<Row<'_>> = report.rows();
+    by_step.sort_by_key(|row| row.first().step);
+    rows.extend(by_step.iter().map(result_row));
+    format!("{}\n{}", report.machine, aligned(&rows))
+}
+
+fn result_row(row: &Row<'_>) -> Vec<String> {
+    let median = |figure: &dyn Fn(&Measured) -> f64| row.median(figure);
+    let latency = |figure: &dyn Fn(&Measured) -> u64| duration(median(&|run| figure(run) as f64));
+    let first = row.first();
+    vec![
+        first.workload.clone(),
+        first.engine.clone(),
+        rate(median(&Measured::rate)),
+        if row.count() > 1 { format!("{:.0}%", 100.0 * row.spread()) } else { "-".to_owned() },
+        duration(1e3 * median(&|run| run.cpu_us_per_operation)),
+        latency(&|run| run.main_latency().p50),
+        latency(&|run| run.main_latency().p99),
+        latency(&|run| run.main_latency().p999),
+        latency(&|run| run.main_latency().max),
+        dash(
+            first
+                .write_amplification()
+                .map(|_| format!("{:.2}", median(&|run| run.write_amplification().unwrap_or(0.0)))),
+        ),
+        dash(first.stalled_ns.map(|_| duration(median(&|run| run.stalled_ns.unwrap_or(0) as f64)))),
+        duration(1e9 * median(&|run| run.settle_seconds)),
+        bytes(median(&|run| run.disk_bytes as f64) as u64),
+        bytes(median(&|run| run.memory_peak_bytes as f64) as u64),
+    ]
+}
+
+/// Two reports side by side: what both ran, and by how much the second is faster.
+pub fn comparison(a: &Report, b: &Report) -> String {
+    let head = ["workload", "engine", "A ops/s", "B ops/s", "B/A", "±", "CPU B/A", "p99.9 B/A"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let others = b.rows();
+    for row in a.rows() {
+        let same = |other: &&Row<'_>| {
+            let (one, two) = (row.first(), other.first());
+            one.step == two.step && one.workload == two.workload && one.engine == two.engine
+        };
+        let Some(other) = others.iter().find(same) else { continue };
+        let ratio = |figure: &dyn Fn(&Measured) -> f64| other.median(figure) / row.median(figure);
+        let times =
+            |ratio: f64| if ratio.is_finite() { format!("{ratio:.3}") } else { "-".to_owned() };
+        rows.push(vec![
+            row.first().workload.clone(),
+            row.first().engine.clone(),
+            rate(row.median(Measured::rate)),
+            rate(other.median(Measured::rate)),
+            times(ratio(&Measured::rate)),
+            format!("{:.0}%", 100.0 * (row.spread() + other.spread())),
+            times(ratio(&|run| run.cpu_us_per_operation)),
+            times(ratio(&|run| run.main_latency().p999 as f64)),
+        ]);
+    }
+    match rows.len() {
+        1 => "the reports have no workload of the same engine in common\n".to_owned(),
+        _ => aligned(&rows),
+    }
+}
+
+/// One line about a result, while others are still to come.
+pub fn line(run: &Measured) -> String {
+    let latency = run.main_latency();
+    let mut text = format!(
+        "{:22} {:14} {:>8} ops/s, {:>8} CPU/op, p99.9 {}, max {}",
+        run.workload,
+        run.engine,
+        rate(run.rate()),
+        duration(1e3 * run.cpu_us_per_operation),
+        duration(latency.p999 as f64),
+        duration(latency.max as f64)
+    );
+    if run.found > 0 && run.found != run.operations {
+        let _ = write!(text, ", found {}", run.found);
+    }
+    text
+}

@@ -1,0 +1,189 @@
+//! The command `esker-bench`, as a person uses it.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A directory that goes with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let dir = std::env::temp_dir().join(format!("esker-bench-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).expect("a directory for the test");
+        Place(dir)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("the command runs")
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = bench(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = bench(arguments);
+    assert!(!output.status.success(), "{arguments:?} should fail");
+    String::from_utf8(output.stderr).expect("text")
+}
+
+/// Runs workloads and returns what was measured.
+fn measured(place: &Place, name: &str, arguments: &[&str]) -> Vec<Value> {
+    let json = place.path(name);
+    said(&[&["run", "--json", &json][..], arguments].concat());
+    let report: Value = serde_json::from_slice(&fs::read(&json).expect("a report")).expect("JSON");
+    report["runs"].as_array().expect("runs").clone()
+}
+
+fn figure(run: &Value, name: &str) -> u64 {
+    run[name].as_u64().unwrap_or_else(|| panic!("{name} in {run}"))
+}
+
+#[test]
+fn every_workload_runs_and_says_what_it_did() {
+    let place = Place::new("every");
+    let list = said(&["list"]);
+    let names: Vec<&str> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let (ycsb, plain): (Vec<&str>, Vec<&str>) =
+        names.iter().partition(|name| name.starts_with("ycsb"));
+    for (kind, names) in [("plain", plain), ("ycsb", ycsb)] {
+        let benchmarks = names.join(",");
+        let flags = ["--num", "2000", "--threads", "2", "--benchmarks", &benchmarks];
+        let runs = measured(&place, kind, &flags);
+        let ran: Vec<&str> = runs.iter().filter_map(|run| run["workload"].as_str()).collect();
+        assert_eq!(ran, names);
+        for run in &runs {
+            assert!(figure(run, "operations") > 0, "{run}");
+            let timed = figure(&run["reads"], "count") + figure(&run["writes"], "count");
+            assert!(timed > 0, "{run}");
+        }
+    }
+}
+
+#[test]
+fn what_is_found_is_what_is_there() {
+    let place = Place::new("found");
+    let benchmarks =
+        "fillseq,readrandom,readmissing,readseq,readreverse,seekrandom,reopen,readrandom";
+    let flags = ["--num", "3000", "--seek_nexts", "1", "--benchmarks", benchmarks];
+    let runs = measured(&place, "a", &flags);
+    let found: Vec<u64> = runs.iter().map(|run| figure(run, "found")).collect();
+    assert_eq!(found, [0, 3000, 0, 3000, 3000, 3000, 3000]);
+    assert_eq!(figure(&runs[0], "user_written_bytes"), 3000 * (16 + 100));
+    assert!(figure(&runs[0], "written_bytes") > 3000 * (16 + 50), "{}", runs[0]);
+    // The same seed draws the same keys, another one others.
+    let flags = ["--num", "3000", "--benchmarks", "fillrandom,readseq"];
+    let distinct = |name: &str, seed: &str| {
+        let runs = measured(&place, name, &[&flags[..], &["--seed", seed]].concat());
+        figure(&runs[1], "found")
+    };
+    let (one, again, other) = (distinct("b", "1"), distinct("c", "1"), distinct("d", "2"));
+    assert_eq!(one, again);
+    assert_ne!(one, other);
+    // 3000 draws of 3000 keys meet about 63 in a hundred of them.
+    assert!((1800..2000).contains(&one), "{one}");
+}
+
+#[test]
+fn results_are_kept_shown_compared_and_drawn() {
+    let place = Place::new("kept");
+    let flags = ["--num", "20000", "--repeat", "3", "--benchmarks", "fillrandom,readrandom"];
+    assert_eq!(measured(&place, "a.json", &flags).len(), 6);
+    measured(&place, "b.json", &["--num", "40000", "--benchmarks", "fillrandom,readrandom"]);
+    let (a, b, out) = (place.path("a.json"), place.path("b.json"), place.path("plots"));
+    assert!(said(&["show", &a]).contains("readrandom"));
+    let compared = said(&["compare", &a, &b]);
+    assert!(compared.contains("B/A") && compared.contains("fillrandom"), "{compared}");
+    let files = said(&["plot", &a, &b, "--out", &out]);
+    assert!(files.lines().count() >= 4, "{files}");
+    for file in files.lines() {
+        let text = fs::read_to_string(file).expect("a drawing");
+        assert!(text.contains("<svg"), "{file}");
+        // It needs nothing from elsewhere.
+        for foreign in ["src=", "href=", "<script", "@import"] {
+            assert!(!text.contains(foreign), "{file} has {foreign}");
+        }
+    }
+    let growth = Path::new(&out).join("growth-1-readrandom.svg");
+    assert!(fs::read_to_string(growth).expect("a drawing").matches("<circle").count() >= 2);
+}
+
+#[test]
+fn a_store_of_ones_own_is_kept() {
+    let place = Place::new("own");
+    let db = place.path("db");
+    said(&["run", "--num", "1000", "--benchmarks", "fillseq", "--db", &db]);
+    let message = refused(&["run", "--num", "1000", "--benchmarks", "fillseq", "--db", &db]);
+    assert!(message.contains("not empty") && message.contains("--use_existing_db"), "{message}");
+    let store = format!("{db}/store");
+    let flags = ["--num", "1000", "--use_existing_db", "--db", &store, "--benchmarks"];
+    let runs = measured(&place, "again", &[&flags[..], &["readrandom"]].concat());
+    assert_eq!(figure(&runs[0], "found"), 1000);
+    let message = refused(&[&["run"][..], &flags, &["fillseq"]].concat());
+    assert!(message.contains("--use_existing_db"), "{message}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let place = Place::new("nonsense");
+    let cases: &[(&[&str], &str)] = &[
+        (&["--benchmarks", "fillfast"], "there are fillseq"),
+        (&["--benchmarks", "readrandom"], "needs a filled store"),
+        (&["--benchmarks", "fillseq,ycsb-a"], "scattered"),
+        (&["--num", "0"], "--num"),
+        (&["--key_size", "3"], "key"),
+        (&["--value_size", "0"], "--value_size"),
+        (&["--threads", "0"], "--threads"),
+        (&["--compression_ratio", "2"], "--compression_ratio"),
+        (&["--duration=-1"], "--duration"),
+        (&["--use_existing_db"], "--db"),
+        (&["--write_buffer_size", "1", "--benchmarks", "fillseq"], "memtable"),
+    ];
+    for (flags, reason) in cases {
+        let message = refused(&[&["run"][..], flags].concat());
+        assert!(message.contains(reason), "{flags:?}: {message}");
+    }
+    let text = place.path("text");
+    fs::write(&text, "no report").expect("a file");
+    for command in
+        [&["show", &text][..], &["compare", &text, &text], &["plot", &text, "--out", "x"]]
+    {
+        assert!(refused(command).contains("is no report"), "{command:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_shows_what_it_has() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
+    command.args(["run", "--num", "1000000000", "--value_size", "1000"]);
+    command.args(["--benchmarks", "fillrandom,readrandom"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a child");
+    std::thread::sleep(Duration::from_secs(1));
+    let start = Instant::now();
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(130));
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("fillrandom") && !shown.contains("readrandom"), "{shown}");
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+}
