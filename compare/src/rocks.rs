@@ -1,0 +1,141 @@
+//! RocksDB, and RocksDB with its values in blob files.
+
+use esker_bench::Outcome;
+use esker_bench::store::{Engine, Settings, Store, Walk};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, Options, WaitForCompactOptions, WriteOptions,
+};
+use std::path::Path;
+
+/// As RocksDB's tuning guide has it; the default leaves all of it to the system at the end.
+const BYTES_PER_SYNC: u64 = 1 << 20;
+/// Values from here on are in blob files, where there are some.
+const BLOB_BYTES_MIN: u64 = 512;
+
+/// RocksDB.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rocks {
+    /// Keep large values in blob files.
+    pub(crate) blobs: bool,
+}
+
+struct RocksStore {
+    db: DB,
+    synced: WriteOptions,
+}
+
+impl Rocks {
+    fn options(self, settings: &Settings) -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(!settings.existing);
+        options.set_write_buffer_size(settings.memtable_bytes as usize);
+        options.set_max_write_buffer_number(2);
+        options.set_max_background_jobs(settings.background_threads as i32);
+        options.set_bytes_per_sync(BYTES_PER_SYNC);
+        options.set_compression_type(match settings.compression {
+            true => DBCompressionType::Lz4,
+            false => DBCompressionType::None,
+        });
+        let mut tables = BlockBasedOptions::default();
+        tables.set_block_size(settings.block_bytes as usize);
+        tables.set_block_cache(&Cache::new_lru_cache(settings.cache_bytes as usize));
+        if settings.filter_bits_per_key > 0 {
+            tables.set_bloom_filter(f64::from(settings.filter_bits_per_key), false);
+        }
+        options.set_block_based_table_factory(&tables);
+        if self.blobs {
+            options.set_enable_blob_files(true);
+            options.set_min_blob_size(BLOB_BYTES_MIN);
+            options.set_enable_blob_gc(true);
+            options.set_blob_compression_type(match settings.compression {
+                true => DBCompressionType::Lz4,
+                false => DBCompressionType::None,
+            });
+        }
+        options
+    }
+}
+
+impl Engine for Rocks {
+    fn name(&self) -> String {
+        if self.blobs { "rocksdb+blobs".to_owned() } else { "rocksdb".to_owned() }
+    }
+
+    fn setup(&self, _: &Settings) -> String {
+        let blobs = if self.blobs {
+            "; enable_blob_files, min_blob_size = 512, enable_blob_gc"
+        } else {
+            ""
+        };
+        format!(
+            "11.8.1 by the crate rocksdb: max_write_buffer_number = 2, bytes_per_sync = 1 MiB, an LRU cache, \
+             full Bloom filters, LZ4, gets pinned{blobs}"
+        )
+    }
+
+    fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
+        let mut synced = WriteOptions::default();
+        synced.set_sync(true);
+        Ok(Box::new(RocksStore { db: DB::open(&self.options(settings), dir)?, synced }))
+    }
+}
+
+impl Store for RocksStore {
+    fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Outcome<()> {
+        match sync {
+            true => self.db.put_opt(key, value, &self.synced)?,
+            false => self.db.put(key, value)?,
+        }
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
+        let value = self.db.get_pinned(key)?;
+        if let Some(value) = &value {
+            see(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome<()> {
+        Ok(self.db.delete(key)?)
+    }
+
+    fn walk(&self, walk: Walk<'_>, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64> {
+        let mut iterator = self.db.raw_iterator();
+        match (walk.from, walk.backwards) {
+            (Some(key), false) => iterator.seek(key),
+            (Some(key), true) => iterator.seek_for_prev(key),
+            (None, false) => iterator.seek_to_first(),
+            (None, true) => iterator.seek_to_last(),
+        }
+        let mut seen = 0;
+        while seen < walk.records_max
+            && let Some((key, value)) = iterator.item()
+        {
+            see(key, value);
+            seen += 1;
+            if walk.backwards {
+                iterator.prev();
+            } else {
+                iterator.next();
+            }
+        }
+        iterator.status()?;
+        Ok(seen)
+    }
+
+    fn settle(&self) -> Outcome<()> {
+        self.db.flush()?;
+        Ok(self.db.wait_for_compact(&WaitForCompactOptions::default())?)
+    }
+
+    fn compact(&self) -> Outcome<()> {
+        self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Outcome<()> {
+        Ok(())
+    }
+}
