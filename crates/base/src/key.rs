@@ -306,10 +306,13 @@ fn read_u64(bytes: &[u8], at: usize) -> u64 {
 /// If two prefixes differ, so do the keys, in the same direction; equal prefixes decide nothing.
 #[inline]
 pub fn prefix_u64(key: &[u8]) -> u64 {
-    let mut eight = [0; 8];
-    let len = key.len().min(8);
-    eight[..len].copy_from_slice(&key[..len]);
-    u64::from_be_bytes(eight)
+    match key.first_chunk() {
+        Some(eight) => u64::from_be_bytes(*eight),
+        None => {
+            let bytes = key.iter().fold(0, |bytes, &byte| bytes << 8 | u64::from(byte));
+            bytes.checked_shl(64 - 8 * key.len() as u32).unwrap_or(0)
+        }
+    }
 }
 
 #[cfg(test)]

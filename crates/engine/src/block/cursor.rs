@@ -10,6 +10,7 @@
 
 use super::search::{self, Hit, HitKey};
 use super::{Block, Damage, Layout, Record, restart};
+use crate::cursor::Step;
 use crate::value::Value;
 use esker_base::{KeyOrder, Trailer};
 
@@ -27,6 +28,8 @@ pub struct BlockCursor {
     valid: bool,
     /// The key stands whole in the block, at `key_at`; else it is in `key`.
     whole: bool,
+    /// The last step forward found the key it came from again.
+    repeats: bool,
     at: usize,
     next_at: usize,
     value_at: usize,
@@ -88,6 +91,34 @@ impl BlockCursor {
     #[inline]
     pub fn key(&self) -> &[u8] {
         assert!(self.valid, "a cursor is asked only while it is valid");
+        self.last_key()
+    }
+
+    /// What the last step forward came to; `None` if not valid. A block's first record repeats none.
+    #[inline(always)]
+    pub(crate) fn step(&self) -> Option<Step<'_>> {
+        let (trailer, repeats) = (self.trailer(), self.repeats);
+        self.valid.then(|| Step { key: self.last_key(), trailer, repeats })
+    }
+
+    /// Moves to the following record of the block; `None`, and not moved, if there is none that can be read.
+    #[inline(always)]
+    pub(crate) fn step_within(&mut self) -> Option<Step<'_>> {
+        if self.next_at >= self.layout.values_at {
+            return None;
+        }
+        self.decode_next().ok()?;
+        self.step()
+    }
+
+    /// Says whether the record it stands on has the key of the one before, which stood in another block.
+    pub(crate) fn set_repeats(&mut self, repeats: bool) {
+        self.repeats = repeats;
+    }
+
+    /// The key of the last record the cursor stood on, until it is pointed elsewhere.
+    #[inline(always)]
+    pub(crate) fn last_key(&self) -> &[u8] {
         if self.whole {
             &self.bytes()[self.key_at..self.key_at + self.key_len]
         } else {
@@ -130,7 +161,9 @@ impl BlockCursor {
         self.value_end = self.layout.values_at;
         self.key_len = 0;
         self.whole = false;
-        self.next()
+        self.next()?;
+        self.repeats = false;
+        Ok(())
     }
 
     /// Moves to the last record.
@@ -143,11 +176,19 @@ impl BlockCursor {
     #[expect(clippy::should_implement_trait, reason = "a cursor is not an iterator")]
     pub fn next(&mut self) -> Result<(), Damage> {
         self.valid = false;
-        let Some(block) = &self.block else { return Ok(()) };
-        let bytes = block.bytes();
         if self.next_at >= self.layout.values_at {
             return Ok(());
         }
+        self.decode_next()?;
+        self.valid = true;
+        Ok(())
+    }
+
+    /// Moves to the record at `next_at`; if it is damaged, nothing has changed.
+    #[inline(always)]
+    fn decode_next(&mut self) -> Result<(), Damage> {
+        let Some(block) = &self.block else { return Ok(()) };
+        let bytes = block.bytes();
         let record = Record::decode(bytes, self.layout.values_at, self.next_at)?;
         let (value_at, value_end) = (self.value_end, self.value_end + record.value_bytes);
         if value_end > bytes.len() {
@@ -155,6 +196,7 @@ impl BlockCursor {
         }
         let suffix_len = record.suffix_end - record.suffix_at;
         if record.shared == 0 {
+            self.repeats = self.last_key() == &bytes[record.suffix_at..record.suffix_end];
             self.whole = true;
             self.key_at = record.suffix_at;
             self.key_len = suffix_len;
@@ -162,6 +204,7 @@ impl BlockCursor {
             if record.shared > self.key_len {
                 return Err(BAD_SHARED);
             }
+            self.repeats = suffix_len == 0 && record.shared == self.key_len;
             if self.whole {
                 let head = &bytes[self.key_at..self.key_at + record.shared];
                 put_at(&mut self.key, 0, head);
@@ -175,7 +218,6 @@ impl BlockCursor {
         self.value_at = value_at;
         self.value_end = value_end;
         self.trailer = record.trailer.0;
-        self.valid = true;
         Ok(())
     }
 

@@ -113,7 +113,7 @@ fn merge(
         .enumerate()
         .map(|(rank, run)| Ranked {
             rank,
-            cursor: RunCursor::new(order.clone(), run.tables.clone(), options),
+            cursor: RunCursor::over(order.clone(), run.tables.clone(), options),
         })
         .collect();
     let mut cursor = MergeCursor::new(order.clone(), sources);

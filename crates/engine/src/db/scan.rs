@@ -2,8 +2,9 @@
 
 use super::core::{Core, KeyspaceCore, View};
 use super::snapshot::Snapshot;
-use crate::cursor::Cursor as RecordCursor;
-use crate::iter::{Bounds, MergeCursor, Ranked, VisibleCursor};
+use crate::block::BlockCursor;
+use crate::cursor::{Advance, Cursor as RecordCursor, Step};
+use crate::iter::{Bounds, Lend, MergeCursor, Ranked, VisibleCursor};
 use crate::memtable::MemCursor;
 use crate::table::CursorOptions;
 use crate::version::{KeyRange, RunCursor};
@@ -153,15 +154,16 @@ impl Core {
         let table_options =
             CursorOptions { fill_cache: options.fill_cache, ..CursorOptions::default() };
         for (_, run) in view.version.runs() {
-            let tables = run.overlapping(&order, &range);
-            if tables.is_empty() {
+            let walked = run.overlap(&order, &range);
+            if walked.is_empty() {
                 continue;
             }
-            for table in tables.iter().filter(|table| table.meta.range_tombstones > 0) {
+            let tables = run.tables[walked.clone()].iter();
+            for table in tables.filter(|table| table.meta.range_tombstones > 0) {
                 let reader = table.shared_reader()?;
                 tombstones.push((rank, table.range_tombstones(&reader)));
             }
-            let cursor = RunCursor::new(order.clone(), tables.to_vec(), table_options);
+            let cursor = RunCursor::new(order.clone(), run.clone(), walked, table_options);
             sources.push(Ranked { rank, cursor: Source::Run(Box::new(cursor)) });
             rank += 1;
         }
@@ -423,5 +425,22 @@ impl RecordCursor for Source {
     #[inline]
     fn value(&self) -> &[u8] {
         each!(self, c => c.value())
+    }
+}
+
+impl Lend for Source {
+    #[inline]
+    fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool {
+        match self {
+            Source::Memtable(_) => false,
+            Source::Run(run) => run.exchange_leaf(leaf),
+        }
+    }
+}
+
+impl Advance for Source {
+    #[inline]
+    fn advance(&mut self) -> Result<Option<Step<'_>>> {
+        each!(self, c => c.advance())
     }
 }

@@ -4,13 +4,33 @@
 //! newer never stands in a source of a larger rank, which is what lets a range tombstone skip
 //! whole stretches of the sources ranked behind its own.
 //!
-//! The heap holds the indices of the valid sources, ordered for the present direction. Moving on
-//! advances the source on top and sifts it down; where one source goes on winning that is one or
-//! two comparisons, and none at all where only one source is left.
+//! The heap holds the valid sources, ordered for the present direction. Moving on advances the source
+//! on top and sifts it down; where one source goes on winning that is one or two comparisons, and
+//! none at all where only one source is left.
+//!
+//! In bytewise order nearly all comparisons are of integers: beside each source stands its key's *head*,
+//! eight bytes from where the sources' keys begin to differ. Keys that do not begin as the others do
+//! have the least head or the greatest. Equal heads say nothing, and the keys are compared. As the
+//! merge moves on, the place to take heads from is chosen anew.
+//!
+//! While a source stays on top, the merge walks its block itself, with the cursor that the source lends it.
+//! Invariants: (1) of two keys, the smaller one never has the greater head; (2) `lent` is only true forward,
+//! and then the source on top is not asked for anything.
 
-use crate::cursor::Cursor;
+use crate::block::BlockCursor;
+use crate::cursor::{Advance, Cursor};
+use esker_base::key::{prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Result, Trailer};
 use std::cmp::Ordering;
+
+/// A source that can give the cursor over its present block away, so that steps inside the block need not
+/// pass through all layers above it.
+pub(crate) trait Lend: Advance {
+    /// Exchanges that cursor with `leaf`; false, and nothing is exchanged, if there is none to give.
+    ///
+    /// Until it is exchanged back, nothing else may be asked of the source.
+    fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool;
+}
 
 /// A source and how new its data is.
 pub(crate) struct Ranked<C> {
@@ -25,20 +45,96 @@ enum Direction {
     Backward,
 }
 
+/// Heads begin so many bytes before keys differ, so that they serve for a while.
+const HEAD_BYTES_SHARED: usize = 6;
+/// Comparisons that heads could not decide, after which heads are taken from another place.
+const UNDECIDED_MAX: u32 = 16;
+
+/// A valid source.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    head: u64,
+    source: u32,
+}
+
+/// Where heads are taken from: behind what keys begin with. Nothing in custom orders.
+#[derive(Debug, Default)]
+struct Base {
+    bytes: Vec<u8>,
+    /// Of a base of up to eight bytes: as an integer, and which bits of a key's first eight bytes it is.
+    prefix: u64,
+    mask: u64,
+}
+
+impl Base {
+    fn set(&mut self, bytes: &[u8]) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.prefix = prefix_u64(bytes);
+        let rest = 8 * size_of::<u64>().saturating_sub(bytes.len()) as u32;
+        self.mask = u64::MAX.checked_shl(rest).unwrap_or(0);
+    }
+
+    /// The eight bytes of a key that follow the base; if it does not begin with that, the least or the
+    /// greatest head.
+    #[inline]
+    fn head(&self, key: &[u8]) -> std::result::Result<u64, u64> {
+        let len = self.bytes.len();
+        if len <= size_of::<u64>()
+            && let Some(first) = key.first_chunk()
+            && u64::from_be_bytes(*first) & self.mask == self.prefix
+        {
+            return Ok(prefix_u64(&key[len..]));
+        }
+        self.head_of_any(key)
+    }
+
+    #[inline(never)]
+    fn head_of_any(&self, key: &[u8]) -> std::result::Result<u64, u64> {
+        match key.strip_prefix(&self.bytes[..]) {
+            Some(rest) => Ok(prefix_u64(rest)),
+            None if key < &self.bytes[..] => Err(0),
+            None => Err(u64::MAX),
+        }
+    }
+}
+
 /// A cursor over all records of its sources.
 pub(crate) struct MergeCursor<C> {
     order: KeyOrder,
     sources: Vec<Ranked<C>>,
-    /// Indices of valid sources; the first is where the cursor stands.
-    heap: Vec<u32>,
+    /// The first is where the cursor stands.
+    heap: Vec<Entry>,
     direction: Direction,
+    base: Base,
+    /// Comparisons of different keys that heads did not decide.
+    undecided: u32,
+    /// Forward: the least head below the top, so that a smaller one stays on top. `None` if there is no
+    /// other source in bytewise order.
+    rival: Option<u64>,
+    /// Of the record on top.
+    trailer: Trailer,
+    /// While `lent`, the block cursor of the source on top.
+    leaf: BlockCursor,
+    lent: bool,
 }
 
-impl<C: Cursor> MergeCursor<C> {
+impl<C: Lend> MergeCursor<C> {
     /// Merges `sources`. Not valid before the first positioning.
     pub(crate) fn new(order: KeyOrder, sources: Vec<Ranked<C>>) -> MergeCursor<C> {
         let heap = Vec::with_capacity(sources.len());
-        MergeCursor { order, sources, heap, direction: Direction::Forward }
+        MergeCursor {
+            order,
+            sources,
+            heap,
+            direction: Direction::Forward,
+            base: Base::default(),
+            undecided: 0,
+            rival: None,
+            trailer: Trailer(0),
+            leaf: BlockCursor::new(),
+            lent: false,
+        }
     }
 
     /// Rank of the source that the current record comes from. Needs `valid`.
@@ -49,6 +145,7 @@ impl<C: Cursor> MergeCursor<C> {
     /// Forward only: no record of sources ranked behind `rank` comes before `(key, trailer)` any more.
     pub(crate) fn skip_older(&mut self, rank: usize, key: &[u8], trailer: Trailer) -> Result<()> {
         debug_assert_eq!(self.direction, Direction::Forward);
+        self.give_back();
         let order = &self.order;
         for source in self.sources.iter_mut().filter(|s| s.rank > rank && s.cursor.valid()) {
             if order.less(source.cursor.key(), key) {
@@ -79,15 +176,23 @@ impl<C: Cursor> MergeCursor<C> {
 
     #[inline]
     fn top(&self) -> &Ranked<C> {
-        &self.sources[self.heap[0] as usize]
+        &self.sources[self.heap[0].source as usize]
     }
 
     /// True if source `a` comes before source `b` in the present direction.
     #[inline]
-    fn ahead(&self, a: u32, b: u32) -> bool {
+    fn ahead(&mut self, a: Entry, b: Entry) -> bool {
+        if a.head == b.head {
+            return self.ahead_by_key(a.source, b.source);
+        }
+        (a.head < b.head) == (self.direction == Direction::Forward)
+    }
+
+    fn ahead_by_key(&mut self, a: u32, b: u32) -> bool {
         let (x, y) = (&self.sources[a as usize].cursor, &self.sources[b as usize].cursor);
-        let ordering =
-            self.order.compare(x.key(), y.key()).then_with(|| y.trailer().cmp(&x.trailer()));
+        let by_key = self.order.compare(x.key(), y.key());
+        self.undecided = self.undecided.saturating_add(u32::from(by_key != Ordering::Equal));
+        let ordering = by_key.then_with(|| y.trailer().cmp(&x.trailer()));
         match self.direction {
             Direction::Forward => ordering == Ordering::Less,
             Direction::Backward => ordering == Ordering::Greater,
@@ -97,12 +202,49 @@ impl<C: Cursor> MergeCursor<C> {
     fn rebuild(&mut self) {
         self.heap.clear();
         let valid = self.sources.iter().enumerate().filter(|(_, s)| s.cursor.valid());
-        self.heap.extend(valid.map(|(i, _)| i as u32));
+        self.heap.extend(valid.map(|(i, _)| Entry { head: 0, source: i as u32 }));
+        self.take_heads();
+    }
+
+    /// Chooses where heads are taken from, by the source that was on top, and orders the heap by them.
+    #[cold]
+    fn take_heads(&mut self) {
+        self.undecided = 0;
+        if self.order.is_bytewise()
+            && let [first, others @ ..] = &self.heap[..]
+        {
+            let key = |entry: &Entry| self.sources[entry.source as usize].cursor.key();
+            let first = key(first);
+            let shared = others.iter().map(|other| shared_prefix_len(first, key(other))).max();
+            let len = shared.unwrap_or(0).saturating_sub(HEAD_BYTES_SHARED);
+            // A whole head is taken faster.
+            let len = len.min(first.len().saturating_sub(size_of::<u64>()));
+            self.base.set(&first[..len]);
+            for entry in &mut self.heap {
+                let key = self.sources[entry.source as usize].cursor.key();
+                entry.head = self.base.head(key).unwrap_or_else(|beyond| beyond);
+            }
+        }
         for at in (0..self.heap.len() / 2).rev() {
             self.sift_down(at);
         }
+        self.note_top();
     }
 
+    /// Notes what steps need to know of the record on top and of the next one.
+    #[inline]
+    fn note_top(&mut self) {
+        debug_assert!(!self.lent);
+        let Some(top) = self.heap.first() else { return };
+        self.trailer = self.sources[top.source as usize].cursor.trailer();
+        self.rival = match self.order.is_bytewise() {
+            true => self.heap[1..].iter().take(2).map(|rival| rival.head).min(),
+            // There are no heads, so that no step can be sure to stay on top.
+            false => Some(0),
+        };
+    }
+
+    #[inline]
     fn sift_down(&mut self, mut at: usize) {
         loop {
             let mut child = 2 * at + 1;
@@ -120,15 +262,81 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
-    /// Restores the heap after the source on top has moved.
+    /// Moves the source on top on, `past_repeats` of its key or only by a record.
     #[inline]
+    fn advance_top(&mut self, past_repeats: bool) -> Result<()> {
+        if self.lent {
+            while let Some(step) = self.leaf.step_within() {
+                if past_repeats && step.repeats {
+                    continue;
+                }
+                self.trailer = step.trailer;
+                return match stays_ahead(&self.base, self.rival, step.key) {
+                    Some(head) => {
+                        self.heap[0].head = head;
+                        Ok(())
+                    }
+                    None => {
+                        self.settle_top();
+                        Ok(())
+                    }
+                };
+            }
+        }
+        self.advance_source(past_repeats)
+    }
+
+    /// The same through the source itself.
+    #[inline(never)]
+    fn advance_source(&mut self, past_repeats: bool) -> Result<()> {
+        self.give_back();
+        let top = self.heap[0].source as usize;
+        loop {
+            match self.sources[top].cursor.advance() {
+                Ok(Some(step)) if past_repeats && step.repeats => {}
+                Ok(Some(step)) => {
+                    let Some(head) = stays_ahead(&self.base, self.rival, step.key) else { break };
+                    self.trailer = step.trailer;
+                    self.heap[0].head = head;
+                    // It is likely to go on for a while.
+                    self.lent = self.sources[top].cursor.exchange_leaf(&mut self.leaf);
+                    return Ok(());
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.heap.clear();
+                    return Err(error);
+                }
+            }
+        }
+        self.settle_top();
+        Ok(())
+    }
+
+    /// Lets the source on top have its block cursor again.
+    #[inline]
+    fn give_back(&mut self) {
+        if self.lent {
+            self.lent = false;
+            let top = self.heap[0].source as usize;
+            self.sources[top].cursor.exchange_leaf(&mut self.leaf);
+        }
+    }
+
+    /// Restores the heap after the source on top has moved.
+    #[inline(never)]
     fn settle_top(&mut self) {
+        self.give_back();
         if !self.top().cursor.valid() {
             self.heap.swap_remove(0);
+        } else if self.heap.len() > 1 && self.order.is_bytewise() {
+            match self.base.head(self.top().cursor.key()) {
+                Ok(head) if self.undecided < UNDECIDED_MAX => self.heap[0].head = head,
+                _ => return self.take_heads(),
+            }
         }
-        if self.heap.len() > 1 {
-            self.sift_down(0);
-        }
+        self.sift_down(0);
+        self.note_top();
     }
 
     fn position(
@@ -136,6 +344,7 @@ impl<C: Cursor> MergeCursor<C> {
         direction: Direction,
         mut place: impl FnMut(&mut C) -> Result<()>,
     ) -> Result<()> {
+        self.give_back();
         self.direction = direction;
         self.heap.clear();
         for source in &mut self.sources {
@@ -149,7 +358,8 @@ impl<C: Cursor> MergeCursor<C> {
     fn turn(&mut self, direction: Direction) -> Result<()> {
         let key = self.key().to_vec();
         let trailer = self.trailer();
-        let current = self.heap[0] as usize;
+        self.give_back();
+        let current = self.heap[0].source as usize;
         self.direction = direction;
         self.heap.clear();
         for (i, source) in self.sources.iter_mut().enumerate() {
@@ -162,7 +372,7 @@ impl<C: Cursor> MergeCursor<C> {
         }
         self.rebuild();
         // No two sources hold the same record, so the current one is on top in either direction.
-        debug_assert_eq!(self.heap.first(), Some(&(current as u32)));
+        debug_assert_eq!(self.heap.first().map(|top| top.source as usize), Some(current));
         Ok(())
     }
 
@@ -176,7 +386,31 @@ impl<C: Cursor> MergeCursor<C> {
     }
 }
 
-impl<C: Cursor> Cursor for MergeCursor<C> {
+impl<C: Lend> MergeCursor<C> {
+    /// Forward only: moves to the next record of another key. `scratch` is overwritten.
+    #[inline]
+    pub(crate) fn next_key(&mut self, scratch: &mut Vec<u8>) -> Result<()> {
+        debug_assert_eq!(self.direction, Direction::Forward);
+        let Some(top) = self.heap.first() else { return Ok(()) };
+        // Whoever else has the key has its head, and one who has it stands right below the top.
+        if self.rival.is_some_and(|rival| top.head >= rival) {
+            return self.next_key_of_several(scratch);
+        }
+        self.advance_top(true)
+    }
+
+    fn next_key_of_several(&mut self, scratch: &mut Vec<u8>) -> Result<()> {
+        scratch.clear();
+        scratch.extend_from_slice(self.key());
+        self.next()?;
+        while self.valid() && self.order.same(self.key(), scratch) {
+            self.next()?;
+        }
+        Ok(())
+    }
+}
+
+impl<C: Lend> Cursor for MergeCursor<C> {
     #[inline]
     fn valid(&self) -> bool {
         !self.heap.is_empty()
@@ -203,20 +437,14 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         if self.direction == Direction::Backward {
             self.guarded(|merge| merge.turn(Direction::Forward))?;
         }
-        let top = self.heap[0] as usize;
-        if let Err(error) = self.sources[top].cursor.next() {
-            self.heap.clear();
-            return Err(error);
-        }
-        self.settle_top();
-        Ok(())
+        self.advance_top(false)
     }
 
     fn prev(&mut self) -> Result<()> {
         if self.direction == Direction::Forward {
             self.guarded(|merge| merge.turn(Direction::Backward))?;
         }
-        let top = self.heap[0] as usize;
+        let top = self.heap[0].source as usize;
         if let Err(error) = self.sources[top].cursor.prev() {
             self.heap.clear();
             return Err(error);
@@ -227,16 +455,26 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
 
     #[inline]
     fn key(&self) -> &[u8] {
-        self.top().cursor.key()
+        if self.lent { self.leaf.key() } else { self.top().cursor.key() }
     }
 
     #[inline]
     fn trailer(&self) -> Trailer {
-        self.top().cursor.trailer()
+        self.trailer
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
-        self.top().cursor.value()
+        if self.lent { self.leaf.value() } else { self.top().cursor.value() }
+    }
+}
+
+/// The head of `key`, if whoever has it is before the `rival` for certain.
+#[inline(always)]
+fn stays_ahead(base: &Base, rival: Option<u64>, key: &[u8]) -> Option<u64> {
+    match rival {
+        // Nobody asks for the head of the only source.
+        None => Some(0),
+        Some(rival) => base.head(key).ok().filter(|head| *head < rival),
     }
 }

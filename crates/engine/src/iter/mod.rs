@@ -8,7 +8,7 @@ mod merge;
 mod retain;
 mod visible;
 
-pub(crate) use merge::{MergeCursor, Ranked};
+pub(crate) use merge::{Lend, MergeCursor, Ranked};
 pub(crate) use retain::Retention;
 pub(crate) use visible::{Bounds, VisibleCursor};
 

@@ -1,6 +1,7 @@
 //! Merged, visible scans against a plain model with snapshots and range tombstones.
 
-use super::{Bounds, MergeCursor, Ranked, VisibleCursor};
+use super::{Bounds, Lend, MergeCursor, Ranked, VisibleCursor};
+use crate::block::BlockCursor;
 use crate::memtable::{MemCursor, Memtable};
 use crate::range_tombstone::RangeTombstones;
 use esker_base::checksum::{hash64, mix64};
@@ -11,6 +12,12 @@ use std::sync::Arc;
 
 /// Every state of the store by sequence number.
 type States = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
+
+impl Lend for MemCursor {
+    fn exchange_leaf(&mut self, _: &mut BlockCursor) -> bool {
+        false
+    }
+}
 
 struct Random(u64);
 

@@ -7,7 +7,7 @@
 //! Range tombstones: a record is hidden by a visible tombstone over its key that is newer. When a
 //! record is hidden, sources ranked behind the tombstone's skip to its end at once.
 
-use super::merge::MergeCursor;
+use super::merge::{Lend, MergeCursor};
 use crate::cursor::Cursor;
 use crate::range_tombstone::{Fragment, RangeTombstones};
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
@@ -51,7 +51,7 @@ pub(crate) struct VisibleCursor<C> {
     dir: PathBuf,
 }
 
-impl<C: Cursor> VisibleCursor<C> {
+impl<C: Lend> VisibleCursor<C> {
     /// `tombstones`: sets with the rank of the source they belong to. `dir` is named in errors.
     pub(crate) fn new(
         order: KeyOrder,
@@ -157,18 +157,16 @@ impl<C: Cursor> VisibleCursor<C> {
         match self.state {
             State::Nowhere => return Ok(()),
             State::Forward => {
-                self.saved_key.clear();
-                self.saved_key.extend_from_slice(self.merge.key());
                 self.state = State::Nowhere;
-                self.merge.next()?;
+                self.merge.next_key(&mut self.saved_key)?;
             }
             State::Backward => {
                 // The merge stands before the key; the next keys start after its oldest record.
                 self.state = State::Nowhere;
                 self.merge.seek(&self.saved_key, LAST)?;
+                self.skip_saved_key()?;
             }
         }
-        self.skip_saved_key()?;
         self.settle_forward()
     }
 
@@ -188,7 +186,6 @@ impl<C: Cursor> VisibleCursor<C> {
     }
 
     /// Steps over the records of `saved_key`.
-    #[inline]
     fn skip_saved_key(&mut self) -> Result<()> {
         while self.merge.valid() && self.order.same(self.merge.key(), &self.saved_key) {
             self.merge.next()?;
@@ -221,12 +218,7 @@ impl<C: Cursor> VisibleCursor<C> {
                     self.state = State::Forward;
                     return Ok(());
                 }
-                Some(Kind::Delete) => {
-                    self.saved_key.clear();
-                    self.saved_key.extend_from_slice(self.merge.key());
-                    self.merge.next()?;
-                    self.skip_saved_key()?;
-                }
+                Some(Kind::Delete) => self.merge.next_key(&mut self.saved_key)?,
                 _ => return Err(self.unknown_kind()),
             }
         }

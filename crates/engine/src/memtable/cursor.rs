@@ -3,7 +3,7 @@
 use super::Memtable;
 use super::arena::EntryRef;
 use super::sorted::Piece;
-use crate::cursor::Cursor;
+use crate::cursor::{Advance, Cursor, Step};
 use esker_base::{Result, Trailer};
 use std::sync::Arc;
 
@@ -109,5 +109,18 @@ impl Cursor for MemCursor {
     #[inline]
     fn value(&self) -> &[u8] {
         self.mem.arena.value(self.entry())
+    }
+}
+
+impl Advance for MemCursor {
+    #[inline]
+    fn advance(&mut self) -> Result<Option<Step<'_>>> {
+        let before = self.piece.entry(self.at);
+        self.next()?;
+        let Some(entry) = self.piece.entry(self.at) else { return Ok(None) };
+        let arena = &self.mem.arena;
+        let key = arena.key(entry);
+        let repeats = before.is_some_and(|before| arena.key(before) == key);
+        Ok(Some(Step { key, trailer: arena.trailer(entry), repeats }))
     }
 }

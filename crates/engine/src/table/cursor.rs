@@ -13,7 +13,7 @@ use super::format::{FOOTER_BYTES, Handle};
 use super::index::DataIndex;
 use super::reader::TableReader;
 use crate::block::{Block, BlockCursor, Damage, open_payload};
-use crate::cursor::Cursor;
+use crate::cursor::{Advance, Cursor, Step};
 use crate::stats::TableCounter;
 use crate::value::Value;
 use esker_base::heap::SharedBytes;
@@ -70,7 +70,7 @@ impl CursorOptions {
 
 /// How the cursor came to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum Way {
     Jump,
     Forward,
     Backward,
@@ -121,6 +121,29 @@ impl TableCursor {
         self.cursor.shared_value()
     }
 
+    /// Exchanges the cursor over the block it stands in with `leaf`; false, and nothing is exchanged, if
+    /// records do not read as they stand in the block.
+    ///
+    /// Until it is exchanged back, nothing else may be asked of this cursor.
+    #[inline]
+    pub(crate) fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool {
+        let as_it_stands = self.options.seq_override.is_none();
+        if as_it_stands {
+            std::mem::swap(&mut self.cursor, leaf);
+        }
+        as_it_stands
+    }
+
+    /// What the last step forward came to; `None` if not valid.
+    #[inline(always)]
+    pub fn step(&self) -> Option<Step<'_>> {
+        let step = self.cursor.step()?;
+        Some(match self.options.seq_override {
+            None => step,
+            Some(all) => Step { trailer: step.trailer.with_seq(all), ..step },
+        })
+    }
+
     /// The table walked.
     pub fn table(&self) -> &Arc<TableReader> {
         &self.table
@@ -151,7 +174,7 @@ impl TableCursor {
     }
 
     /// Points the block cursor at block `block` of the partition at hand, on no record.
-    fn set_block(&mut self, block: usize, step: Step) -> Result<()> {
+    fn set_block(&mut self, block: usize, way: Way) -> Result<()> {
         let Some(index) = self.index.clone() else { return Ok(()) };
         let handle = index.handle(block);
         self.block = block;
@@ -160,14 +183,14 @@ impl TableCursor {
         }
         // Let go first, so that the read-ahead buffer can be used again.
         self.unset();
-        let block = self.fetch(&index, block, step)?;
+        let block = self.fetch(&index, block, way)?;
         self.cursor.set_block(block);
         self.handle = Some(handle);
         Ok(())
     }
 
-    fn fetch(&mut self, index: &Arc<DataIndex>, at: usize, step: Step) -> Result<Block> {
-        let run = if step == Step::Jump { 0 } else { self.readahead.run.saturating_add(1) };
+    fn fetch(&mut self, index: &Arc<DataIndex>, at: usize, way: Way) -> Result<Block> {
+        let run = if way == Way::Jump { 0 } else { self.readahead.run.saturating_add(1) };
         self.readahead.run = run;
         if self.options.use_cache {
             let found = self.table.cached_data(index, at);
@@ -178,7 +201,7 @@ impl TableCursor {
             }
             stripe.add(TableCounter::BlockCacheMisses, 1);
         }
-        let block = self.read_block(index.handle(at), step)?;
+        let block = self.read_block(index.handle(at), way)?;
         if !self.options.fill_cache {
             return Ok(block);
         }
@@ -188,8 +211,8 @@ impl TableCursor {
     }
 
     /// Reads a block from the file, or from what was read ahead.
-    fn read_block(&mut self, handle: Handle, step: Step) -> Result<Block> {
-        if !self.readahead.holds(handle) && !self.read_ahead(handle, step)? {
+    fn read_block(&mut self, handle: Handle, way: Way) -> Result<Block> {
+        if !self.readahead.holds(handle) && !self.read_ahead(handle, way)? {
             return self.table.load_data(handle);
         }
         let table = &self.table;
@@ -205,7 +228,7 @@ impl TableCursor {
     /// Reads a piece of the file that holds `handle` and what is likely to come after it.
     ///
     /// False if the block is better read alone.
-    fn read_ahead(&mut self, handle: Handle, step: Step) -> Result<bool> {
+    fn read_ahead(&mut self, handle: Handle, way: Way) -> Result<bool> {
         let CursorOptions { readahead_bytes_min: min, readahead_bytes_max: max, .. } = self.options;
         let bytes = match (self.readahead.run, self.readahead.bytes) {
             (0..RUN_BEFORE_READAHEAD, _) => min,
@@ -219,7 +242,7 @@ impl TableCursor {
             return Ok(false);
         }
         let end_max = self.table.file.bytes - FOOTER_BYTES as u64;
-        let (start, end) = if step == Step::Backward {
+        let (start, end) = if way == Way::Backward {
             (handle.end_bytes().saturating_sub(bytes as u64), handle.end_bytes())
         } else {
             let end = handle.offset_bytes + bytes as u64;
@@ -257,7 +280,7 @@ impl TableCursor {
             self.set_partition(self.partition + 1)?;
             block = 0;
         }
-        self.set_block(block, Step::Forward)?;
+        self.set_block(block, Way::Forward)?;
         self.cursor.seek_to_first().map_err(|d| self.damaged(d))
     }
 
@@ -278,7 +301,7 @@ impl TableCursor {
                 self.index.as_ref().map_or(0, |index| index.len() - 1)
             }
         };
-        self.set_block(block, Step::Backward)?;
+        self.set_block(block, Way::Backward)?;
         self.cursor.seek_to_last().map_err(|d| self.damaged(d))
     }
 
@@ -297,7 +320,7 @@ impl TableCursor {
         if block >= index.len() {
             return Err(table.index_mismatch(partition));
         }
-        self.set_block(block, Step::Jump)?;
+        self.set_block(block, Way::Jump)?;
         Ok(true)
     }
 
@@ -336,7 +359,17 @@ impl TableCursor {
         if let Err(damage) = self.cursor.next() {
             return Err(self.fail(damage));
         }
-        if self.cursor.valid() { Ok(()) } else { self.on_error(Self::next_block) }
+        if self.cursor.valid() { Ok(()) } else { self.on_error(Self::step_to_next_block) }
+    }
+
+    /// Goes to the first record of the following block, and looks whether it has the key of the last.
+    #[inline(never)]
+    fn step_to_next_block(&mut self) -> Result<()> {
+        let left = self.cursor.last_key().to_vec();
+        self.next_block()?;
+        let repeats = self.cursor.valid() && self.cursor.key() == left;
+        self.cursor.set_repeats(repeats);
+        Ok(())
     }
 
     fn go_last(&mut self) -> Result<()> {
@@ -346,7 +379,7 @@ impl TableCursor {
         };
         self.set_partition(last)?;
         let block = self.index.as_ref().map_or(0, |index| index.len() - 1);
-        self.set_block(block, Step::Jump)?;
+        self.set_block(block, Way::Jump)?;
         self.cursor.seek_to_last().map_err(|d| self.damaged(d))
     }
 
@@ -388,7 +421,7 @@ impl Cursor for TableCursor {
                 return Ok(());
             }
             this.set_partition(0)?;
-            this.set_block(0, Step::Jump)?;
+            this.set_block(0, Way::Jump)?;
             this.cursor.seek_to_first().map_err(|d| this.damaged(d))
         })
     }
@@ -443,5 +476,13 @@ impl Cursor for TableCursor {
     #[inline]
     fn value(&self) -> &[u8] {
         self.cursor.value()
+    }
+}
+
+impl Advance for TableCursor {
+    #[inline]
+    fn advance(&mut self) -> Result<Option<Step<'_>>> {
+        self.step_forward()?;
+        Ok(self.step())
     }
 }

@@ -1,41 +1,62 @@
 //! A cursor over a sorted run: one table after the other, each opened when it is reached.
 
-use super::store::Table;
-use crate::cursor::Cursor;
+use super::store::{Run, Table};
+use crate::block::BlockCursor;
+use crate::cursor::{Advance, Cursor, Step};
+use crate::iter::Lend;
 use crate::table::{CursorOptions, TableCursor};
 use esker_base::{KeyOrder, Result, Trailer};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Walks the point records of a run.
 pub(crate) struct RunCursor {
     order: KeyOrder,
-    tables: Vec<Arc<Table>>,
+    run: Arc<Run>,
+    /// Which of its tables are walked.
+    walked: Range<usize>,
     options: CursorOptions,
-    /// Index of the table that `inner` is over.
+    /// Index among these of the table that `inner` is over.
     at: usize,
     inner: Option<TableCursor>,
 }
 
 impl RunCursor {
-    /// A cursor over `tables`, which must be sorted and disjoint.
+    /// A cursor over the tables `walked` of `run`.
     pub(crate) fn new(
+        order: KeyOrder,
+        run: Arc<Run>,
+        walked: Range<usize>,
+        options: CursorOptions,
+    ) -> RunCursor {
+        RunCursor { order, run, walked, options, at: 0, inner: None }
+    }
+
+    /// A cursor over tables that are sorted and disjoint, of whatever run.
+    pub(crate) fn over(
         order: KeyOrder,
         tables: Vec<Arc<Table>>,
         options: CursorOptions,
     ) -> RunCursor {
-        RunCursor { order, tables, options, at: 0, inner: None }
+        let walked = 0..tables.len();
+        RunCursor::new(order, Arc::new(Run { id: 0, tables }), walked, options)
+    }
+
+    #[inline]
+    fn tables(&self) -> &[Arc<Table>] {
+        &self.run.tables[self.walked.clone()]
     }
 
     /// Opens table `at`, unless it is the one already open. False if there is none.
     fn open(&mut self, at: usize) -> Result<bool> {
-        if at >= self.tables.len() {
+        if at >= self.walked.len() {
             self.inner = None;
             return Ok(false);
         }
         if self.inner.is_none() || self.at != at {
             // Cleared first, so that an error leaves no cursor over another table behind.
             self.inner = None;
-            let table = &self.tables[at];
+            let table = &self.tables()[at];
             let reader = table.shared_reader()?;
             let seq_override = table.meta.seq_override;
             self.inner = Some(reader.cursor(CursorOptions { seq_override, ..self.options }));
@@ -74,7 +95,7 @@ impl RunCursor {
 
     /// Index of the first table that does not end before `key`.
     fn table_at(&self, key: &[u8]) -> usize {
-        self.tables.partition_point(|table| table.ends_before(&self.order, key))
+        self.tables().partition_point(|table| table.ends_before(&self.order, key))
     }
 
     #[inline]
@@ -99,7 +120,7 @@ impl Cursor for RunCursor {
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        let Some(last) = self.tables.len().checked_sub(1) else { return Ok(()) };
+        let Some(last) = self.walked.len().checked_sub(1) else { return Ok(()) };
         self.open(last)?;
         if let Some(inner) = &mut self.inner {
             inner.seek_to_last()?;
@@ -117,7 +138,7 @@ impl Cursor for RunCursor {
     }
 
     fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
-        let Some(last) = self.tables.len().checked_sub(1) else { return Ok(()) };
+        let Some(last) = self.walked.len().checked_sub(1) else { return Ok(()) };
         self.open(self.table_at(key).min(last))?;
         if let Some(inner) = &mut self.inner {
             inner.seek_before(key, trailer)?;
@@ -127,13 +148,8 @@ impl Cursor for RunCursor {
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        if let Some(inner) = &mut self.inner {
-            inner.next()?;
-            if inner.valid() {
-                return Ok(());
-            }
-        }
-        self.forward()
+        self.advance()?;
+        Ok(())
     }
 
     fn prev(&mut self) -> Result<()> {
@@ -159,5 +175,25 @@ impl Cursor for RunCursor {
     #[inline]
     fn value(&self) -> &[u8] {
         self.current().value()
+    }
+}
+
+impl Lend for RunCursor {
+    #[inline]
+    fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool {
+        self.inner.as_mut().is_some_and(|inner| inner.exchange_leaf(leaf))
+    }
+}
+
+impl Advance for RunCursor {
+    #[inline]
+    fn advance(&mut self) -> Result<Option<Step<'_>>> {
+        let Some(inner) = &mut self.inner else { return Ok(None) };
+        inner.next()?;
+        if !inner.valid() {
+            // No key has records in two tables, so that a table's first record repeats none.
+            self.forward()?;
+        }
+        Ok(self.inner.as_ref().and_then(TableCursor::step))
     }
 }

@@ -16,6 +16,7 @@ use esker_base::sync::{ArcSwapOption, Guard, Mutex};
 use esker_base::vfs::Access;
 use esker_base::{Env, Error, KeyOrder, Result};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -288,10 +289,14 @@ impl Run {
     /// The tables that may hold keys of the range. `None` bounds are open; `end` is exclusive unless
     /// `end_inclusive`.
     pub(crate) fn overlapping(&self, order: &KeyOrder, range: &KeyRange<'_>) -> &[Arc<Table>] {
+        &self.tables[self.overlap(order, range)]
+    }
+
+    /// Where the tables stand that [`Run::overlapping`] returns.
+    pub(crate) fn overlap(&self, order: &KeyOrder, range: &KeyRange<'_>) -> Range<usize> {
         let from = range.start.map_or(0, |start| self.position(order, start));
         let rest = &self.tables[from..];
-        let count = rest.partition_point(|t| !range.ends_before_table(order, t));
-        &rest[..count]
+        from..from + rest.partition_point(|t| !range.ends_before_table(order, t))
     }
 }
 

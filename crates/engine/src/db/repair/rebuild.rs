@@ -239,7 +239,10 @@ fn copy(
     let sources = chains
         .into_iter()
         .enumerate()
-        .map(|(rank, chain)| Ranked { rank, cursor: RunCursor::new(order.clone(), chain, options) })
+        .map(|(rank, chain)| Ranked {
+            rank,
+            cursor: RunCursor::over(order.clone(), chain, options),
+        })
         .collect();
     let mut cursor = MergeCursor::new(order.clone(), sources);
     let mut retention = Retention::new(order, &[], tombstones);
