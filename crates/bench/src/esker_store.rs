@@ -7,7 +7,7 @@ use esker::{Batch, Db, KeyspaceOptions, Options, ScanOptions};
 use std::path::Path;
 
 /// Memtables that may be in memory at once, as with RocksDB: one written, one flushed.
-const MEMTABLES: u64 = 2;
+const MEMTABLES: u64 = 4;
 
 /// Esker, as it is in this build.
 #[derive(Clone, Copy, Debug)]

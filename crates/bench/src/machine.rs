@@ -115,12 +115,17 @@ pub fn memory_bytes() -> (u64, u64) {
     (field(&status, "VmHWM:") << 10, field(&status, "VmRSS:") << 10)
 }
 
-/// Bytes of disk that the files in a directory take, without those in directories below it.
+/// Bytes of disk that the files in a directory and below it take.
 pub fn disk_bytes(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
+    // Engines remove files meanwhile: what is gone takes nothing.
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
-    let metadata = entries.flatten().filter_map(|entry| entry.metadata().ok());
-    metadata.map(|file| if file.is_dir() { 0 } else { file.blocks() * 512 }).sum()
+    let bytes = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => disk_bytes(&entry.path()),
+        Ok(metadata) => metadata.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.flatten().map(bytes).sum()
 }
 
 /// The number behind a name in one of the system's tables; 0 if it is not there.

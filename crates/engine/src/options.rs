@@ -60,7 +60,7 @@ pub struct KeyspaceOptions {
     /// Default: 4 KiB. Range: 1 KiB to 16 MiB.
     pub index_partition_bytes: u32,
     /// Compression of a table by the level it is written for; the last entry serves all deeper
-    /// levels. Default: none for levels 0 and 1, LZ4 below.
+    /// levels. Default: LZ4.
     pub compression: Vec<Compression>,
     /// Filter that spares reads of tables without the key. Default: Bloom, 10 bits a key.
     pub filter: Filter,
@@ -190,7 +190,7 @@ impl Default for KeyspaceOptions {
             block_bytes: 4 * KIB as u32,
             restart_interval: 16,
             index_partition_bytes: 4 * KIB as u32,
-            compression: vec![Compression::None, Compression::None, Compression::Lz4],
+            compression: vec![Compression::Lz4],
             filter: Filter::Bloom { bits_per_key: 10 },
             table_bytes_max: 64 * MIB,
             level_base_bytes: 256 * MIB,

@@ -17,6 +17,12 @@ use esker_base::{KeyOrder, Trailer};
 /// A key buffer always has this much room behind the key, so that short suffixes are copied whole.
 const SLACK_BYTES: usize = 16;
 
+/// How far behind the value of a record further values are brought near. Keys stand close together, and
+/// whoever walks them finds values one by one.
+const VALUES_AHEAD_BYTES: usize = 256;
+/// Memory comes in lines of so many bytes.
+const LINE_BYTES: usize = 64;
+
 /// Keys of one interval kept for walking backward, at most.
 const PASSED_KEYS_BYTES_MAX: usize = 64 << 10;
 
@@ -101,14 +107,12 @@ impl BlockCursor {
         self.valid.then(|| Step { key: self.last_key(), trailer, repeats })
     }
 
-    /// Moves to the following record of the block; `None`, and not moved, if there is none that can be read.
+    /// Moves to the following record of the block; false, and not moved, if there is none that can be read.
+    ///
+    /// Needs `valid`.
     #[inline(always)]
-    pub(crate) fn step_within(&mut self) -> Option<Step<'_>> {
-        if self.next_at >= self.layout.values_at {
-            return None;
-        }
-        self.decode_next().ok()?;
-        self.step()
+    pub(crate) fn advance_within(&mut self) -> bool {
+        self.next_at < self.layout.values_at && self.decode_next().is_ok()
     }
 
     /// Says whether the record it stands on has the key of the one before, which stood in another block.
@@ -213,6 +217,7 @@ impl BlockCursor {
             put_suffix(&mut self.key, bytes, &record, suffix_len);
             self.key_len = record.shared + suffix_len;
         }
+        block.prefetch(value_end + VALUES_AHEAD_BYTES);
         self.at = self.next_at;
         self.next_at = record.suffix_end;
         self.value_at = value_at;
@@ -255,6 +260,9 @@ impl BlockCursor {
     fn settle(&mut self, hit: &Hit, target: &[u8]) -> Result<(), Damage> {
         let Some(block) = &self.block else { return Ok(()) };
         let bytes = block.bytes();
+        for ahead in (0..VALUES_AHEAD_BYTES).step_by(LINE_BYTES) {
+            block.prefetch(hit.value_at + ahead);
+        }
         let record = &hit.record;
         let suffix_len = record.suffix_end - record.suffix_at;
         self.key_len = record.shared + suffix_len;

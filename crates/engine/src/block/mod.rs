@@ -124,6 +124,12 @@ impl Block {
         self.data.len() > (self.end - self.start) as usize + 64
     }
 
+    /// Brings the line of byte `at` of the payload near, without waiting for it; there need be none.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, at: usize) {
+        self.data.prefetch(self.start as usize + at);
+    }
+
     /// A value that shares the block's bytes; `at` is relative to the payload.
     ///
     /// Copied if the block is a small window of a larger buffer, which nobody should keep alive.

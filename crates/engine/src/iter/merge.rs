@@ -12,25 +12,13 @@
 //! eight bytes from where the sources' keys begin to differ. Keys that do not begin as the others do
 //! have the least head or the greatest. Equal heads say nothing, and the keys are compared. As the
 //! merge moves on, the place to take heads from is chosen anew.
-//!
-//! While a source stays on top, the merge walks its block itself, with the cursor that the source lends it.
-//! Invariants: (1) of two keys, the smaller one never has the greater head; (2) `lent` is only true forward,
-//! and then the source on top is not asked for anything.
+//! Invariant: of two keys, the smaller one never has the greater head.
 
-use crate::block::BlockCursor;
+use super::lane::{Lane, Lend};
 use crate::cursor::{Advance, Cursor};
 use esker_base::key::{prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Result, Trailer};
 use std::cmp::Ordering;
-
-/// A source that can give the cursor over its present block away, so that steps inside the block need not
-/// pass through all layers above it.
-pub(crate) trait Lend: Advance {
-    /// Exchanges that cursor with `leaf`; false, and nothing is exchanged, if there is none to give.
-    ///
-    /// Until it is exchanged back, nothing else may be asked of the source.
-    fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool;
-}
 
 /// A source and how new its data is.
 pub(crate) struct Ranked<C> {
@@ -102,7 +90,7 @@ impl Base {
 /// A cursor over all records of its sources.
 pub(crate) struct MergeCursor<C> {
     order: KeyOrder,
-    sources: Vec<Ranked<C>>,
+    sources: Vec<Ranked<Lane<C>>>,
     /// The first is where the cursor stands.
     heap: Vec<Entry>,
     direction: Direction,
@@ -114,15 +102,14 @@ pub(crate) struct MergeCursor<C> {
     rival: Option<u64>,
     /// Of the record on top.
     trailer: Trailer,
-    /// While `lent`, the block cursor of the source on top.
-    leaf: BlockCursor,
-    lent: bool,
 }
 
 impl<C: Lend> MergeCursor<C> {
     /// Merges `sources`. Not valid before the first positioning.
     pub(crate) fn new(order: KeyOrder, sources: Vec<Ranked<C>>) -> MergeCursor<C> {
         let heap = Vec::with_capacity(sources.len());
+        let lane = |Ranked { rank, cursor }| Ranked { rank, cursor: Lane::new(cursor) };
+        let sources = sources.into_iter().map(lane).collect();
         MergeCursor {
             order,
             sources,
@@ -132,8 +119,6 @@ impl<C: Lend> MergeCursor<C> {
             undecided: 0,
             rival: None,
             trailer: Trailer(0),
-            leaf: BlockCursor::new(),
-            lent: false,
         }
     }
 
@@ -145,7 +130,6 @@ impl<C: Lend> MergeCursor<C> {
     /// Forward only: no record of sources ranked behind `rank` comes before `(key, trailer)` any more.
     pub(crate) fn skip_older(&mut self, rank: usize, key: &[u8], trailer: Trailer) -> Result<()> {
         debug_assert_eq!(self.direction, Direction::Forward);
-        self.give_back();
         let order = &self.order;
         for source in self.sources.iter_mut().filter(|s| s.rank > rank && s.cursor.valid()) {
             if order.less(source.cursor.key(), key) {
@@ -175,7 +159,7 @@ impl<C: Lend> MergeCursor<C> {
     }
 
     #[inline]
-    fn top(&self) -> &Ranked<C> {
+    fn top(&self) -> &Ranked<Lane<C>> {
         &self.sources[self.heap[0].source as usize]
     }
 
@@ -234,7 +218,6 @@ impl<C: Lend> MergeCursor<C> {
     /// Notes what steps need to know of the record on top and of the next one.
     #[inline]
     fn note_top(&mut self) {
-        debug_assert!(!self.lent);
         let Some(top) = self.heap.first() else { return };
         self.trailer = self.sources[top.source as usize].cursor.trailer();
         self.rival = match self.order.is_bytewise() {
@@ -265,41 +248,21 @@ impl<C: Lend> MergeCursor<C> {
     /// Moves the source on top on, `past_repeats` of its key or only by a record.
     #[inline]
     fn advance_top(&mut self, past_repeats: bool) -> Result<()> {
-        if self.lent {
-            while let Some(step) = self.leaf.step_within() {
-                if past_repeats && step.repeats {
-                    continue;
-                }
-                self.trailer = step.trailer;
-                return match stays_ahead(&self.base, self.rival, step.key) {
-                    Some(head) => {
-                        self.heap[0].head = head;
-                        Ok(())
-                    }
-                    None => {
-                        self.settle_top();
-                        Ok(())
-                    }
-                };
-            }
-        }
-        self.advance_source(past_repeats)
-    }
-
-    /// The same through the source itself.
-    #[inline(never)]
-    fn advance_source(&mut self, past_repeats: bool) -> Result<()> {
-        self.give_back();
         let top = self.heap[0].source as usize;
         loop {
             match self.sources[top].cursor.advance() {
                 Ok(Some(step)) if past_repeats && step.repeats => {}
                 Ok(Some(step)) => {
-                    let Some(head) = stays_ahead(&self.base, self.rival, step.key) else { break };
-                    self.trailer = step.trailer;
+                    let head = match self.rival {
+                        // Nobody asks for the head of the only source.
+                        None => 0,
+                        Some(rival) => match self.base.head(step.key) {
+                            Ok(head) if head < rival => head,
+                            _ => break,
+                        },
+                    };
                     self.heap[0].head = head;
-                    // It is likely to go on for a while.
-                    self.lent = self.sources[top].cursor.exchange_leaf(&mut self.leaf);
+                    self.trailer = step.trailer;
                     return Ok(());
                 }
                 Ok(None) => break,
@@ -313,20 +276,9 @@ impl<C: Lend> MergeCursor<C> {
         Ok(())
     }
 
-    /// Lets the source on top have its block cursor again.
-    #[inline]
-    fn give_back(&mut self) {
-        if self.lent {
-            self.lent = false;
-            let top = self.heap[0].source as usize;
-            self.sources[top].cursor.exchange_leaf(&mut self.leaf);
-        }
-    }
-
     /// Restores the heap after the source on top has moved.
     #[inline(never)]
     fn settle_top(&mut self) {
-        self.give_back();
         if !self.top().cursor.valid() {
             self.heap.swap_remove(0);
         } else if self.heap.len() > 1 && self.order.is_bytewise() {
@@ -342,9 +294,8 @@ impl<C: Lend> MergeCursor<C> {
     fn position(
         &mut self,
         direction: Direction,
-        mut place: impl FnMut(&mut C) -> Result<()>,
+        mut place: impl FnMut(&mut Lane<C>) -> Result<()>,
     ) -> Result<()> {
-        self.give_back();
         self.direction = direction;
         self.heap.clear();
         for source in &mut self.sources {
@@ -358,7 +309,6 @@ impl<C: Lend> MergeCursor<C> {
     fn turn(&mut self, direction: Direction) -> Result<()> {
         let key = self.key().to_vec();
         let trailer = self.trailer();
-        self.give_back();
         let current = self.heap[0].source as usize;
         self.direction = direction;
         self.heap.clear();
@@ -399,13 +349,58 @@ impl<C: Lend> MergeCursor<C> {
         self.advance_top(true)
     }
 
+    /// The same where other sources may have records of the key.
+    #[inline(never)]
     fn next_key_of_several(&mut self, scratch: &mut Vec<u8>) -> Result<()> {
+        if self.order.is_bytewise() {
+            let passed = self.pass_key();
+            if passed.is_err() {
+                self.heap.clear();
+            }
+            return passed;
+        }
         scratch.clear();
         scratch.extend_from_slice(self.key());
         self.next()?;
         while self.valid() && self.order.same(self.key(), scratch) {
             self.next()?;
         }
+        Ok(())
+    }
+
+    /// In bytewise order: moves every source that stands on the key beyond it, the one on top last.
+    fn pass_key(&mut self) -> Result<()> {
+        let Entry { head, source: top } = self.heap[0];
+        let mut heads_serve = self.undecided < UNDECIDED_MAX;
+        for at in (0..self.heap.len()).rev() {
+            let entry = self.heap[at];
+            let key = |source: u32| self.sources[source as usize].cursor.key();
+            if entry.head != head || at > 0 && key(entry.source) != key(top) {
+                continue;
+            }
+            let source = &mut self.sources[entry.source as usize].cursor;
+            let next = loop {
+                match source.advance()? {
+                    Some(step) if step.repeats => {}
+                    next => break next,
+                }
+            };
+            match next.map(|step| self.base.head(step.key)) {
+                None => {
+                    self.heap.swap_remove(at);
+                }
+                Some(Ok(head)) => self.heap[at].head = head,
+                Some(Err(_)) => heads_serve = false,
+            }
+        }
+        if !heads_serve {
+            self.take_heads();
+            return Ok(());
+        }
+        for at in (0..self.heap.len() / 2).rev() {
+            self.sift_down(at);
+        }
+        self.note_top();
         Ok(())
     }
 }
@@ -417,11 +412,11 @@ impl<C: Lend> Cursor for MergeCursor<C> {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.position(Direction::Forward, C::seek_to_first)
+        self.position(Direction::Forward, Lane::seek_to_first)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.position(Direction::Backward, C::seek_to_last)
+        self.position(Direction::Backward, Lane::seek_to_last)
     }
 
     fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
@@ -455,7 +450,7 @@ impl<C: Lend> Cursor for MergeCursor<C> {
 
     #[inline]
     fn key(&self) -> &[u8] {
-        if self.lent { self.leaf.key() } else { self.top().cursor.key() }
+        self.top().cursor.key()
     }
 
     #[inline]
@@ -465,16 +460,6 @@ impl<C: Lend> Cursor for MergeCursor<C> {
 
     #[inline]
     fn value(&self) -> &[u8] {
-        if self.lent { self.leaf.value() } else { self.top().cursor.value() }
-    }
-}
-
-/// The head of `key`, if whoever has it is before the `rival` for certain.
-#[inline(always)]
-fn stays_ahead(base: &Base, rival: Option<u64>, key: &[u8]) -> Option<u64> {
-    match rival {
-        // Nobody asks for the head of the only source.
-        None => Some(0),
-        Some(rival) => base.head(key).ok().filter(|head| *head < rival),
+        self.top().cursor.value()
     }
 }

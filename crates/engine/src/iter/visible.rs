@@ -7,7 +7,8 @@
 //! Range tombstones: a record is hidden by a visible tombstone over its key that is newer. When a
 //! record is hidden, sources ranked behind the tombstone's skip to its end at once.
 
-use super::merge::{Lend, MergeCursor};
+use super::lane::Lend;
+use super::merge::MergeCursor;
 use crate::cursor::Cursor;
 use crate::range_tombstone::{Fragment, RangeTombstones};
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
