@@ -1,8 +1,8 @@
 //! What is to be run: the flags, by the names they have in `db_bench`.
 
-use crate::Outcome;
 use crate::drive::Plan;
 use crate::keys::{KeyShape, Popularity};
+use crate::outcome::Outcome;
 use crate::store::Settings;
 use crate::workload::{Count, Shape, Workload};
 use serde::{Deserialize, Serialize};

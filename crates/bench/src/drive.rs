@@ -3,9 +3,9 @@
 //! An operation's latency is the time from the end of the one before, so that making its key and value
 //! is in it, as in `db_bench`.
 
-use crate::Outcome;
 use crate::keys::{KeyShape, Known};
 use crate::machine::{Usage, disk_bytes, forget_peak_memory, memory_bytes};
+use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::result::{Latency, Measured};
 use crate::store::{Store, Walk};
@@ -204,40 +204,12 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> Outcome<Measured> {
-    let company = workload.company();
-    let threads = plan.threads + company;
-    let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
-    let over = AtomicBool::new(false);
     forget_peak_memory();
     let (own_before, before, start) = (store.counters(), Usage::now(), Instant::now());
     let mut watch = Watch { dir, pace: Vec::new(), last: 0, disk_peak_bytes: 0 };
-    let workers = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|thread| {
-                let (done, over) = (&done[thread as usize].0, &over);
-                scope.spawn(move || {
-                    let seat = Seat { thread, threads, measured: plan.threads };
-                    work(store, workload, plan, known, seat, done, &|| {
-                        over.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed)
-                    })
-                })
-            })
-            .collect();
-        let measured = plan.threads as usize;
-        loop {
-            std::thread::sleep(ROUND);
-            let all: u64 = done[..measured].iter().map(|d| d.0.load(Ordering::Relaxed)).sum();
-            watch.round(all);
-            progress.at(workload.name, all, plan.operations);
-            let late = plan.seconds_max.is_some_and(|max| start.elapsed().as_secs_f64() >= max);
-            if late || workers[..measured].iter().all(|worker| worker.is_finished()) {
-                over.store(true, Ordering::Relaxed);
-                break;
-            }
-        }
-        workers.into_iter().map(joined).collect::<Outcome<Vec<_>>>()
-    })?;
-    let ended = workers[..plan.threads as usize].iter().map(|(_, end)| *end).max().unwrap_or(start);
+    let workers = work_together(store, workload, plan, known, (stop, progress), &mut watch)?;
+    let measured = &workers[..plan.threads as usize];
+    let ended = measured.iter().map(|(_, end)| *end).max().unwrap_or(start);
     let run_usage = Usage::now().since(before);
     let settle = Instant::now();
     store.settle()?;
@@ -245,9 +217,8 @@ pub fn run(
     let usage = Usage::now().since(before);
     let own = store.counters();
     let disk = disk_bytes(dir);
-    let measured = workers.iter().take(plan.threads as usize).map(|(worker, _)| worker);
     let mut total = Totals::new()?;
-    measured.for_each(|worker| total.add(worker));
+    measured.iter().for_each(|(worker, _)| total.add(worker));
     let written: u64 = workers.iter().map(|(worker, _)| worker.user_written_bytes).sum();
     let operations = total.operations();
     Ok(Measured {
@@ -271,6 +242,47 @@ pub fn run(
         disk_peak_bytes: watch.disk_peak_bytes.max(disk),
         memory_peak_bytes: memory_bytes().0,
         pace: watch.pace,
+    })
+}
+
+/// Starts all threads and watches them until they are done; each with when it was.
+fn work_together<'a>(
+    store: &'a dyn Store,
+    workload: &Workload,
+    plan: &Plan,
+    known: &Known,
+    (stop, progress): (&AtomicBool, &mut Progress),
+    watch: &mut Watch<'_>,
+) -> Outcome<Vec<(Worker<'a>, Instant)>> {
+    let threads = plan.threads + workload.company();
+    let measured = plan.threads as usize;
+    let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
+    let over = AtomicBool::new(false);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (done, over) = (&done[thread as usize].0, &over);
+                scope.spawn(move || {
+                    let seat = Seat { thread, threads, measured: plan.threads };
+                    work(store, workload, plan, known, seat, done, &|| {
+                        over.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed)
+                    })
+                })
+            })
+            .collect();
+        loop {
+            std::thread::sleep(ROUND);
+            let all: u64 = done[..measured].iter().map(|d| d.0.load(Ordering::Relaxed)).sum();
+            watch.round(all);
+            progress.at(workload.name, all, plan.operations);
+            let late = plan.seconds_max.is_some_and(|max| start.elapsed().as_secs_f64() >= max);
+            if late || workers[..measured].iter().all(|worker| worker.is_finished()) {
+                over.store(true, Ordering::Relaxed);
+                break;
+            }
+        }
+        workers.into_iter().map(joined).collect()
     })
 }
 

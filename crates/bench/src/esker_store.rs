@@ -1,6 +1,6 @@
 //! Esker as a store under test.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::store::{Engine, OwnCounters, Settings, Store, Walk};
 use esker::options::{Compression, Filter, WriteOptions};
 use esker::{Batch, Db, KeyspaceOptions, Options, ScanOptions};

@@ -14,6 +14,7 @@ pub mod esker_store;
 pub mod interrupt;
 pub mod keys;
 pub mod machine;
+mod outcome;
 pub mod plot;
 pub mod progress;
 pub mod report;
@@ -25,5 +26,4 @@ pub mod units;
 pub mod values;
 pub mod workload;
 
-/// A result, or an error that tells a person what went wrong.
-pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+pub use outcome::Outcome;

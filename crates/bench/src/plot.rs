@@ -1,6 +1,6 @@
 //! Drawings of reports, as SVG files and as one page in HTML that holds them all.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::report::{Report, Row};
 use crate::result::Measured;
 use crate::units::{duration, rate};

@@ -1,8 +1,8 @@
 //! A report: what was run, where, and what came of it. Kept as JSON.
 
-use crate::Outcome;
 use crate::config::Config;
 use crate::machine::Machine;
+use crate::outcome::Outcome;
 use crate::result::Measured;
 use serde::{Deserialize, Serialize};
 use std::fs;

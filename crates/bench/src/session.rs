@@ -1,9 +1,9 @@
 //! Runs the workloads of a configuration on one engine, each on the store it needs.
 
-use crate::Outcome;
 use crate::config::Config;
 use crate::drive;
 use crate::keys::Known;
+use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::result::Measured;
 use crate::store::{Engine, Store};

@@ -1,7 +1,7 @@
 //! The workloads, by the names that `db_bench` and YCSB gave them.
 
-use crate::Outcome;
 use crate::keys::{Draw, Known, Popularity};
+use crate::outcome::Outcome;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus as Random;
 

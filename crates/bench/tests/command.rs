@@ -1,5 +1,7 @@
 //! The command `esker-bench`, as a person uses it.
 
+#![allow(clippy::disallowed_methods, reason = "what runs beside the test is another process")]
+
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

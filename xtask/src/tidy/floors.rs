@@ -51,5 +51,6 @@ pub(super) const CRATES: &[CrateFloor] = &[
     ("crates/cli", "esker-cli", 2),
     ("crates/gates", "esker-gates", 2),
     ("crates/bench", "esker-bench", 2),
+    ("compare", "esker-compare", 3),
     ("xtask", "xtask", 0),
 ];
