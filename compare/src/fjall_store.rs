@@ -124,6 +124,7 @@ impl Store for FjallStore {
     fn settle(&self) -> Outcome<()> {
         self.keyspace.rotate_memtable_and_wait()?;
         while self.db.outstanding_flushes() > 0 || self.db.active_compactions() > 0 {
+            #[expect(clippy::disallowed_methods, reason = "fjall has nothing to wait on")]
             std::thread::sleep(LOOK);
         }
         Ok(())

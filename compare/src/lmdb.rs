@@ -20,11 +20,14 @@ const MAP_BYTES: usize = 1 << 40;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lmdb;
 
+/// A key and its new value; no value is a deletion.
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
 struct LmdbStore {
     env: Env<WithTls>,
     tree: Database<'static, Bytes, Bytes>,
-    /// Changes to come; no value is a deletion.
-    batch: Mutex<Vec<(Vec<u8>, Option<Vec<u8>>)>>,
+    /// Changes to come.
+    batch: Mutex<Vec<Change>>,
 }
 
 impl Engine for Lmdb {
@@ -48,7 +51,9 @@ impl Engine for Lmdb {
         let env = unsafe { options.open(dir)? };
         let tree = env
             .create_databases_and_commit(env.write_txn()?, |opener, transaction| {
-                Outcome::Ok(CommitOrAbort::<_, ()>::Commit(opener.create_database(transaction, None)?))
+                Outcome::Ok(CommitOrAbort::<_, ()>::Commit(
+                    opener.create_database(transaction, None)?,
+                ))
             })?
             .unwrap_commit();
         Ok(Box::new(LmdbStore { env, tree, batch: Mutex::default() }))
@@ -68,7 +73,7 @@ impl LmdbStore {
         Ok(())
     }
 
-    fn commit(&self, batch: &mut Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Outcome<()> {
+    fn commit(&self, batch: &mut Vec<Change>) -> Outcome<()> {
         let mut transaction = self.env.write_txn()?;
         for (key, value) in batch.drain(..) {
             match value {
