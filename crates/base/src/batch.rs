@@ -3,12 +3,17 @@
 //! The encoded form is built while the caller adds operations and goes into the WAL as it is.
 //! Format: `docs/format/batch.md`.
 
-use crate::coding::{put_slice, put_varint, take_slice, take_u8, take_varint_u32};
+use crate::coding::{
+    put_slice, put_varint, take_slice, take_u8, take_varint, take_varint_u32, varint_len,
+    write_varint,
+};
 use crate::error::{Error, Result};
 use crate::key::{KEY_BYTES_MAX, KeyspaceId, Kind, SEQ_MAX, Seq, VALUE_BYTES_MAX};
 
-/// Bytes before the first operation: first sequence number (8) and operation count (4).
-pub const BATCH_HEADER_BYTES: usize = 12;
+/// Room before the first operation for the longest header: first sequence number and operation count.
+///
+/// The header ends where the operations begin, so that most of the room is no part of the encoded form.
+const HEADER_ROOM_BYTES: usize = varint_len(SEQ_MAX) + varint_len(BATCH_OPS_MAX as u64);
 
 /// Set in an operation's first byte when a keyspace id follows.
 const HAS_KEYSPACE: u8 = 0x80;
@@ -33,6 +38,7 @@ pub const BATCH_BYTES_MAX: usize = u32::MAX as usize >> 1;
 pub struct Batch {
     bytes: Vec<u8>,
     count: u32,
+    first_seq: Seq,
     /// True if some operation is not for the default keyspace.
     names_keyspaces: bool,
     fault: Option<&'static str>,
@@ -65,9 +71,9 @@ impl Batch {
 
     /// An empty batch with room for `capacity_bytes` of operations.
     pub fn with_capacity(capacity_bytes: usize) -> Batch {
-        let mut bytes = Vec::with_capacity(BATCH_HEADER_BYTES + capacity_bytes);
-        bytes.resize(BATCH_HEADER_BYTES, 0);
-        Batch { bytes, count: 0, names_keyspaces: false, fault: None }
+        let mut bytes = Vec::with_capacity(HEADER_ROOM_BYTES + capacity_bytes);
+        bytes.resize(HEADER_ROOM_BYTES, 0);
+        Batch { bytes, count: 0, first_seq: 0, names_keyspaces: false, fault: None }
     }
 
     /// Sets `key` to `value` in the default keyspace.
@@ -152,7 +158,7 @@ impl Batch {
         if self.bytes.len() + other.bytes.len() > BATCH_BYTES_MAX {
             self.fault = Some("the batch is longer than 2 GiB");
         } else {
-            self.bytes.extend_from_slice(&other.bytes[BATCH_HEADER_BYTES..]);
+            self.bytes.extend_from_slice(&other.bytes[HEADER_ROOM_BYTES..]);
             self.count += other.count;
             self.names_keyspaces |= other.names_keyspaces;
         }
@@ -161,7 +167,7 @@ impl Batch {
 
     /// Forgets all operations, keeping the memory.
     pub fn clear(&mut self) {
-        self.bytes.truncate(BATCH_HEADER_BYTES);
+        self.bytes.truncate(HEADER_ROOM_BYTES);
         self.count = 0;
         self.names_keyspaces = false;
         self.fault = None;
@@ -179,7 +185,7 @@ impl Batch {
         self.count == 0
     }
 
-    /// Size of the encoded form, in bytes.
+    /// Size of the encoded form with the longest header, in bytes.
     #[inline]
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
@@ -188,7 +194,7 @@ impl Batch {
     /// The operations in the order they were added.
     pub fn iter(&self) -> impl Iterator<Item = BatchOp<'_>> {
         // What this type encoded, it decodes; an error here would be our own bug.
-        BatchIter { input: &self.bytes[BATCH_HEADER_BYTES..], left: self.count }
+        BatchIter { input: &self.bytes[HEADER_ROOM_BYTES..], left: self.count }
             .map_while(Result::ok)
     }
 
@@ -210,26 +216,28 @@ impl Batch {
         self.names_keyspaces
     }
 
-    /// The first sequence number, as last stamped by [`Batch::seal`].
+    /// The first sequence number, as last stamped by [`Batch::seal`]; 0 before.
     #[inline]
     pub fn first_seq(&self) -> Seq {
-        let mut eight = [0; 8];
-        eight.copy_from_slice(&self.bytes[..8]);
-        Seq::from_le_bytes(eight)
+        self.first_seq
     }
 
     /// Stamps the first sequence number and returns the encoded form.
     #[inline]
     pub fn seal(&mut self, first_seq: Seq) -> &[u8] {
-        self.bytes[..8].copy_from_slice(&first_seq.to_le_bytes());
-        self.bytes[8..12].copy_from_slice(&self.count.to_le_bytes());
-        &self.bytes
+        self.first_seq = first_seq;
+        let count = u64::from(self.count);
+        let start = HEADER_ROOM_BYTES - varint_len(first_seq) - varint_len(count);
+        let header = &mut self.bytes[start..HEADER_ROOM_BYTES];
+        let count_at = write_varint(header, first_seq);
+        write_varint(&mut header[count_at..], count);
+        &self.bytes[start..]
     }
 
     /// The operations in encoded form, without the header.
     #[inline]
     pub fn ops(&self) -> BatchIter<'_> {
-        BatchIter { input: &self.bytes[BATCH_HEADER_BYTES..], left: self.count }
+        BatchIter { input: &self.bytes[HEADER_ROOM_BYTES..], left: self.count }
     }
 }
 
@@ -248,9 +256,9 @@ pub struct BatchIter<'a> {
 /// Fails with the reason if the header is short or the count cannot fit in the bytes.
 pub fn decode(bytes: &[u8]) -> Result<(Seq, u32, BatchIter<'_>), &'static str> {
     let mut input = bytes;
-    let seq = crate::coding::take_u64(&mut input).ok_or("batch header is cut short")?;
-    let count = crate::coding::take_u32(&mut input).ok_or("batch header is cut short")?;
-    // The shortest operation is three bytes: kind, empty key, and nothing.
+    let seq = take_varint(&mut input).ok_or("batch header is cut short")?;
+    let count = take_varint_u32(&mut input).ok_or("batch header is cut short")?;
+    // The shortest operation is two bytes: a kind and the length of an empty key.
     if u64::from(count) * 2 > input.len() as u64 {
         return Err("batch count exceeds its bytes");
     }

@@ -16,6 +16,22 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Writes `value` as a varint to the front of `out`, which has [`varint_len`] bytes at least; how many.
+///
+/// # Panics
+/// If `out` is shorter.
+#[inline]
+pub fn write_varint(out: &mut [u8], mut value: u64) -> usize {
+    let mut at = 0;
+    while value >= 0x80 {
+        out[at] = value as u8 | 0x80;
+        value >>= 7;
+        at += 1;
+    }
+    out[at] = value as u8;
+    at + 1
+}
+
 /// Appends a varint length and the bytes.
 #[inline]
 pub fn put_slice(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -125,6 +141,8 @@ mod tests {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);
             assert_eq!(bytes.len(), varint_len(value), "length of {value}");
+            let mut written = vec![0; bytes.len()];
+            assert_eq!((write_varint(&mut written, value), &written), (bytes.len(), &bytes));
             let mut input = &bytes[..];
             assert_eq!(take_varint(&mut input), Some(value));
             assert!(input.is_empty());

@@ -177,7 +177,7 @@ impl Repair<'_> {
                 Piece::Gap(gap) => gaps.push((gap.offset_bytes, gap.bytes, gap.is_tail)),
                 Piece::Record { offset_bytes, payload, .. } => match span(payload) {
                     Some((first, last)) => found.add(first, last, index, offset_bytes),
-                    None if payload.len() >= batch::BATCH_HEADER_BYTES && is_empty(payload) => {}
+                    None if is_empty(payload) => {}
                     None => gaps.push((offset_bytes, payload.len() as u64, false)),
                 },
             }
