@@ -26,6 +26,8 @@ pub enum CompactionReason {
     Size,
     /// The tables hold many tombstones.
     Tombstones,
+    /// Scans have paid as much for the runs of level 0 as it costs to compact them.
+    Scans,
     /// The user asked.
     Manual,
 }

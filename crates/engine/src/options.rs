@@ -81,6 +81,9 @@ pub struct KeyspaceOptions {
     /// Share of tombstones in a table from which it is compacted although its level is not
     /// over its limit. 1.0 turns it off. Default: 0.5. Range: 0.01 to 1.0.
     pub tombstone_ratio_compact: f64,
+    /// Compact level 0 as soon as scans have lost as much time over its runs as that takes, however few
+    /// the runs are. Default: true.
+    pub compact_for_scans: bool,
     /// The order of keys. Fixed when the keyspace is created. Default: bytewise.
     #[serde(skip)]
     pub order: KeyOrder,
@@ -199,6 +202,7 @@ impl Default for KeyspaceOptions {
             level0_runs_slow: 12,
             level0_runs_max: 36,
             tombstone_ratio_compact: 0.5,
+            compact_for_scans: true,
             order: KeyOrder::Bytewise,
         }
     }

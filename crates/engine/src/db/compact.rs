@@ -4,7 +4,7 @@ use super::core::{Core, KeyspaceCore};
 use crate::compaction::job::{self, JobContext, JobResult};
 use crate::compaction::policy::leveled;
 use crate::compaction::scheduler::priority;
-use crate::event::Event;
+use crate::event::{CompactionReason, Event};
 use crate::version::{CompactionSpec, DEEPEST_LEVEL, KeyRange, Version};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, Seq};
@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How long a manual compaction waits for others before it looks again.
 const BUSY_WAIT: Duration = Duration::from_millis(100);
 
+/// How urgent it is to compact what scans have paid for: less than any level over its limit.
+const FOR_SCANS: f64 = 0.5;
+
 /// A compaction whose inputs are marked as taken.
 pub(super) struct Chosen {
     keyspace: Arc<KeyspaceCore>,
@@ -21,7 +24,7 @@ pub(super) struct Chosen {
     spec: CompactionSpec,
 }
 
-/// The most urgent compaction that can run now.
+/// The most urgent compaction that can run now. It counts as running.
 pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
     // Marking inputs and reading versions must be one step.
     let _versions = core.lock_versions()?;
@@ -35,7 +38,10 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
             let spec = leveled::pick(&version, &keyspace.options, level)?;
             Some((scores[level].score, spec))
         });
-        let found = urgent.or_else(|| {
+        let for_scans = leveled::pick_for_scans(&version, &keyspace.options);
+        let paid = keyspace.toll.quote(for_scans.as_ref().map(CompactionSpec::input_bytes));
+        let for_scans = for_scans.filter(|_| paid).map(|spec| (FOR_SCANS, spec));
+        let found = urgent.or(for_scans).or_else(|| {
             let spec = leveled::pick_tombstones(&version, &keyspace.options, oldest_snapshot)?;
             Some((0.0, spec))
         });
@@ -46,7 +52,12 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
         }
     }
     if let Some((_, chosen)) = &best {
+        core.background.compactions_running.fetch_add(1, Ordering::Release);
         chosen.mark(true);
+        // A table that only moves costs nothing.
+        if chosen.spec.reason == CompactionReason::Scans && !chosen.spec.is_move {
+            chosen.keyspace.toll.settle();
+        }
     }
     Ok(best.map(|(_, chosen)| chosen))
 }

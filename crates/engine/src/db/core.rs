@@ -12,6 +12,7 @@ use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::queue::WriteQueue;
 use super::snapshot::SnapshotList;
 use super::stall::{self, Stall};
+use crate::compaction::scheduler::toll::Toll;
 use crate::event::{Event, EventSink};
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
@@ -100,6 +101,8 @@ pub(super) struct KeyspaceCore {
     pub(super) user_bytes: AtomicU64,
     /// What flushes and compactions wrote into each level.
     pub(super) level_work: Mutex<Vec<LevelStats>>,
+    /// What scans pay for the runs of level 0.
+    pub(super) toll: Arc<Toll>,
 }
 
 /// Where a keyspace's records are at one moment. Immutable.
@@ -161,6 +164,7 @@ impl KeyspaceCore {
             dropped: AtomicBool::new(false),
             user_bytes: AtomicU64::new(0),
             level_work: Mutex::new(vec![LevelStats::default(); DEEPEST_LEVEL + 1]),
+            toll: Arc::new(Toll::new()),
         }
     }
 

@@ -104,17 +104,24 @@ pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no memtable is sealed and no level is over its limit.
+/// Waits until no memtable is sealed, no level is over its limit, and no compaction is paid for.
 pub(super) fn wait_idle(core: &Core) -> Result<()> {
     let busy = |keyspace: &Arc<KeyspaceCore>| {
         let view = keyspace.view.load();
         let scores = leveled::scores(&view.version, &keyspace.options);
-        !view.sealed.is_empty() || scores.iter().any(|score| score.score >= 1.0)
+        !view.sealed.is_empty()
+            || scores.iter().any(|score| score.score >= 1.0)
+            || keyspace.toll.is_paid()
     };
     loop {
         core.check_writable()?;
-        let running = core.background.compactions_running.load(Ordering::Relaxed);
-        if running == 0 && !core.keyspaces.load().by_id.values().any(busy) {
+        let keyspaces = core.keyspaces.load_full();
+        if keyspaces.by_id.values().any(|keyspace| keyspace.toll.falls_due()) {
+            core.background.wake_workers();
+        }
+        // In this order: what a job has taken no longer counts as over a limit.
+        let busy = keyspaces.by_id.values().any(busy);
+        if !busy && core.background.compactions_running.load(Ordering::Acquire) == 0 {
             // What the last reader of it let go has no job left that would remove it.
             core.store.sweep();
             return Ok(());

@@ -3,6 +3,7 @@
 use super::core::{Core, KeyspaceCore, View};
 use super::snapshot::Snapshot;
 use crate::block::BlockCursor;
+use crate::compaction::scheduler::toll::Toll;
 use crate::cursor::{Advance, Cursor as RecordCursor, Step};
 use crate::iter::{Bounds, Lend, MergeCursor, Ranked, VisibleCursor};
 use crate::memtable::MemCursor;
@@ -119,8 +120,25 @@ enum Source {
 /// After an error it stands on nothing; it may be positioned again.
 pub struct Cursor {
     inner: VisibleCursor<Source>,
+    meter: Meter,
     // Keeps the memtables and tables that `inner` reads alive.
     _view: Arc<View>,
+}
+
+/// Counts what a cursor pays for the runs of level 0 that it reads.
+struct Meter {
+    /// `None` if there are none.
+    toll: Option<Arc<Toll>>,
+    runs: u64,
+    seeks: u64,
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        if let Some(toll) = &self.meter.toll {
+            toll.pay(self.meter.runs, self.meter.seeks, self.inner.switches());
+        }
+    }
 }
 
 impl Core {
@@ -153,11 +171,13 @@ impl Core {
         };
         let table_options =
             CursorOptions { fill_cache: options.fill_cache, ..CursorOptions::default() };
-        for (_, run) in view.version.runs() {
+        let mut runs_level0 = 0;
+        for (level, run) in view.version.runs() {
             let walked = run.overlap(&order, &range);
             if walked.is_empty() {
                 continue;
             }
+            runs_level0 += u64::from(level == 0);
             let tables = run.tables[walked.clone()].iter();
             for table in tables.filter(|table| table.meta.range_tombstones > 0) {
                 let reader = table.shared_reader()?;
@@ -170,7 +190,12 @@ impl Core {
         let bounds = Bounds { start: options.start.clone(), end: options.end.clone() };
         let merge = MergeCursor::new(order.clone(), sources);
         let inner = VisibleCursor::new(order, merge, tombstones, seq, bounds, self.dir.clone());
-        Ok(Cursor { inner, _view: view })
+        if keyspace.toll.falls_due() {
+            self.background.wake_workers();
+        }
+        let toll = (runs_level0 > 0).then(|| keyspace.toll.clone());
+        let meter = Meter { toll, runs: runs_level0, seeks: 0 };
+        Ok(Cursor { inner, meter, _view: view })
     }
 }
 
@@ -192,21 +217,25 @@ impl Cursor {
 
     /// Moves to the first key of the range.
     pub fn seek_to_first(&mut self) -> Result<()> {
+        self.meter.seeks += 1;
         self.inner.seek_to_first()
     }
 
     /// Moves to the last key of the range.
     pub fn seek_to_last(&mut self) -> Result<()> {
+        self.meter.seeks += 1;
         self.inner.seek_to_last()
     }
 
     /// Moves to the first key of the range at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.meter.seeks += 1;
         self.inner.seek(key)
     }
 
     /// Moves to the last key of the range before `key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.meter.seeks += 1;
         self.inner.seek_before(key)
     }
 

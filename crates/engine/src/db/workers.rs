@@ -158,9 +158,8 @@ fn compact_next(core: &Core) -> Result<bool> {
         core.store.sweep();
         return Ok(false);
     };
-    core.background.compactions_running.fetch_add(1, Ordering::Relaxed);
     let result = chosen.run(core);
-    core.background.compactions_running.fetch_sub(1, Ordering::Relaxed);
+    core.background.compactions_running.fetch_sub(1, Ordering::Release);
     core.store.sweep();
     core.background.wake_all();
     result.map(|()| true)

@@ -102,6 +102,8 @@ pub(crate) struct MergeCursor<C> {
     rival: Option<u64>,
     /// Of the record on top.
     trailer: Trailer,
+    /// How often the source on top had to be chosen anew.
+    switches: u64,
 }
 
 impl<C: Lend> MergeCursor<C> {
@@ -119,7 +121,13 @@ impl<C: Lend> MergeCursor<C> {
             undecided: 0,
             rival: None,
             trailer: Trailer(0),
+            switches: 0,
         }
+    }
+
+    /// How often the source on top had to be chosen anew.
+    pub(crate) fn switches(&self) -> u64 {
+        self.switches
     }
 
     /// Rank of the source that the current record comes from. Needs `valid`.
@@ -279,6 +287,7 @@ impl<C: Lend> MergeCursor<C> {
     /// Restores the heap after the source on top has moved.
     #[inline(never)]
     fn settle_top(&mut self) {
+        self.switches += 1;
         if !self.top().cursor.valid() {
             self.heap.swap_remove(0);
         } else if self.heap.len() > 1 && self.order.is_bytewise() {
@@ -370,6 +379,7 @@ impl<C: Lend> MergeCursor<C> {
 
     /// In bytewise order: moves every source that stands on the key beyond it, the one on top last.
     fn pass_key(&mut self) -> Result<()> {
+        self.switches += 1;
         let Entry { head, source: top } = self.heap[0];
         let mut heads_serve = self.undecided < UNDECIDED_MAX;
         for at in (0..self.heap.len()).rev() {

@@ -80,6 +80,11 @@ impl<C: Lend> VisibleCursor<C> {
         }
     }
 
+    /// How often the scan went over from one source to another.
+    pub(crate) fn switches(&self) -> u64 {
+        self.merge.switches()
+    }
+
     /// True if the cursor stands on a key.
     #[inline]
     pub(crate) fn valid(&self) -> bool {

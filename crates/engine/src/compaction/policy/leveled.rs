@@ -134,6 +134,20 @@ pub(crate) fn pick_tombstones(
     None
 }
 
+/// Level 0 into level 1 although it has few runs, so that scans find fewer. `None` if they would not, if
+/// tables are taken, or if the option is off.
+pub(crate) fn pick_for_scans(
+    version: &Version,
+    options: &KeyspaceOptions,
+) -> Option<CompactionSpec> {
+    let runs = version.level(0).len() + version.level(1).len();
+    if !options.compact_for_scans || version.level(0).is_empty() || runs < 2 {
+        return None;
+    }
+    let spec = pick_level0(version, options)?;
+    Some(CompactionSpec { reason: CompactionReason::Scans, ..spec })
+}
+
 /// A table of the deepest level with tombstones that nobody needs: for the end of a manual compaction.
 pub(crate) fn pick_rewrite(
     version: &Version,

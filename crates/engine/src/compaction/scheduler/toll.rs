@@ -1,0 +1,109 @@
+//! When level 0 is compacted because scans pay for it.
+//!
+//! A scan seeks in every run, and pays again wherever it goes over from one run to another. Once nobody
+//! writes any more, level 0 would keep its last few runs for ever. So what scans pay for them is added up,
+//! and as soon as that is what a compaction costs, it is made: the rule for whether to rent or to buy,
+//! which never costs more than twice as much as knowing beforehand how much will be scanned.
+//!
+//! Source: LevelDB compacts a table after gets have looked into it in vain so many times, Pebble after
+//! sampled reads. We count the time that is lost, and gets are left out: filters spare them most of it.
+//! Threads: any.
+
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What a seek in one more run costs.
+const SEEK_NS: u64 = 2_000;
+/// What it costs to go over from one run to another in the middle of a scan.
+const SWITCH_NS: u64 = 30;
+/// What it costs to compact a byte of a table.
+const COMPACT_NS_PER_BYTE: u64 = 5;
+
+/// The sum of what was paid, and the price at which paying ends.
+#[derive(Debug)]
+pub(crate) struct Toll {
+    paid_ns: AtomicU64,
+    /// `u64::MAX` while nothing can be bought.
+    price_ns: AtomicU64,
+    due: AtomicBool,
+}
+
+impl Toll {
+    /// Nothing paid, and nothing to be had.
+    pub(crate) fn new() -> Toll {
+        Toll {
+            paid_ns: AtomicU64::new(0),
+            price_ns: AtomicU64::new(u64::MAX),
+            due: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds what a scan over `runs` of level 0 has paid.
+    pub(crate) fn pay(&self, runs: u64, seeks: u64, switches: u64) {
+        let ns = runs
+            .saturating_mul(seeks)
+            .saturating_mul(SEEK_NS)
+            .saturating_add(switches.saturating_mul(SWITCH_NS));
+        self.paid_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// True if the price is reached.
+    #[inline]
+    pub(crate) fn is_paid(&self) -> bool {
+        self.paid_ns.load(Ordering::Relaxed) >= self.price_ns.load(Ordering::Relaxed)
+    }
+
+    /// True once, when the price is reached: then somebody should look for work.
+    #[inline]
+    pub(crate) fn falls_due(&self) -> bool {
+        self.is_paid()
+            && !self.due.load(Ordering::Relaxed)
+            && !self.due.swap(true, Ordering::Relaxed)
+    }
+
+    /// Sets the price from what a compaction would read; true if it has been paid. `None`: there is nothing
+    /// to compact, or others are at it, and what was paid is forgotten.
+    pub(crate) fn quote(&self, input_bytes: Option<u64>) -> bool {
+        let price_ns = input_bytes.map(|bytes| bytes.saturating_mul(COMPACT_NS_PER_BYTE));
+        self.price_ns.store(price_ns.unwrap_or(u64::MAX), Ordering::Relaxed);
+        if price_ns.is_none() {
+            self.settle();
+        }
+        let paid = self.is_paid();
+        if !paid {
+            // Somebody may have seen the old price paid; who sets this wakes whoever asks here again.
+            self.due.store(false, Ordering::Relaxed);
+        }
+        paid
+    }
+
+    /// The compaction is on its way: counts anew.
+    pub(crate) fn settle(&self) {
+        self.paid_ns.store(0, Ordering::Relaxed);
+        self.due.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_paid_falls_due_once_at_the_price() {
+        let toll = Toll::new();
+        toll.pay(3, 1_000_000, 0);
+        assert!(!toll.falls_due(), "there is nothing to compact");
+        assert!(!toll.quote(None));
+        assert!(!toll.quote(Some(1_000_000)));
+        // Five milliseconds: 1 000 seeks in two runs are four of them.
+        toll.pay(2, 1_000, 0);
+        assert!(!toll.falls_due() && !toll.quote(Some(1_000_000)));
+        assert!(toll.quote(Some(100_000)) && toll.falls_due());
+        assert!(!toll.quote(Some(1_000_000)), "the price has gone up");
+        toll.pay(2, 0, 40_000);
+        assert!(toll.falls_due());
+        assert!(!toll.falls_due(), "only once");
+        assert!(toll.quote(Some(1_000_000)));
+        toll.settle();
+        assert!(!toll.falls_due() && !toll.quote(Some(1)));
+    }
+}
