@@ -33,8 +33,9 @@ const EPOCHS_PER_TURNOVER: u64 = 4;
 pub struct Cache<V: Weigh + Clone> {
     inner: inner::Inner<V>,
     heap: Heap,
-    /// Weight put in since the epoch began.
+    /// Weight put in since the epoch began, and after how much the next one begins.
     epoch_bytes: AtomicU64,
+    epoch_bytes_max: AtomicU64,
     epoch: AtomicU32,
 }
 
@@ -43,7 +44,9 @@ impl<V: Weigh + Clone> Cache<V> {
     pub fn new(capacity_bytes: u64) -> Cache<V> {
         let inner = inner::new(capacity_bytes);
         let heap = Heap::new(capacity_bytes);
-        Cache { inner, heap, epoch_bytes: AtomicU64::new(0), epoch: AtomicU32::new(0) }
+        let epoch_bytes_max = AtomicU64::new(inner.capacity() / EPOCHS_PER_TURNOVER);
+        let (epoch_bytes, epoch) = (AtomicU64::new(0), AtomicU32::new(0));
+        Cache { inner, heap, epoch_bytes, epoch_bytes_max, epoch }
     }
 
     /// Where memory for entries should come from.
@@ -62,7 +65,7 @@ impl<V: Weigh + Clone> Cache<V> {
     pub fn insert(&self, key: CacheKey, value: V) {
         let weight = weight(&value);
         let before = self.epoch_bytes.fetch_add(weight, Ordering::Relaxed);
-        if before + weight > self.capacity_bytes() / EPOCHS_PER_TURNOVER {
+        if before + weight > self.epoch_bytes_max.load(Ordering::Relaxed) {
             self.epoch_bytes.store(0, Ordering::Relaxed);
             self.epoch.fetch_add(1, Ordering::Relaxed);
         }
@@ -84,7 +87,7 @@ impl<V: Weigh + Clone> Cache<V> {
         self.inner.weight()
     }
 
-    /// The most it may hold.
+    /// The most it may hold. Asks each shard.
     pub fn capacity_bytes(&self) -> u64 {
         self.inner.capacity()
     }
@@ -92,6 +95,7 @@ impl<V: Weigh + Clone> Cache<V> {
     /// Changes the capacity; evicts at once if it shrinks.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
         self.inner.set_capacity(capacity_bytes);
+        self.epoch_bytes_max.store(self.capacity_bytes() / EPOCHS_PER_TURNOVER, Ordering::Relaxed);
     }
 
     /// Number of entries held now.
