@@ -161,6 +161,31 @@ fn logs_are_read_back_and_cut_when_finished() {
 }
 
 #[test]
+fn syncs_that_follow_each_other_closely_leave_a_log_as_it_is() {
+    on_each(|s| {
+        let mut log = s.vfs.create_log(&s.at("l"), 100_000).unwrap();
+        let mut bytes = Vec::new();
+        for i in 0..500u32 {
+            // Some fill a page to its end, a few are longer than one.
+            let len =
+                if i % 5 == 0 { 4_096 - bytes.len() % 4_096 } else { 1 + i as usize * 7 % 150 };
+            let len = if i % 100 == 99 { 5_000 } else { len };
+            let record = vec![(i % 255) as u8 + 1; len];
+            log.append(&record).unwrap();
+            bytes.extend_from_slice(&record);
+            log.sync().unwrap();
+            if i % 7 == 0 {
+                let seen = s.read("l");
+                assert!(seen[..bytes.len()] == bytes[..], "{}, sync {i}", s.name);
+                assert!(seen[bytes.len()..].iter().all(|&b| b == 0), "{}, sync {i}", s.name);
+            }
+        }
+        log.finish().unwrap();
+        assert!(s.read("l") == bytes, "{}", s.name);
+    });
+}
+
+#[test]
 fn names_come_and_go() {
     on_each(|s| {
         s.put("a", b"a");

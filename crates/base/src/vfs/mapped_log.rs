@@ -10,18 +10,30 @@
 //! this safe: a page of an allocated block can always be written, so a full disk shows as an error
 //! of `fallocate` and never as a SIGBUS. The part of the last window that was not reached reads as
 //! zeros after a crash; `finish` cuts it off.
+//!
+//! A block that is preallocated and was never written costs the file system a change of its own
+//! records at the first sync that reaches it. Where syncs follow each other closely, zeros are
+//! therefore written ahead, many blocks at a time, for one such change.
 
 use super::WritableFile;
 use crate::error::{Error, Result};
 use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 /// Window size limits. The lower one keeps small logs small, the upper one bounds the address space.
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
 const WINDOW_BYTES_MAX: u64 = 16 << 20;
+
+/// Syncs that are no further apart than this are close.
+const CLOSE_SYNCS_BYTES: u64 = 4 << 10;
+
+/// Limits of what is written ahead at a time, which doubles from the first to the second.
+const AHEAD_BYTES_MIN: u64 = 16 << 10;
+const AHEAD_BYTES_MAX: u64 = 256 << 10;
 
 /// The most that is reserved beyond the end.
 const RESERVE_BYTES_MAX: u64 = 256 << 20;
@@ -39,6 +51,12 @@ pub(super) struct MappedLog {
     reserved_bytes: u64,
     /// Bytes appended to the file so far.
     len_bytes: u64,
+    /// How many they were at the last sync.
+    synced_bytes: u64,
+    /// Up to here zeros were written ahead.
+    ahead_end: u64,
+    /// How many at the last time.
+    ahead_bytes: u64,
 }
 
 // SAFETY: the mapping is owned by this value alone and writes need `&mut self`.
@@ -63,6 +81,9 @@ impl MappedLog {
                 window_offset: 0,
                 reserved_bytes,
                 len_bytes: 0,
+                synced_bytes: 0,
+                ahead_end: 0,
+                ahead_bytes: 0,
             }),
             Err(_) => {
                 // Whatever was reserved before the failure must not stand as content.
@@ -87,6 +108,30 @@ impl MappedLog {
         self.window_bytes = window_bytes;
         self.window_offset = offset;
         Ok(())
+    }
+
+    /// Writes zeros behind the end if the last ones are used up and this sync is close to the last.
+    ///
+    /// Page by page: longer writes make the page cache keep them as one piece, and each record
+    /// that is copied into it would make all of it dirty. A failure does no harm here; if it is one of the
+    /// disk, the sync says so.
+    fn write_ahead(&mut self) {
+        let close =
+            self.synced_bytes > 0 && self.len_bytes - self.synced_bytes <= CLOSE_SYNCS_BYTES;
+        self.synced_bytes = self.len_bytes;
+        if !close || self.len_bytes < self.ahead_end {
+            return;
+        }
+        const PAGE: [u8; 4 << 10] = [0; 4 << 10];
+        let bytes = (2 * self.ahead_bytes).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
+        let start = self.len_bytes.next_multiple_of(PAGE.len() as u64);
+        let end = (start + bytes).min(self.reserved_bytes);
+        let mut at = start;
+        while at + PAGE.len() as u64 <= end && self.file.write_all_at(&PAGE, at).is_ok() {
+            at += PAGE.len() as u64;
+        }
+        self.ahead_end = end.max(start);
+        self.ahead_bytes = bytes;
     }
 
     fn unmap(&mut self) {
@@ -150,6 +195,7 @@ impl WritableFile for MappedLog {
     }
 
     fn sync(&mut self) -> Result<()> {
+        self.write_ahead();
         self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
     }
 
