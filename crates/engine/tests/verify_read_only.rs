@@ -50,7 +50,7 @@ fn logs_are_read_again() {
         let log = log(&disk);
         assert!(report.bytes > disk.read_file(&log).expect("log").len() as u64, "{report:?}");
         // It goes bad while the database is open.
-        disk.flip_bit(&log, 8 * 60).expect("flip");
+        disk.flip_bit(&log, 8 * 50).expect("flip");
         let report = db.verify(|_| true).expect("verify");
         assert!(
             matches!(&report.damage[..], [(path, Error::Corruption { .. })] if *path == log),

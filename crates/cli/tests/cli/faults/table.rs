@@ -71,13 +71,13 @@ const fn held(run: &'static str) -> Case {
     within(World::Held, "another process has the store open", run, 5)
 }
 
-const FLIP_TABLE: &str = "printf '\\377' | dd of=store/000004.tbl bs=1 seek=100 conv=notrunc";
+const FLIP_TABLE: &str = "printf '\\125' | dd of=store/000004.tbl bs=1 seek=100 conv=notrunc";
 const FLIP_LOG: &str = "printf '\\377' | dd of=store/000003.wal bs=1 seek=50 conv=notrunc";
 const FLIP_MANIFEST: &str =
     "printf '\\377' | dd of=store/MANIFEST-000001 bs=1 seek=80 conv=notrunc";
 const FLIP_CURRENT: &str = "printf '\\377' | dd of=store/CURRENT bs=1 seek=3 conv=notrunc";
 const CUT_TABLE: &str = "truncate -s -1 store/000004.tbl";
-const CUT_LOG: &str = "truncate -s 60 store/000003.wal";
+const CUT_LOG: &str = "truncate -s 50 store/000003.wal";
 const CUT_MANIFEST: &str = "truncate -s 150 store/MANIFEST-000001";
 const NO_TABLE: &str = "rm store/000004.tbl";
 const NO_LOG: &str = "rm store/000003.wal";
