@@ -13,6 +13,7 @@ mod lmdb;
 mod redb_store;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+mod suite;
 
 use clap::{Parser, Subcommand};
 use esker_bench::config::Config;
@@ -23,8 +24,9 @@ use esker_bench::result::Measured;
 use esker_bench::store::{Engine, Settings};
 use esker_bench::{Outcome, interrupt, plot, session, table};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs workloads on Esker and on its peers, and shows them side by side.
@@ -55,6 +57,14 @@ enum Action {
         /// Draw them into this directory
         #[arg(long, value_name = "DIR")]
         plots: Option<PathBuf>,
+        /// No progress, and no lines as results come
+        #[arg(long)]
+        quiet: bool,
+    },
+    /// Run what the page of benchmarks shows
+    Suite {
+        #[command(flatten)]
+        choice: suite::Choice,
         /// No progress, and no lines as results come
         #[arg(long)]
         quiet: bool,
@@ -105,77 +115,108 @@ fn engine(name: &str) -> Outcome<Box<dyn Engine>> {
         .into())
 }
 
+/// How a command tells of itself, and whether it is to end.
+struct Show {
+    quiet: bool,
+    progress: Progress,
+    stop: Arc<AtomicBool>,
+}
+
+impl Show {
+    fn new(quiet: bool) -> Outcome<Show> {
+        let stop = interrupt::watch()?;
+        Ok(Show { quiet, progress: Progress::start(quiet), stop })
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Action::Run { engines, config, json, plots, quiet } => {
-            run(&engines, &config, json, plots, quiet)
+            run(&engines, &config, json.as_deref(), plots.as_deref(), quiet)
+        }
+        Action::Suite { choice, quiet } => {
+            Show::new(quiet).and_then(|show| suite::run(&choice, &show))
         }
         Action::Engines => {
             let config = Settings::default();
             engines()
                 .iter()
                 .for_each(|engine| println!("{:18} {}", engine.name(), engine.setup(&config)));
-            Ok(ExitCode::SUCCESS)
+            Ok(true)
         }
-        Action::Turn { engine, config, quiet } => turn(&engine, &config, quiet),
+        Action::Turn { engine, config, quiet } => turn(&engine, &config, quiet).map(|()| true),
     };
-    done.unwrap_or_else(|error| {
-        eprintln!("esker-compare: {error}");
-        ExitCode::FAILURE
-    })
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("esker-compare: interrupted; what was measured before is kept");
+            ExitCode::from(interrupt::INTERRUPTED)
+        }
+        Err(error) => {
+            eprintln!("esker-compare: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
+/// Runs and shows. Returns false if it was interrupted.
 fn run(
     names: &[String],
     config: &Config,
-    json: Option<PathBuf>,
-    plots: Option<PathBuf>,
+    json: Option<&Path>,
+    plots: Option<&Path>,
     quiet: bool,
-) -> Outcome<ExitCode> {
+) -> Outcome<bool> {
+    let show = Show::new(quiet)?;
+    let report = run_in_turns(names, config, json, &show)?;
+    print!("{}", table::results(&report));
+    if let Some(dir) = plots {
+        plot::draw_all(std::slice::from_ref(&report), dir)?;
+    }
+    Ok(!show.is_interrupted())
+}
+
+/// Runs workloads on engines in turns, as often as the flags say. `json` has what was measured so far.
+fn run_in_turns(
+    names: &[String],
+    config: &Config,
+    json: Option<&Path>,
+    show: &Show,
+) -> Outcome<Report> {
     config.check()?;
     session::steps(config)?;
     let mut report = Report::new(config);
     for name in names {
         report.engines.push((name.clone(), engine(name)?.setup(&config.settings(false))));
     }
-    let stop = interrupt::watch()?;
-    let progress = Progress::start(quiet);
     for round in 0..config.repeat as usize {
         for at in 0..names.len() {
             // Whoever is first in one round is last in the next.
             let name = &names[(at + round) % names.len()];
-            progress.tell(&format!("round {} of {}: {name}", round + 1, config.repeat));
-            report.runs.extend(take_turn(name, config, quiet, &stop)?);
-            if let Some(path) = &json {
+            let turn = format!("round {} of {}: {name}", round + 1, config.repeat);
+            show.progress.tell(&turn);
+            report.runs.extend(take_turn(name, config, show)?);
+            if let Some(path) = json {
                 // Long runs lose nothing when they are ended.
                 report.write(path)?;
             }
-            if stop.load(Ordering::Relaxed) {
-                break;
+            if show.is_interrupted() {
+                return Ok(report);
             }
         }
     }
-    print!("{}", table::results(&report));
-    if let Some(dir) = plots {
-        plot::draw_all(std::slice::from_ref(&report), &dir)?;
-    }
-    if stop.load(Ordering::Relaxed) {
-        eprintln!("esker-compare: interrupted; what was measured before is above");
-        return Ok(ExitCode::from(interrupt::INTERRUPTED));
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(report)
 }
 
 /// Starts a process for one engine and takes its results.
-fn take_turn(
-    name: &str,
-    config: &Config,
-    quiet: bool,
-    stop: &AtomicBool,
-) -> Outcome<Vec<Measured>> {
+fn take_turn(name: &str, config: &Config, show: &Show) -> Outcome<Vec<Measured>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["turn", name, &serde_json::to_string(config)?]);
-    if quiet {
+    if show.quiet {
         command.arg("--quiet");
     }
     let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn()?;
@@ -186,14 +227,14 @@ fn take_turn(
     }
     let status = child.wait()?;
     // A signal of the terminal reaches both.
-    if status.success() || stop.load(Ordering::Relaxed) {
+    if status.success() || show.is_interrupted() {
         return Ok(runs);
     }
     Err(format!("{name} ended with {status}").into())
 }
 
 /// One engine's turn: results go to standard output, one in a line.
-fn turn(name: &str, config: &str, quiet: bool) -> Outcome<ExitCode> {
+fn turn(name: &str, config: &str, quiet: bool) -> Outcome<()> {
     let config: Config = serde_json::from_str(config)?;
     let engine = engine(name)?;
     let stop = interrupt::watch()?;
@@ -208,6 +249,5 @@ fn turn(name: &str, config: &str, quiet: bool) -> Outcome<ExitCode> {
     };
     session::run(&*engine, &config, &stop, &mut progress, &mut each)?;
     progress.finish();
-    failed?;
-    Ok(ExitCode::SUCCESS)
+    Ok(failed?)
 }

@@ -37,6 +37,74 @@ impl Engine for Esker {
     }
 }
 
+/// What Esker keeps in memory beside memtables and the top of each index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing, and there are no filters.
+    Nothing,
+    /// Indexes; there are no filters.
+    Indexes,
+    /// Indexes and filters.
+    Filters,
+    /// Indexes, filters and blocks.
+    Blocks,
+}
+
+impl Kept {
+    /// From nothing to everything.
+    pub const ALL: [Kept; 4] = [Kept::Nothing, Kept::Indexes, Kept::Filters, Kept::Blocks];
+
+    /// Whether tables have filters.
+    pub fn filters(self) -> bool {
+        matches!(self, Kept::Filters | Kept::Blocks)
+    }
+}
+
+/// Esker with a part of what it usually keeps in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptEsker(pub Kept);
+
+/// Memory for each kind of thing that is kept; more than any store here needs. It is taken as it is used.
+const KEPT_BYTES: u64 = 16 << 30;
+
+impl Engine for KeptEsker {
+    fn name(&self) -> String {
+        let name = match self.0 {
+            Kept::Nothing => "nothing",
+            Kept::Indexes => "indexes",
+            Kept::Filters => "indexes, filters",
+            Kept::Blocks => "indexes, filters, blocks",
+        };
+        name.to_owned()
+    }
+
+    fn setup(&self, settings: &Settings) -> String {
+        let options = self.options(settings);
+        format!(
+            "block_cache_bytes = {:?}, pinned_bytes_max = {:?}, filter = {:?}",
+            options.block_cache_bytes, options.pinned_bytes_max, options.default_keyspace.filter
+        )
+    }
+
+    fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
+        Ok(Box::new(EskerStore(Db::open(dir, self.options(settings))?)))
+    }
+}
+
+impl KeptEsker {
+    fn options(self, settings: &Settings) -> Options {
+        let kept = |is: bool| Some(if is { KEPT_BYTES } else { 0 });
+        let options = options(settings);
+        Options {
+            // An eighth of what memtables leave is not for what is kept.
+            memory_budget_bytes: options.memtables_bytes_max + 3 * KEPT_BYTES,
+            block_cache_bytes: kept(self.0 == Kept::Blocks),
+            pinned_bytes_max: kept(self.0 != Kept::Nothing),
+            ..options
+        }
+    }
+}
+
 fn options(settings: &Settings) -> Options {
     let defaults = KeyspaceOptions::default();
     let memtables_bytes_max = MEMTABLES * settings.memtable_bytes;

@@ -56,6 +56,40 @@ impl KeyShape {
     }
 }
 
+/// The numbers below a limit in an order that looks random, each once.
+#[derive(Clone, Copy, Debug)]
+pub struct Shuffled {
+    count: u64,
+    mask: u64,
+    shift: u32,
+}
+
+impl Shuffled {
+    /// The numbers `0..count`.
+    pub fn new(count: u64) -> Shuffled {
+        let bits = u64::BITS - (count.max(2) - 1).leading_zeros();
+        Shuffled { count, mask: u64::MAX >> (u64::BITS - bits), shift: bits.div_ceil(2) }
+    }
+
+    /// The number at a place below the limit.
+    ///
+    /// What is done to `at` can be undone, so that no two places share a number; numbers beyond the limit, less
+    /// than a half of all, are passed by going on from them, which leads back below it.
+    #[inline]
+    pub fn at(&self, mut at: u64) -> u64 {
+        const ODD: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
+        loop {
+            for odd in ODD {
+                at = (at ^ at >> self.shift).wrapping_mul(odd) & self.mask;
+            }
+            at ^= at >> self.shift;
+            if at < self.count {
+                return at;
+            }
+        }
+    }
+}
+
 /// Which keys are popular.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -155,6 +189,22 @@ mod tests {
         let mut key = Vec::new();
         KeyShape::new(16).expect("in range").write(42, &mut key);
         assert_eq!(key, b"0000000000000042");
+    }
+
+    #[test]
+    fn shuffled_numbers_are_there_once_and_out_of_order() {
+        for count in [1, 2, 3, 100, 1024, 1025, 50_000] {
+            let shuffled = Shuffled::new(count);
+            let all: Vec<u64> = (0..count).map(|at| shuffled.at(at)).collect();
+            let mut sorted = all.clone();
+            sorted.sort_unstable();
+            assert!(sorted.iter().copied().eq(0..count), "{count}");
+            let rises = all.windows(2).filter(|pair| pair[0] < pair[1]).count() as u64;
+            assert!(
+                count < 1000 || (count * 4 / 10..count * 6 / 10).contains(&rises),
+                "{rises} of {count}"
+            );
+        }
     }
 
     /// Share of requests that the most popular hundredth of the keys gets.

@@ -2,18 +2,21 @@
 //!
 //! Flow: [`config`] says what is to be run; [`session`] opens a [`store::Store`] for each workload in turn;
 //! [`workload`] makes operations of [`keys`]; [`drive`] does them with [`values`] from several threads and
-//! looks at [`machine`]; the outcome is a [`result::Measured`] in a [`report::Report`], which [`table`] and
-//! [`plot`] show.
-//! Nothing here knows more of an engine than [`store`]'s traits, so that all are asked the same.
+//! looks at [`machine`]; the outcome is a [`result::Measured`] in a [`report::Report`], which [`table`],
+//! [`markdown`] and [`plot`] show.
+//! Nothing here knows more of an engine than [`store`]'s traits, so that all are asked the same, except for
+//! [`ablation`], which takes Esker apart.
 
 #![allow(clippy::disallowed_methods, reason = "what is measured is the time of the machine itself")]
 
+pub mod ablation;
 pub mod config;
 pub mod drive;
 pub mod esker_store;
 pub mod interrupt;
 pub mod keys;
 pub mod machine;
+pub mod markdown;
 mod outcome;
 pub mod plot;
 pub mod progress;

@@ -7,10 +7,10 @@ use esker_bench::progress::Progress;
 use esker_bench::report::Report;
 use esker_bench::store::Engine;
 use esker_bench::workload::WORKLOADS;
-use esker_bench::{Outcome, interrupt, plot, session, table};
-use std::path::PathBuf;
+use esker_bench::{Outcome, ablation, interrupt, markdown, plot, session, table};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Measures the Esker key-value store.
 ///
@@ -35,12 +35,29 @@ enum Command {
         #[arg(long)]
         quiet: bool,
     },
+    /// Measure what keeping indexes, filters and blocks in memory is worth
+    Ablation {
+        #[command(flatten)]
+        choice: ablation::Choice,
+        /// Keep the results of each size here, as SIZE.json
+        #[arg(long, value_name = "DIR")]
+        json: Option<PathBuf>,
+        /// Draw them into this directory
+        #[arg(long, value_name = "DIR")]
+        plots: Option<PathBuf>,
+        /// No progress, and no lines as results come
+        #[arg(long)]
+        quiet: bool,
+    },
     /// List the workloads
     List,
     /// Show kept results once more
     Show {
         /// A report
         report: PathBuf,
+        /// As tables in Markdown
+        #[arg(long)]
+        markdown: bool,
     },
     /// Show two kept results side by side
     Compare {
@@ -73,12 +90,19 @@ fn main() -> ExitCode {
 fn command(command: Command) -> Outcome<ExitCode> {
     match command {
         Command::Run { config, json, quiet } => return run(&config, json, quiet),
+        Command::Ablation { choice, json, plots, quiet } => {
+            return run_ablation(&choice, json.as_deref(), plots.as_deref(), quiet);
+        }
         Command::List => {
             for workload in WORKLOADS {
                 println!("{:22} {}", workload.name, workload.about);
             }
         }
-        Command::Show { report } => print!("{}", table::results(&Report::read(&report)?)),
+        Command::Show { report, markdown } => {
+            let report = Report::read(&report)?;
+            let text = if markdown { markdown::results } else { table::results };
+            print!("{}", text(&report));
+        }
         Command::Compare { a, b } => {
             print!("{}", table::comparison(&Report::read(&a)?, &Report::read(&b)?));
         }
@@ -114,9 +138,34 @@ fn run(config: &Config, json: Option<PathBuf>, quiet: bool) -> Outcome<ExitCode>
         report.write(&path)?;
     }
     outcome?;
+    Ok(ended(&stop))
+}
+
+fn run_ablation(
+    choice: &ablation::Choice,
+    json: Option<&Path>,
+    plots: Option<&Path>,
+    quiet: bool,
+) -> Outcome<ExitCode> {
+    let stop = interrupt::watch()?;
+    let mut progress = Progress::start(quiet);
+    let reports = ablation::run(choice, &stop, &mut progress)?;
+    progress.finish();
+    if let Some(dir) = json {
+        std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        for report in &reports {
+            report.write(&dir.join(format!("{}.json", report.config.num)))?;
+        }
+    }
+    ablation::show(&reports, plots)?;
+    Ok(ended(&stop))
+}
+
+/// How a command ends that may have been interrupted.
+fn ended(stop: &AtomicBool) -> ExitCode {
     if stop.load(Ordering::Relaxed) {
         eprintln!("esker-bench: interrupted; what was measured before is above");
-        return Ok(ExitCode::from(interrupt::INTERRUPTED));
+        return ExitCode::from(interrupt::INTERRUPTED);
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }

@@ -71,6 +71,28 @@ pub fn draw_all(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Draws what an operation costs in reports of several sizes. Returns the files.
+///
+/// # Errors
+/// Of the file system.
+pub fn draw_costs(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
+    fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let engines = reports.last().map(engines).unwrap_or_default();
+    // Drawn by their logarithms.
+    let axes =
+        Axes { logarithmic_x: true, y_from: 2.0, y_text: &|log: &f64| duration(10f64.powf(*log)) };
+    let mut files = Vec::new();
+    for ((_, workload), lines) in lines_of(reports, &|row| row.median(Measured::cost_ns).log10()) {
+        let title =
+            format!("{workload}: time of an operation against records, by what is kept in memory");
+        let path = out.join(format!("cost-{workload}.svg"));
+        fs::write(&path, chart(&title, &lines, &engines, &axes)?)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        files.push(path);
+    }
+    Ok(files)
+}
+
 /// Engines in the order in which they ran, each with its colour.
 fn engines(report: &Report) -> Vec<(String, RGBColor)> {
     let mut names: Vec<String> = Vec::new();
@@ -229,42 +251,62 @@ fn paces(report: &Report) -> Outcome<Vec<(String, String)>> {
         }
         let workload = &rows[0].first().workload;
         let title = format!("{workload}: operations a second over time (seconds)");
-        drawn.push((format!("{step}-{workload}"), chart(&title, &lines, &engines, false)?));
+        drawn.push((format!("{step}-{workload}"), chart(&title, &lines, &engines, &RATES)?));
     }
     Ok(drawn)
 }
 
-/// Operations a second against the number of keys, of each workload that reports of several sizes have.
-fn growth(reports: &[Report]) -> Outcome<Vec<(String, String)>> {
+/// A figure against the number of keys: lines of the engines for each step and workload.
+fn lines_of(
+    reports: &[Report],
+    figure: &dyn Fn(&Row<'_>) -> f64,
+) -> BTreeMap<(usize, String), Vec<Line>> {
     let mut workloads: BTreeMap<(usize, String), Lines> = BTreeMap::new();
     for row in reports.iter().flat_map(|report| report.rows()) {
         let first = row.first();
         let lines = workloads.entry((first.step, first.workload.clone())).or_default();
-        let point = (first.num as f64, row.median(Measured::rate));
-        lines.entry(first.engine.clone()).or_default().push(point);
+        lines.entry(first.engine.clone()).or_default().push((first.num as f64, figure(&row)));
     }
+    let sorted = |(name, mut points): (String, Points)| {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points.dedup_by(|a, b| a.0 == b.0);
+        (name, points)
+    };
+    workloads
+        .into_iter()
+        .map(|(key, lines)| (key, lines.into_iter().map(sorted).collect()))
+        .collect()
+}
+
+/// Operations a second against the number of keys, of each workload that reports of several sizes have.
+fn growth(reports: &[Report]) -> Outcome<Vec<(String, String)>> {
     let engines: Vec<_> = reports.last().map(engines).unwrap_or_default();
+    let axes = Axes { logarithmic_x: true, ..RATES };
     let mut drawn = Vec::new();
-    for ((step, workload), lines) in workloads {
-        let mut lines: Vec<Line> = lines.into_iter().collect();
-        for (_, points) in &mut lines {
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            points.dedup_by(|a, b| a.0 == b.0);
-        }
+    for ((step, workload), lines) in lines_of(reports, &|row| row.median(Measured::rate)) {
         if lines.iter().any(|(_, points)| points.len() > 1) {
             let title = format!("{workload}: operations a second against keys");
-            drawn.push((format!("{step}-{workload}"), chart(&title, &lines, &engines, true)?));
+            drawn.push((format!("{step}-{workload}"), chart(&title, &lines, &engines, &axes)?));
         }
     }
     Ok(drawn)
 }
 
-/// Lines over a common x axis; on `logarithmic` ones each point is marked.
+/// What the axes of a chart are.
+struct Axes<'a> {
+    logarithmic_x: bool,
+    y_from: f64,
+    y_text: &'a dyn Fn(&f64) -> String,
+}
+
+const RATES: Axes<'_> = Axes { logarithmic_x: false, y_from: 0.0, y_text: &|y: &f64| rate(*y) };
+
+/// Lines over a common x axis; on logarithmic ones each point is marked.
 fn chart(
     title: &str,
     lines: &[Line],
     engines: &[(String, RGBColor)],
-    logarithmic: bool,
+    axes: &Axes<'_>,
 ) -> Outcome<String> {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let x_min = points().map(|p| p.0).fold(f64::INFINITY, f64::min);
@@ -277,20 +319,20 @@ fn chart(
         let mut builder = ChartBuilder::on(&below);
         builder.margin_right(20).x_label_area_size(30).y_label_area_size(70);
         let style = |engine: &str| colour_of(engines, engine).stroke_width(2);
-        let y_text = |y: &f64| rate(*y);
-        if logarithmic {
+        let (y_text, y_min) = (axes.y_text, axes.y_from);
+        if axes.logarithmic_x {
             let axis = (x_min / 1.2..x_max * 1.2).log_scale();
-            let mut chart = builder.build_cartesian_2d(axis, 0.0..y_max)?;
+            let mut chart = builder.build_cartesian_2d(axis, y_min..y_max)?;
             let x_text = |x: &f64| rate(*x);
-            chart.configure_mesh().x_label_formatter(&x_text).y_label_formatter(&y_text).draw()?;
+            chart.configure_mesh().x_label_formatter(&x_text).y_label_formatter(y_text).draw()?;
             for (engine, points) in lines {
                 chart.draw_series(LineSeries::new(points.iter().copied(), style(engine)))?;
                 let dot = |&point: &(f64, f64)| Circle::new(point, 4, style(engine).filled());
                 chart.draw_series(points.iter().map(dot))?;
             }
         } else {
-            let mut chart = builder.build_cartesian_2d(0.0..x_max.max(0.1), 0.0..y_max)?;
-            chart.configure_mesh().y_label_formatter(&y_text).draw()?;
+            let mut chart = builder.build_cartesian_2d(0.0..x_max.max(0.1), y_min..y_max)?;
+            chart.configure_mesh().y_label_formatter(y_text).draw()?;
             for (engine, points) in lines {
                 chart.draw_series(LineSeries::new(points.iter().copied(), style(engine)))?;
             }

@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::result::Measured;
+use crate::session;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -59,6 +60,17 @@ impl Report {
     pub fn write(&self, path: &Path) -> Outcome<()> {
         let text = serde_json::to_vec_pretty(self)?;
         fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
+    }
+
+    /// What a step is called: its workload, and whether it is the first on an opened store.
+    pub fn label(&self, step: usize) -> String {
+        let name =
+            |at: Option<usize>| at.and_then(|at| self.config.benchmarks.get(at)?.trim().into());
+        let workload: &str = name(Some(step)).unwrap_or_default();
+        match name(step.checked_sub(1)) {
+            Some(session::REOPEN) => format!("{workload}, cold"),
+            _ => workload.to_owned(),
+        }
     }
 
     /// Rows for tables and plots: runs of the same engine and place in the list, as one.

@@ -89,6 +89,11 @@ impl Measured {
         self.operations as f64 / self.seconds.max(1e-9)
     }
 
+    /// Nanoseconds for each operation of a thread.
+    pub fn cost_ns(&self) -> f64 {
+        1e9 * self.threads as f64 / self.rate()
+    }
+
     /// Latencies of what the workload does most.
     pub fn main_latency(&self) -> &Latency {
         if self.writes.count > self.reads.count { &self.writes } else { &self.reads }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Closes the store and opens it again: what comes next finds an empty cache.
-const REOPEN: &str = "reopen";
+pub const REOPEN: &str = "reopen";
 /// Waits until the engine has no more work of its own, as each workload does when it is over.
 const SETTLE: &str = "waitforcompaction";
 

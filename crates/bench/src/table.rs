@@ -3,6 +3,7 @@
 use crate::report::{Report, Row};
 use crate::result::Measured;
 use crate::units::{bytes, duration, rate};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Rows of cells, the first of them names, as aligned text.
@@ -111,6 +112,33 @@ pub fn comparison(a: &Report, b: &Report) -> String {
         1 => "the reports have no workload of the same engine in common\n".to_owned(),
         _ => aligned(&rows),
     }
+}
+
+/// What an operation costs in reports of several sizes: a table for each workload, a line for each size, a column for
+/// each engine.
+pub fn costs(reports: &[Report]) -> String {
+    let mut text = String::new();
+    let steps: BTreeSet<usize> =
+        reports.iter().flat_map(|report| &report.runs).map(|run| run.step).collect();
+    for step in steps {
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for report in reports {
+            let of_step = report.rows().into_iter().filter(|row| row.first().step == step);
+            let of_step: Vec<Row<'_>> = of_step.collect();
+            let Some(first) = of_step.first().map(Row::first) else { continue };
+            if rows.is_empty() {
+                let names = of_step.iter().map(|row| row.first().engine.clone());
+                let head = [first.workload.clone(), "records".to_owned()];
+                rows.push(head.into_iter().chain(names).collect());
+            }
+            let costs = of_step.iter().map(|row| duration(row.median(Measured::cost_ns)));
+            rows.push(
+                [String::new(), report.config.num.to_string()].into_iter().chain(costs).collect(),
+            );
+        }
+        let _ = writeln!(text, "{}", aligned(&rows));
+    }
+    text
 }
 
 /// One line about a result, while others are still to come.

@@ -1,6 +1,6 @@
 //! The workloads, by the names that `db_bench` and YCSB gave them.
 
-use crate::keys::{Draw, Known, Popularity};
+use crate::keys::{Draw, Known, Popularity, Shuffled};
 use crate::outcome::Outcome;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus as Random;
@@ -73,6 +73,7 @@ pub struct Workload {
 enum What {
     FillInOrder,
     FillScattered,
+    FillShuffled,
     FillRandom,
     Read,
     ReadMissing,
@@ -134,6 +135,13 @@ pub const WORKLOADS: &[Workload] = &[
         Start::Empty,
         Count::Num,
         "puts of keys at random, with repetitions",
+    ),
+    workload(
+        "filluniquerandom",
+        What::FillShuffled,
+        Start::Empty,
+        Count::Num,
+        "puts of all keys in random order, each once",
     ),
     Workload {
         sync: true,
@@ -315,6 +323,7 @@ pub struct Operations<'a> {
     shape: Shape,
     known: &'a Known,
     draw: Draw,
+    shuffled: Shuffled,
     random: Random,
     /// In order: the next number and the step to the one after.
     next: u64,
@@ -344,6 +353,7 @@ impl<'a> Operations<'a> {
             shape,
             known,
             draw: Draw::new(popularity, shape.num)?,
+            shuffled: Shuffled::new(shape.num),
             random,
             next: thread,
             step: threads,
@@ -370,6 +380,10 @@ impl<'a> Operations<'a> {
     pub fn draw(&mut self) -> Operation {
         match self.what {
             What::FillInOrder | What::FillScattered => Operation::Put(self.in_order()),
+            What::FillShuffled => {
+                let at = self.in_order() % self.shape.num;
+                Operation::Put(self.shuffled.at(at))
+            }
             What::FillRandom => Operation::Put(self.any()),
             What::Read => Operation::Get(self.popular()),
             What::ReadMissing => Operation::GetMissing(self.any()),

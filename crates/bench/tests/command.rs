@@ -113,6 +113,9 @@ fn results_are_kept_shown_compared_and_drawn() {
     measured(&place, "b.json", &["--num", "40000", "--benchmarks", "fillrandom,readrandom"]);
     let (a, b, out) = (place.path("a.json"), place.path("b.json"), place.path("plots"));
     assert!(said(&["show", &a]).contains("readrandom"));
+    let tables = said(&["show", "--markdown", &a]);
+    assert!(tables.contains("\n| readrandom | "), "{tables}");
+    assert!(tables.contains("\n| workload | esker"), "{tables}");
     let compared = said(&["compare", &a, &b]);
     assert!(compared.contains("B/A") && compared.contains("fillrandom"), "{compared}");
     let files = said(&["plot", &a, &b, "--out", &out]);
@@ -127,6 +130,30 @@ fn results_are_kept_shown_compared_and_drawn() {
     }
     let growth = Path::new(&out).join("growth-1-readrandom.svg");
     assert!(fs::read_to_string(growth).expect("a drawing").matches("<circle").count() >= 2);
+}
+
+#[test]
+fn what_is_kept_in_memory_is_taken_apart() {
+    let place = Place::new("ablation");
+    let (json, plots, db) = (place.path("json"), place.path("plots"), place.path("db"));
+    let flags = ["ablation", "--sizes", "2000,4Ki", "--reads", "2000", "--repeat", "1"];
+    let shown = said(&[&flags[..], &["--db", &db, "--json", &json, "--plots", &plots]].concat());
+    for workload in ["readrandom", "readmissing"] {
+        assert!(shown.contains(workload), "{shown}");
+        let drawing = Path::new(&plots).join(format!("cost-{workload}.svg"));
+        let drawing = fs::read_to_string(drawing).expect("a drawing");
+        assert!(drawing.matches("<circle").count() >= 8, "a point for each size and part");
+    }
+    let report = fs::read(Path::new(&json).join("4096.json")).expect("a report");
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    let runs = report["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 4 * 2);
+    for run in runs {
+        let expected = if run["workload"] == "readrandom" { 2000 } else { 0 };
+        assert_eq!(figure(run, "found"), expected, "{run}");
+    }
+    assert_eq!(fs::read_dir(&db).expect("it stays").count(), 0, "stores are removed");
+    assert!(refused(&["ablation", "--sizes", "1Gi"]).contains("16Ki"));
 }
 
 #[test]

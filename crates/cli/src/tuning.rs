@@ -100,10 +100,11 @@ fn value_like(model: &Value, typed: &str) -> Option<Value> {
         return Some(value);
     }
     match model {
-        Value::Number(_) => units::parse_size(typed).map(Value::from),
+        // Nothing stands there where a size may be left out.
+        Value::Number(_) | Value::Null => units::parse_size(typed).map(Value::from),
         Value::Array(_) => typed.split(',').map(|word| choice(word.trim())).collect(),
         Value::String(_) | Value::Object(_) => choice(typed),
-        Value::Null | Value::Bool(_) => None,
+        Value::Bool(_) => None,
     }
 }
 
@@ -185,6 +186,7 @@ mod tests {
             "edge",
             &[
                 "memory_budget_bytes=32MiB",
+                "pinned_bytes_max=1MiB",
                 "block_bytes=8192",
                 "compression=none,zstd:7",
                 "filter=bloom:14",
@@ -194,6 +196,7 @@ mod tests {
         )
         .expect("good options");
         assert_eq!(options.memory_budget_bytes, 32 << 20);
+        assert_eq!(options.pinned_bytes_max, Some(1 << 20));
         assert_eq!(options.default_keyspace.block_bytes, 8192);
         let zstd = Compression::Zstd { level: 7 };
         assert_eq!(options.default_keyspace.compression, [Compression::None, zstd]);

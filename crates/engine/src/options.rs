@@ -24,6 +24,13 @@ pub struct Options {
     /// The part of the budget that memtables of all keyspaces may hold, sealed ones included.
     /// Writes slow down as it fills. Default: 0, which means a half of the budget. Minimum: 1 MiB.
     pub memtables_bytes_max: u64,
+    /// The part of the budget that the block cache may hold; 0 keeps no block. Default: none given, which
+    /// means what memtables, pins, and an eighth for compactions leave.
+    pub block_cache_bytes: Option<u64>,
+    /// The part of the budget that indexes and filters may hold outside of the block cache, where nothing
+    /// displaces them; 0 leaves all of them to the cache. Default: none given, which means a quarter of what
+    /// memtables and compactions leave, or all of it but the block cache if that is given.
+    pub pinned_bytes_max: Option<u64>,
     /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, the one that
     /// pins the oldest log is flushed. Default: 512 MiB. Minimum: 1 MiB.
     pub wal_bytes_max: u64,
@@ -176,6 +183,8 @@ impl Default for Options {
             error_if_exists: false,
             memory_budget_bytes: 512 * MIB,
             memtables_bytes_max: 0,
+            block_cache_bytes: None,
+            pinned_bytes_max: None,
             wal_bytes_max: 512 * MIB,
             compaction_threads: 0,
             open_files_max: 1_000,
@@ -290,10 +299,16 @@ impl Options {
     pub(crate) fn memory_shares(&self) -> MemoryShares {
         let left = self.memory_budget_bytes - self.memtables_limit_bytes();
         let work = left / 8;
-        let pinned_bytes = (left - work) / 4;
+        let blocks = left - work;
+        let pinned_bytes = match (self.pinned_bytes_max, self.block_cache_bytes) {
+            (Some(pinned), _) => pinned,
+            (None, Some(cache)) => blocks.saturating_sub(cache),
+            (None, None) => blocks / 4,
+        };
+        let cache_bytes = self.block_cache_bytes.unwrap_or(blocks.saturating_sub(pinned_bytes));
         let reads = self.compaction_thread_count() * RUNS_READ_AT_ONCE;
         let read_bytes = (work / reads as u64).clamp(32 * KIB, 512 * KIB) as usize;
-        MemoryShares { cache_bytes: left - work - pinned_bytes, pinned_bytes, read_bytes }
+        MemoryShares { cache_bytes, pinned_bytes, read_bytes }
     }
 
     /// Checks every range.
@@ -307,6 +322,21 @@ impl Options {
             return Err(Error::invalid(format!(
                 "memtables_bytes_max = {} is more than memory_budget_bytes = {}",
                 self.memtables_bytes_max, self.memory_budget_bytes
+            )));
+        }
+        let given = [
+            ("block_cache_bytes", self.block_cache_bytes),
+            ("pinned_bytes_max", self.pinned_bytes_max),
+        ];
+        let given = given.map(|(name, bytes)| (name, bytes.unwrap_or(0)));
+        let left = self.memory_budget_bytes - self.memtables_limit_bytes();
+        let left = left - left / 8;
+        if given.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes)) > left {
+            let given = given.map(|(name, bytes)| format!("{name} = {bytes}")).join(" and ");
+            return Err(Error::invalid(format!(
+                "{given} are more than the {left} bytes that memtables and compactions leave of \
+                 memory_budget_bytes = {}",
+                self.memory_budget_bytes
             )));
         }
         in_range("wal_bytes_max", self.wal_bytes_max, MIB, u64::MAX)?;
@@ -394,6 +424,33 @@ mod tests {
             Options::preset(name).expect(name).validate().expect(name);
         }
         assert!(Options::preset("fast").is_err());
+    }
+
+    #[test]
+    fn shares_add_up_to_the_budget() {
+        const LEFT: u64 = 448 * MIB;
+        for (cache, pinned, expected) in [
+            (None, None, (LEFT / 4 * 3, LEFT / 4)),
+            (Some(0), None, (0, LEFT)),
+            (Some(100 * MIB), None, (100 * MIB, LEFT - 100 * MIB)),
+            (None, Some(0), (LEFT, 0)),
+            (None, Some(100 * MIB), (LEFT - 100 * MIB, 100 * MIB)),
+            (Some(7), Some(9), (7, 9)),
+        ] {
+            let options = Options {
+                memory_budget_bytes: GIB,
+                block_cache_bytes: cache,
+                pinned_bytes_max: pinned,
+                ..Options::default()
+            };
+            options.validate().expect("in range");
+            let shares = options.memory_shares();
+            assert_eq!(
+                (shares.cache_bytes, shares.pinned_bytes),
+                expected,
+                "{cache:?}, {pinned:?}"
+            );
+        }
     }
 
     #[test]

@@ -102,6 +102,8 @@ fn ranges() -> Vec<Case> {
         ("memory_budget_bytes", "4194303"),
         ("memtables_bytes_max", "1048575"),
         ("memtables_bytes_max", "536870913"),
+        ("block_cache_bytes", "234881025"),
+        ("pinned_bytes_max", "234881025"),
         ("wal_bytes_max", "1048575"),
         ("compaction_threads", "65"),
         ("open_files_max", "15"),

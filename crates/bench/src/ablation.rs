@@ -1,0 +1,175 @@
+//! What keeping indexes, filters and blocks in memory is worth, at several sizes, for gets that find their
+//! key and for gets that do not.
+//!
+//! Source of the question: a student's LSM tree, which measured gets with nothing, the index, and index
+//! and filter in memory, but with keys inserted in order, so that key ranges alone said which table to read and filters
+//! had nothing to do. Here keys are inserted in random order, and every store is left as it lies.
+
+use crate::config::Config;
+use crate::esker_store::{Kept, KeptEsker};
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::result::Measured;
+use crate::store::Engine;
+use crate::{Outcome, plot, session, table};
+use clap::Parser;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is to be measured.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Choice {
+    /// Records of the stores; Ki and Mi may be used
+    #[arg(long, value_delimiter = ',', default_value = "16Ki,64Ki,256Ki,1Mi,4Mi", value_parser = records)]
+    sizes: Vec<u64>,
+    /// Gets of each kind
+    #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1..))]
+    reads: u64,
+    /// Bytes of a value
+    #[arg(long = "value_size", alias = "value-size", default_value_t = 100)]
+    value_size: usize,
+    /// Do the gets so often; tables show medians
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Where the stores go, one after the other. A temporary directory if not given
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
+}
+
+/// Flags as on the command line.
+#[derive(Debug, Parser)]
+struct Flags {
+    #[command(flatten)]
+    config: Config,
+}
+
+/// Seconds of gets that bring into memory what is to be kept there.
+const WARMUP_SECONDS: &str = "1";
+
+fn records(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "" => 1,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        _ => return Err("write it as 16Ki, 4Mi or 1000000".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write it as 16Ki, 4Mi or 1000000".to_owned())?;
+    let all = number.checked_mul(scale).filter(|all| (1..=1 << 40).contains(all));
+    all.ok_or_else(|| "must be between 1 and 2^40".to_owned())
+}
+
+impl Choice {
+    fn config(&self, num: u64, dir: &Path, more: &[&str]) -> Outcome<Config> {
+        let (num, reads) = (num.to_string(), self.reads.to_string());
+        let (value_size, dir) = (self.value_size.to_string(), dir.to_string_lossy().into_owned());
+        let flags = ["", "--num", &num, "--reads", &reads, "--value_size", &value_size];
+        let config = Flags::try_parse_from([&flags, &["--db", &dir][..], more].concat())?.config;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Fills a store and measures all that can be measured on it.
+    fn measure(
+        &self,
+        num: u64,
+        filters: bool,
+        dir: &Path,
+        stop: &AtomicBool,
+        progress: &mut Progress,
+    ) -> Outcome<Report> {
+        let bits = if filters { "10" } else { "0" };
+        let fill = ["--benchmarks", "filluniquerandom", "--bloom_bits", bits];
+        let fill = self.config(num, dir, &fill)?;
+        let kept = Kept::ALL.into_iter().filter(|kept| kept.filters() == filters);
+        let engines: Vec<KeptEsker> = kept.map(KeptEsker).collect();
+        session::run(&engines[0], &fill, stop, progress, &mut |_| ())?;
+        let store = dir.join("store");
+        let read = ["--benchmarks", "readrandom,readmissing", "--use_existing_db"];
+        let read = [&read[..], &["--warmup", WARMUP_SECONDS, "--bloom_bits", bits]].concat();
+        let read = self.config(num, &store, &read)?;
+        let mut report = Report::new(&read);
+        for engine in &engines {
+            report.engines.push((engine.name(), engine.setup(&read.settings(true))));
+        }
+        for engine in (0..self.repeat).flat_map(|_| &engines) {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let mut each = |run: Measured| report.runs.push(run);
+            session::run(engine, &read, stop, progress, &mut each)?;
+        }
+        Ok(report)
+    }
+}
+
+/// Measures everything; a report for each size. Ends early if `stop` is set.
+///
+/// # Errors
+/// Of the engine or the file system.
+pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outcome<Vec<Report>> {
+    let unique = format!("esker-ablation-{}", std::process::id());
+    let place = choice.db.clone().unwrap_or_else(|| std::env::temp_dir().join(unique));
+    let mut reports: Vec<Report> = Vec::new();
+    for &num in &choice.sizes {
+        for filters in [false, true] {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(reports);
+            }
+            let dir = place.join(format!("{num}-{}", if filters { "filters" } else { "plain" }));
+            if dir.exists() {
+                return Err(
+                    format!("{} is there already: name a new directory", dir.display()).into()
+                );
+            }
+            let measured = choice.measure(num, filters, &dir, stop, progress);
+            // Also what an error left behind; the directory itself may be the user's.
+            let removed = fs::remove_dir_all(&dir);
+            let measured = measured?;
+            removed.map_err(|error| format!("{}: {error}", dir.display()))?;
+            match reports.last_mut().filter(|report| report.config.num == num) {
+                Some(report) => {
+                    report.engines.extend(measured.engines);
+                    report.runs.extend(measured.runs);
+                }
+                None => reports.push(measured),
+            }
+        }
+    }
+    if choice.db.is_none() {
+        let _ = fs::remove_dir(&place);
+    }
+    Ok(reports)
+}
+
+/// Shows reports as a table, and draws them into `plots`.
+///
+/// # Errors
+/// Of the file system.
+pub fn show(reports: &[Report], plots: Option<&Path>) -> Outcome<()> {
+    print!("{}", table::costs(reports));
+    if let Some(dir) = plots
+        && !reports.is_empty()
+    {
+        for path in plot::draw_costs(reports, dir)? {
+            println!("{}", path.display());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(records("1000"), Ok(1000));
+        assert_eq!(records("16Ki"), Ok(16 << 10));
+        assert_eq!(records("64Mi"), Ok(64 << 20));
+        for wrong in ["", "Ki", "1Gi", "1.5Mi", "0", "-1", "99999999999999Mi"] {
+            assert!(records(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
