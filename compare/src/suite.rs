@@ -1,6 +1,6 @@
 //! Suites: the runs that the page of benchmarks shows, each chapter with its engines and flags.
 
-use crate::{Show, run_in_turns};
+use crate::turns::{Show, run_in_turns};
 use clap::{Parser, ValueEnum};
 use esker_bench::config::Config;
 use esker_bench::report::Report;
@@ -236,7 +236,8 @@ mod tests {
                 config.check().expect("flags that make sense");
                 esker_bench::session::steps(&config).expect("workloads");
                 for engine in chapter.engines(&choice) {
-                    crate::engine(&engine).unwrap_or_else(|error| panic!("{name:?}: {error}"));
+                    crate::turns::engine(&engine)
+                        .unwrap_or_else(|error| panic!("{name:?}: {error}"));
                 }
             }
         }

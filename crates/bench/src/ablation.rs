@@ -7,11 +7,14 @@
 
 use crate::config::Config;
 use crate::esker_store::{Kept, KeptEsker};
+use crate::outcome::Outcome;
+use crate::plot;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::result::Measured;
+use crate::session;
 use crate::store::Engine;
-use crate::{Outcome, plot, session, table};
+use crate::table;
 use clap::Parser;
 use std::fs;
 use std::path::{Path, PathBuf};

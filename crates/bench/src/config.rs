@@ -82,6 +82,9 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// Among workloads: closes the store and opens it again, so that what comes next finds an empty cache.
+pub const REOPEN: &str = "reopen";
+
 /// `db_bench`'s, shortened to what differs here.
 const DEFAULT_BENCHMARKS: &str = "fillseq,fillrandom,overwrite,reopen,readrandom,readmissing,readseq,readreverse,seekrandom,compact,readrandom";
 

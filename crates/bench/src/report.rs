@@ -1,10 +1,9 @@
 //! A report: what was run, where, and what came of it. Kept as JSON.
 
-use crate::config::Config;
+use crate::config::{Config, REOPEN};
 use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::result::Measured;
-use crate::session;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -68,7 +67,7 @@ impl Report {
             |at: Option<usize>| at.and_then(|at| self.config.benchmarks.get(at)?.trim().into());
         let workload: &str = name(Some(step)).unwrap_or_default();
         match name(step.checked_sub(1)) {
-            Some(session::REOPEN) => format!("{workload}, cold"),
+            Some(REOPEN) => format!("{workload}, cold"),
             _ => workload.to_owned(),
         }
     }

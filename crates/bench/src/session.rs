@@ -1,6 +1,6 @@
 //! Runs the workloads of a configuration on one engine, each on the store it needs.
 
-use crate::config::Config;
+use crate::config::{Config, REOPEN};
 use crate::drive;
 use crate::keys::Known;
 use crate::outcome::Outcome;
@@ -13,8 +13,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Closes the store and opens it again: what comes next finds an empty cache.
-pub const REOPEN: &str = "reopen";
 /// Waits until the engine has no more work of its own, as each workload does when it is over.
 const SETTLE: &str = "waitforcompaction";
 
