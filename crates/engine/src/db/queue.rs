@@ -3,8 +3,12 @@
 //! ```text
 //! enter(batch): nobody leads     -> lead
 //!               somebody leads   -> wait until done, or until told to lead
-//! lead:         take the others' batches, write, hand out results, name the next leader
+//! lead:         take the others' batches, write, name the next leader and hand out results
 //! ```
+//!
+//! The next leader is named first, so that others write while followers are woken, and whoever comes
+//! meanwhile finds the queue free. After a sync it is named last: what followers write next then joins its
+//! group, and a sync serves more of them.
 //!
 //! Invariants: (1) at most one thread leads; (2) whoever waits is either in the list, or its batch
 //! is in the hands of the leader, who answers it; (3) batches are written in the order of arrival.
@@ -62,8 +66,12 @@ pub(super) enum Turn<'a> {
 /// The right to write. Dropping it names the next leader.
 pub(super) struct Leader<'a> {
     queue: &'a WriteQueue,
-    followers: Vec<Arc<Waiter>>,
+    followers: Followers,
 }
+
+/// Writers whose batches were taken. Those without an answer when it is dropped are told of a panic.
+#[derive(Default)]
+struct Followers(Vec<Arc<Waiter>>);
 
 impl WriteQueue {
     pub(super) fn new() -> WriteQueue {
@@ -76,7 +84,7 @@ impl WriteQueue {
         let mut state = self.state.lock();
         if !state.led {
             state.led = true;
-            return Turn::Lead(Leader { queue: self, followers: Vec::new() }, request);
+            return Turn::Lead(self.leader(), request);
         }
         let waiter = Arc::new(Waiter {
             state: Mutex::new(WaiterState::Waiting(request)),
@@ -85,6 +93,10 @@ impl WriteQueue {
         state.waiting.push_back(waiter.clone());
         drop(state);
         self.wait(&waiter)
+    }
+
+    fn leader(&self) -> Leader<'_> {
+        Leader { queue: self, followers: Followers::default() }
     }
 
     fn wait(&self, waiter: &Waiter) -> Turn<'_> {
@@ -97,16 +109,14 @@ impl WriteQueue {
         }
         match std::mem::replace(&mut *state, WaiterState::Gone) {
             WaiterState::Done(result, batch) => Turn::Done(result, batch),
-            WaiterState::Lead(request) => {
-                Turn::Lead(Leader { queue: self, followers: Vec::new() }, request)
-            }
+            WaiterState::Lead(request) => Turn::Lead(self.leader(), request),
             _ => unreachable!("the loop above ends in these two states only"),
         }
     }
 }
 
 impl Leader<'_> {
-    /// Takes the batches that wait, up to a limit. Their results are due through `answer`.
+    /// Takes the batches that wait, up to a limit. Their results are due through `finish`.
     #[inline]
     pub(super) fn gather(&mut self, own_bytes: usize, out: &mut Vec<Request>) {
         let mut state = self.queue.state.lock();
@@ -117,7 +127,7 @@ impl Leader<'_> {
                 unreachable!("only the leader changes those that wait")
             };
             bytes += request.batch.size_bytes();
-            if bytes > GROUP_BYTES_MAX && !(self.followers.is_empty() && own_bytes == 0) {
+            if bytes > GROUP_BYTES_MAX && !(self.followers.0.is_empty() && own_bytes == 0) {
                 break;
             }
             let taken = std::mem::replace(&mut *waiting, WaiterState::Taken);
@@ -125,29 +135,41 @@ impl Leader<'_> {
             if let WaiterState::Waiting(request) = taken {
                 out.push(request);
             }
-            self.followers.extend(state.waiting.pop_front());
+            self.followers.0.extend(state.waiting.pop_front());
         }
     }
 
-    /// Gives the follower that was gathered first its result, and its batch back.
-    pub(super) fn answer(&mut self, at: usize, result: Result<()>, batch: Batch) {
-        let waiter = &self.followers[at];
-        *waiter.state.lock() = WaiterState::Done(result, batch);
-        waiter.changed.notify_one();
+    /// Hands out results in the order of `gather`, and batches back, and names the next leader before that or, with
+    /// `synced`, after it.
+    pub(super) fn finish(
+        mut self,
+        synced: bool,
+        answers: impl Iterator<Item = (Result<()>, Batch)>,
+    ) {
+        let followers = std::mem::take(&mut self.followers);
+        let leader = if synced {
+            Some(self)
+        } else {
+            drop(self);
+            None
+        };
+        for (waiter, (result, batch)) in followers.0.iter().zip(answers) {
+            waiter.answer(result, batch);
+        }
+        drop(followers);
+        drop(leader);
+    }
+}
+
+impl Waiter {
+    fn answer(&self, result: Result<()>, batch: Batch) {
+        *self.state.lock() = WaiterState::Done(result, batch);
+        self.changed.notify_one();
     }
 }
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        // Followers without an answer: the leader panicked.
-        for waiter in &self.followers {
-            let mut state = waiter.state.lock();
-            if matches!(*state, WaiterState::Taken) {
-                let why = "a writing thread panicked".to_owned();
-                *state = WaiterState::Done(Err(Error::Poisoned { why }), Batch::new());
-                waiter.changed.notify_one();
-            }
-        }
         let mut state = self.queue.state.lock();
         match state.waiting.pop_front() {
             Some(next) => {
@@ -159,6 +181,19 @@ impl Drop for Leader<'_> {
                 next.changed.notify_one();
             }
             None => state.led = false,
+        }
+    }
+}
+
+impl Drop for Followers {
+    fn drop(&mut self) {
+        for waiter in &self.0 {
+            let mut state = waiter.state.lock();
+            if matches!(*state, WaiterState::Taken) {
+                let why = "a writing thread panicked".to_owned();
+                *state = WaiterState::Done(Err(Error::Poisoned { why }), Batch::new());
+                waiter.changed.notify_one();
+            }
         }
     }
 }

@@ -58,10 +58,9 @@ fn lead(core: &Core, mut leader: Leader<'_>, request: Request, batch: &mut Batch
     };
     drop(watch);
     drop(guard);
-    for (at, (request, result)) in group.drain(1..).zip(results.drain(1..)).enumerate() {
-        leader.answer(at, result, request.batch);
-    }
-    drop(leader);
+    let synced = group.iter().any(|request| request.sync);
+    let answers = results.drain(1..).zip(group.drain(1..).map(|request| request.batch));
+    leader.finish(synced, answers);
     if let Some(own) = group.pop() {
         *batch = own.batch;
     }
