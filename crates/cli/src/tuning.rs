@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn wrong_options_are_refused_with_the_name() {
         for (setting, part) in [
-            ("speed=9", "use one of compaction_threads, "),
+            ("speed=9", "use one of block_cache_bytes, "),
             ("speed=9", "memtable_bytes"),
             ("block_bytes", "name=value"),
             ("block_bytes=big", "block_bytes"),

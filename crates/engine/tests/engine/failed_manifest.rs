@@ -1,15 +1,15 @@
 //! While the manifest cannot be written, flushes are tried again and again; none of them leaves a
 //! table behind that fills the disk.
 
-use esker::base::Env;
+use crate::support::{DIR, setup_on};
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::StrictVfs;
-use esker::{Db, Options, Setup};
+use esker::{Db, Options};
 use std::path::Path;
 use std::sync::Arc;
 
 fn tables(vfs: &StrictVfs) -> Vec<String> {
-    let names = vfs.file_names(Path::new("/db"));
+    let names = vfs.file_names(Path::new(DIR));
     names.into_iter().filter(|name| name.ends_with(".tbl")).collect()
 }
 
@@ -17,12 +17,8 @@ fn tables(vfs: &StrictVfs) -> Vec<String> {
 fn tables_of_failed_flushes_go() {
     let (strict, tries) = (StrictVfs::new(), 5);
     let vfs = FaultyVfs::new(Arc::new(strict.clone()));
-    let setup = Setup {
-        env: Env::with_vfs(Arc::new(vfs.clone()), 7),
-        listener: None,
-        inline_background: true,
-    };
-    let db = Db::open_with("/db", Options::default(), setup).expect("open");
+    let setup = setup_on(Arc::new(vfs.clone()), 7);
+    let db = Db::open_with(DIR, Options::default(), setup).expect("open");
     db.put(b"key", &vec![1; 100 << 10]).expect("put");
     // From the first table on.
     let disk = strict.clone();

@@ -1,17 +1,9 @@
 //! A database that is only read is verified with its logs.
 
-use esker::base::Env;
+use crate::support::{DIR, setup};
 use esker::base::vfs::strict::StrictVfs;
-use esker::{Db, Error, Options, Setup};
+use esker::{Db, Error, Options};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-const DIR: &str = "/db";
-
-fn setup(disk: &StrictVfs) -> Setup {
-    let env = Env::with_vfs(Arc::new(disk.clone()), 7);
-    Setup { env, listener: None, inline_background: true }
-}
 
 /// The log with records.
 fn log(disk: &StrictVfs) -> PathBuf {

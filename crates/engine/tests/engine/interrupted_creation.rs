@@ -1,44 +1,38 @@
 //! A creation that a full disk cuts off leaves no database and nothing that frightens: with room, the next
 //! open makes the database there.
 
-use esker::base::Env;
+use crate::support::{DIR, setup, setup_on};
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::repair::repair;
-use esker::{Db, Error, Options, Setup};
+use esker::{Db, Error, Options};
 use std::path::Path;
 use std::sync::Arc;
 
-const DIR: &str = "/db";
-
-fn setup(vfs: Arc<dyn esker::base::Vfs>) -> Setup {
-    Setup { env: Env::with_vfs(vfs, 7), listener: None, inline_background: true }
-}
-
 fn create(vfs: Arc<dyn esker::base::Vfs>) -> Result<(), Error> {
-    Db::open_with(DIR, Options::default(), setup(vfs)).and_then(Db::close)
+    Db::open_with(DIR, Options::default(), setup_on(vfs, 7)).and_then(Db::close)
 }
 
 /// What the tools say to a disk on which a creation failed, and then a creation with room.
 fn check(disk: &StrictVfs, what: &str) {
     let current = Path::new(DIR).join("CURRENT");
     let exists = disk.all_files().contains(&current);
-    let copy = setup(Arc::new(disk.deep_copy()));
+    let copy = setup(&disk.deep_copy());
     let repaired = repair(Path::new(DIR), &Options::default(), copy, |_| true);
     if exists {
         assert!(repaired.is_ok(), "{what}: {repaired:?}");
     } else {
         assert!(matches!(repaired, Err(Error::NotFound { .. })), "{what}: {repaired:?}");
-        let read = Db::open_read_only_with(DIR, Options::default(), setup(Arc::new(disk.clone())));
+        let read = Db::open_read_only_with(DIR, Options::default(), setup(disk));
         assert!(matches!(read, Err(Error::NotFound { .. })), "{what}: {read:?}");
         let options = Options { create_if_missing: false, ..Options::default() };
-        let opened = Db::open_with(DIR, options, setup(Arc::new(disk.clone())));
+        let opened = Db::open_with(DIR, options, setup(disk));
         assert!(matches!(opened, Err(Error::NotFound { .. })), "{what}: {opened:?}");
     }
-    let db = Db::open_with(DIR, Options::default(), setup(Arc::new(disk.clone()))).expect(what);
+    let db = Db::open_with(DIR, Options::default(), setup(disk)).expect(what);
     db.put(b"a", b"1").expect("put");
     db.close().expect("close");
-    let db = Db::open_with(DIR, Options::default(), setup(Arc::new(disk.clone()))).expect(what);
+    let db = Db::open_with(DIR, Options::default(), setup(disk)).expect(what);
     assert_eq!(db.get(b"a").expect("get").as_deref(), Some(&b"1"[..]), "{what}");
     db.close().expect("close");
     // Nothing of the first attempt is left beside it.
@@ -101,7 +95,7 @@ fn a_creation_may_run_out_of_space_at_any_call() {
 /// Opens in each way, which must fail and change nothing.
 fn refuses(disk: &StrictVfs, what: &str) {
     let before: Vec<_> = disk.all_files().iter().map(|f| (f.clone(), disk.read_file(f))).collect();
-    let vfs = || setup(Arc::new(disk.clone()));
+    let vfs = || setup(disk);
     let opened = Db::open_with(DIR, Options::default(), vfs());
     assert!(matches!(opened, Err(Error::Corruption { .. })), "{what}: {opened:?}");
     let read = Db::open_read_only_with(DIR, Options::default(), vfs());
@@ -115,7 +109,7 @@ fn refuses(disk: &StrictVfs, what: &str) {
 #[test]
 fn a_manifest_that_tells_of_more_is_no_creation() {
     let disk = strict(true);
-    let db = Db::open_with(DIR, Options::default(), setup(Arc::new(disk.clone()))).expect("open");
+    let db = Db::open_with(DIR, Options::default(), setup(&disk)).expect("open");
     db.put(b"a", b"1").expect("put");
     db.flush().expect("flush");
     db.close().expect("close");

@@ -1,23 +1,13 @@
 //! The newest records may belong to a keyspace that is dropped: their sequence numbers are then in no
 //! table, and the logs that held them go.
 
+use crate::support::{DIR, open, setup};
+use esker::base::Vfs;
 use esker::base::vfs::strict::{StrictVfs, Survival};
-use esker::base::{Env, Vfs};
 use esker::repair::repair;
-use esker::{Comparator, Db, KeyOrder, KeyspaceOptions, Options, Setup};
+use esker::{Comparator, Db, KeyOrder, KeyspaceOptions, Options};
 use std::path::Path;
 use std::sync::Arc;
-
-const DIR: &str = "/db";
-
-fn setup(vfs: &StrictVfs) -> Setup {
-    let env = Env::with_vfs(Arc::new(vfs.clone()), 7);
-    Setup { env, listener: None, inline_background: true }
-}
-
-fn open(vfs: &StrictVfs) -> Db {
-    Db::open_with(DIR, Options::default(), setup(vfs)).expect("open")
-}
 
 #[test]
 fn a_long_log_of_a_dropped_keyspace_leaves_no_gap() {

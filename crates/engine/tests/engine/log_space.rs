@@ -1,18 +1,10 @@
 //! How much space write-ahead logs take: little in a small store, and none that a closed store needs.
 
+use crate::support::{DIR, open};
+use esker::Options;
+use esker::base::Vfs;
 use esker::base::vfs::strict::StrictVfs;
-use esker::base::{Env, Vfs};
-use esker::{Db, Options, Setup};
 use std::path::Path;
-use std::sync::Arc;
-
-const DIR: &str = "/db";
-
-fn open(vfs: &StrictVfs) -> Db {
-    let env = Env::with_vfs(Arc::new(vfs.clone()), 7);
-    let setup = Setup { env, listener: None, inline_background: true };
-    Db::open_with(DIR, Options::default(), setup).expect("open")
-}
 
 /// Lengths of the logs, oldest first.
 fn logs(vfs: &StrictVfs) -> Vec<u64> {

@@ -5,9 +5,9 @@
 //! instead. After each row the disk is healed and mended and the database opened again: what it held
 //! before, it holds still, and `verify` finds nothing.
 
-#[path = "errors/table.rs"]
 mod table;
 
+use self::table::{Harm, SECTIONS};
 use esker::base::Env;
 use esker::base::checksum::crc32c;
 use esker::base::vfs::faulty::FaultyVfs;
@@ -18,7 +18,6 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use table::{Harm, SECTIONS};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
 const BEGIN: &str = "<!-- what the library returns: begin -->\n";

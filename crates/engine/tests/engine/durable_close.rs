@@ -1,15 +1,7 @@
 //! What was written is durable once the database is closed, however little it is.
 
-use esker::base::Env;
+use crate::support::open;
 use esker::base::vfs::strict::{StrictVfs, Survival};
-use esker::{Db, Options, Setup};
-use std::sync::Arc;
-
-fn open(vfs: &StrictVfs) -> Db {
-    let env = Env::with_vfs(Arc::new(vfs.clone()), 7);
-    let setup = Setup { env, listener: None, inline_background: true };
-    Db::open_with("/db", Options::default(), setup).expect("open")
-}
 
 #[test]
 fn the_shortest_write_survives_a_power_cut_after_the_close() {

@@ -1,22 +1,16 @@
 //! Repair of a store that has lost CURRENT: if nothing else is wrong nothing is lost, and it says so; where
 //! there is doubt it does not.
 
+use crate::support::{DIR, setup_on};
+use esker::base::Vfs;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs};
-use esker::base::{Env, Vfs};
 use esker::repair::{FileFate, RepairReport, Structure, repair};
-use esker::{Db, Options, Setup};
+use esker::{Db, Options};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const DIR: &str = "/db";
-
-fn setup(disk: &StrictVfs, seed: u64) -> Setup {
-    let env = Env::with_vfs(Arc::new(disk.clone()), seed);
-    Setup { env, listener: None, inline_background: true }
-}
-
 fn open(disk: &StrictVfs, seed: u64) -> Db {
-    Db::open_with(DIR, Options::default(), setup(disk, seed)).expect("open")
+    Db::open_with(DIR, Options::default(), setup_on(Arc::new(disk.clone()), seed)).expect("open")
 }
 
 fn path(name: &str) -> PathBuf {
@@ -53,7 +47,8 @@ fn closed(preallocated_logs: bool) -> StrictVfs {
 
 fn repaired(disk: &StrictVfs) -> RepairReport {
     disk.remove(&path("CURRENT")).expect("remove");
-    repair(Path::new(DIR), &Options::default(), setup(disk, 99), |_| true).expect("repair")
+    repair(Path::new(DIR), &Options::default(), setup_on(Arc::new(disk.clone()), 99), |_| true)
+        .expect("repair")
 }
 
 #[test]

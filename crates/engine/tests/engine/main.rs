@@ -1,0 +1,14 @@
+//! Tests of the library from outside: each file is about one promise or one kind of failure.
+
+mod compact_for_scans;
+mod dropped_keyspace;
+mod dropped_tail;
+mod durable_close;
+mod errors;
+mod failed_manifest;
+mod interrupted_creation;
+mod log_space;
+mod open_refused;
+mod repair_current;
+mod support;
+mod verify_read_only;
