@@ -24,13 +24,13 @@ use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
 use esker_base::vfs::FileLock;
 use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An open database.
 pub(super) struct Core {
     pub(super) env: Env,
-    pub(super) dir: PathBuf,
+    pub(super) dir: Arc<Path>,
     pub(super) options: Options,
     pub(super) events: EventSink,
     pub(super) store: Arc<TableStore>,
@@ -227,7 +227,7 @@ impl Core {
         Core {
             stall: Stall::new(parts.env.clock.clone(), parts.events.clone()),
             env: parts.env,
-            dir: parts.dir,
+            dir: parts.dir.into(),
             options: parts.options,
             events: parts.events,
             store: parts.store,

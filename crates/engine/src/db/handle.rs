@@ -95,7 +95,7 @@ impl Db {
     fn new(running: Running) -> Result<Db> {
         let missing = "the manifest names no default keyspace";
         let core = running.core.keyspace(KeyspaceId::DEFAULT);
-        let core = core.ok_or_else(|| Error::corruption(&running.core.dir, 0, missing))?;
+        let core = core.ok_or_else(|| Error::corruption(&*running.core.dir, 0, missing))?;
         Ok(Db { default: Keyspace { running: Arc::new(running), core } })
     }
 

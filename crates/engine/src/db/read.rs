@@ -108,7 +108,7 @@ impl Core {
             Some(Kind::Put) => Ok(Some(value())),
             Some(Kind::Delete) => Ok(None),
             _ => Err(Error::Incompatible {
-                path: self.dir.clone(),
+                path: self.dir.to_path_buf(),
                 what: "a record is of a kind that this version does not read".to_owned(),
             }),
         }

@@ -161,7 +161,10 @@ impl Core {
             }
             let cursors = mem.cursors().into_iter();
             sources.extend(cursors.map(|c| Ranked { rank, cursor: Source::Memtable(c) }));
-            tombstones.push((rank, mem.range_tombstones()));
+            let ranges = mem.range_tombstones();
+            if !ranges.is_empty() {
+                tombstones.push((rank, ranges));
+            }
             rank += 1;
         }
         let range = KeyRange {

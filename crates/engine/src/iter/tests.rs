@@ -7,7 +7,7 @@ use crate::range_tombstone::RangeTombstones;
 use esker_base::checksum::{hash64, mix64};
 use esker_base::{KeyOrder, Kind, Seq, Trailer};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Every state of the store by sequence number.
@@ -74,7 +74,7 @@ fn open(mems: &[Arc<Memtable>], seq: Seq, bounds: Bounds) -> VisibleCursor<MemCu
         tombstones.push((rank, mem.range_tombstones()));
     }
     let merge = MergeCursor::new(KeyOrder::Bytewise, sources);
-    VisibleCursor::new(KeyOrder::Bytewise, merge, tombstones, seq, bounds, PathBuf::new())
+    VisibleCursor::new(KeyOrder::Bytewise, merge, tombstones, seq, bounds, Path::new("").into())
 }
 
 #[test]

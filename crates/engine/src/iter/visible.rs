@@ -12,7 +12,7 @@ use super::merge::MergeCursor;
 use crate::cursor::Cursor;
 use crate::range_tombstone::{Fragment, RangeTombstones};
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The keys that a scan may see: `[start, end)`, `None` being open.
@@ -49,7 +49,7 @@ pub(crate) struct VisibleCursor<C> {
     state: State,
     saved_key: Vec<u8>,
     saved_value: Vec<u8>,
-    dir: PathBuf,
+    dir: Arc<Path>,
 }
 
 impl<C: Lend> VisibleCursor<C> {
@@ -60,7 +60,7 @@ impl<C: Lend> VisibleCursor<C> {
         tombstones: Vec<(usize, Arc<RangeTombstones>)>,
         seq: Seq,
         bounds: Bounds,
-        dir: PathBuf,
+        dir: Arc<Path>,
     ) -> VisibleCursor<C> {
         let tombstones = tombstones
             .into_iter()
@@ -326,7 +326,7 @@ impl<C: Lend> VisibleCursor<C> {
     fn unknown_kind(&mut self) -> Error {
         self.state = State::Nowhere;
         Error::Incompatible {
-            path: self.dir.clone(),
+            path: self.dir.to_path_buf(),
             what: "a record is of a kind that this version does not read".to_owned(),
         }
     }
