@@ -79,10 +79,15 @@ pub fn draw_costs(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     let engines = reports.last().map(engines).unwrap_or_default();
     // Drawn by their logarithms.
-    let axes =
-        Axes { logarithmic_x: true, y_from: 2.0, y_text: &|log: &f64| duration(10f64.powf(*log)) };
+    let cost = |row: &Row<'_>| row.median(Measured::cost_ns).log10();
     let mut files = Vec::new();
-    for ((_, workload), lines) in lines_of(reports, &|row| row.median(Measured::cost_ns).log10()) {
+    for ((_, workload), lines) in lines_of(reports, &cost) {
+        let costs = lines.iter().flat_map(|(_, points)| points).map(|point| point.1);
+        let axes = Axes {
+            logarithmic_x: true,
+            y_from: costs.fold(f64::INFINITY, f64::min).floor(),
+            y_text: &|log: &f64| duration(10f64.powf(*log)),
+        };
         let title =
             format!("{workload}: time of an operation against records, by what is kept in memory");
         let path = out.join(format!("cost-{workload}.svg"));
