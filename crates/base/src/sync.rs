@@ -20,6 +20,7 @@ mod once;
 #[cfg(any(esker_loom, esker_shuttle))]
 mod swap;
 mod witness;
+mod word;
 
 /// True in builds for a model checker: sizes are chosen so that small models reach everything.
 pub const CHECKED: bool = cfg!(any(esker_loom, esker_shuttle));
@@ -55,3 +56,4 @@ pub use once::OnceLock;
 pub use std::sync::OnceLock;
 
 pub use witness::Witness;
+pub use word::WaitWord;

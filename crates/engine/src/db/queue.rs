@@ -2,24 +2,36 @@
 //!
 //! ```text
 //! enter(batch): nobody leads     -> lead
-//!               somebody leads   -> wait until done, or until told to lead
-//! lead:         take the others' batches, write, name the next leader and hand out results
+//!               somebody leads   -> join the group that forms; sleep until it is written, or nobody leads
+//! lead:         take the group that waits, write, answer it, give up the lead, wake it
 //! ```
 //!
-//! The next leader is named first, so that others write while followers are woken, and whoever comes
-//! meanwhile finds the queue free. After a sync it is named last: what followers write next then joins its
-//! group, and a sync serves more of them.
+//! All of a group sleep on one word and are woken by one call. The lead is not handed to anybody: one of
+//! those who wait is woken, and whoever comes first takes it, the one who was woken or one who just
+//! entered; a thread that runs need not wait for one that must be scheduled first. Nobody is passed
+//! over by that, for whoever leads writes those who wait along with its own.
 //!
-//! Invariants: (1) at most one thread leads; (2) whoever waits is either in the list, or its batch
-//! is in the hands of the leader, who answers it; (3) batches are written in the order of arrival.
+//! After a sync the lead is given up last: what those who were answered write next then joins the group
+//! that forms, and a sync serves more of them.
+//!
+//! Invariants: (1) at most one thread leads; (2) a group is in the queue, or in the hands of a leader, who
+//! answers it; (3) if nobody leads and a group is in the queue, somebody of it was woken; (4) the
+//! batches of a thread are written in its order, those of a group in the order of arrival.
 
-use esker_base::sync::{Condvar, Mutex};
+use esker_base::sync::{Mutex, WaitWord, thread};
 use esker_base::{Batch, Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Bytes of batches that one group holds, beyond its first.
 const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// The group waits: it forms, or is being written.
+const WAIT: u32 = 0;
+/// Nobody leads: one of the group should.
+const LEAD: u32 = 1;
+/// The group was answered.
+const DONE: u32 = 2;
 
 /// Where writers wait.
 pub(super) struct WriteQueue {
@@ -29,7 +41,7 @@ pub(super) struct WriteQueue {
 #[derive(Default)]
 struct QueueState {
     led: bool,
-    waiting: VecDeque<Arc<Waiter>>,
+    forming: VecDeque<Forming>,
 }
 
 /// A batch on its way through a group.
@@ -38,21 +50,22 @@ pub(super) struct Request {
     pub(super) sync: bool,
 }
 
-/// A writer that waits.
-struct Waiter {
-    state: Mutex<WaiterState>,
-    changed: Condvar,
+/// What became of a batch, and its memory.
+type Answer = (Result<()>, Batch);
+
+/// A group that nobody writes yet.
+struct Forming {
+    requests: Vec<Request>,
+    bytes: usize,
+    group: Arc<Group>,
 }
 
-enum WaiterState {
-    Waiting(Request),
-    /// The leader has the batch.
-    Taken,
-    /// This writer leads now, with its batch.
-    Lead(Request),
-    Done(Result<()>, Batch),
-    /// The result was collected.
-    Gone,
+/// What those of a group wait for.
+struct Group {
+    /// `LEAD` only while the group is the first in the queue, and changed under its lock until then.
+    word: WaitWord,
+    /// By place in the group.
+    answers: Mutex<Vec<Option<Answer>>>,
 }
 
 /// What came of entering the queue.
@@ -60,18 +73,21 @@ pub(super) enum Turn<'a> {
     /// Somebody else wrote the batch.
     Done(Result<()>, Batch),
     /// This thread writes now.
-    Lead(Leader<'a>, Request),
+    Lead(Leader<'a>),
 }
 
-/// The right to write. Dropping it names the next leader.
+/// The right to write. Dropping it gives up the lead.
 pub(super) struct Leader<'a> {
     queue: &'a WriteQueue,
-    followers: Followers,
+    /// The own batch, unless it is in the group that waits.
+    own: Option<Request>,
+    /// Place of the own batch among those that are written.
+    place: usize,
+    taken: Taken,
 }
 
-/// Writers whose batches were taken. Those without an answer when it is dropped are told of a panic.
-#[derive(Default)]
-struct Followers(Vec<Arc<Waiter>>);
+/// The group in a leader's hands. Those without an answer when it is dropped are told of a panic.
+struct Taken(Option<Arc<Group>>);
 
 impl WriteQueue {
     pub(super) fn new() -> WriteQueue {
@@ -83,117 +99,148 @@ impl WriteQueue {
     pub(super) fn enter(&self, request: Request) -> Turn<'_> {
         let mut state = self.state.lock();
         if !state.led {
-            state.led = true;
-            return Turn::Lead(self.leader(), request);
+            state.take_lead();
+            return Turn::Lead(self.leader(Some(request), 0));
         }
-        let waiter = Arc::new(Waiter {
-            state: Mutex::new(WaiterState::Waiting(request)),
-            changed: Condvar::new(),
-        });
-        state.waiting.push_back(waiter.clone());
+        let (group, place) = state.join(request);
         drop(state);
-        self.wait(&waiter)
+        self.wait(&group, place)
     }
 
-    fn leader(&self) -> Leader<'_> {
-        Leader { queue: self, followers: Followers::default() }
+    fn leader(&self, own: Option<Request>, place: usize) -> Leader<'_> {
+        Leader { queue: self, own, place, taken: Taken(None) }
     }
 
-    fn wait(&self, waiter: &Waiter) -> Turn<'_> {
-        let mut state = waiter.state.lock();
+    fn wait(&self, group: &Group, place: usize) -> Turn<'_> {
         loop {
-            match &*state {
-                WaiterState::Done(..) | WaiterState::Lead(_) => break,
-                _ => waiter.changed.wait(&mut state),
+            match group.word.load() {
+                WAIT => group.word.wait(WAIT),
+                LEAD => {
+                    let mut state = self.state.lock();
+                    // Unless somebody was faster.
+                    if group.word.load() == LEAD {
+                        state.take_lead();
+                        return Turn::Lead(self.leader(None, place));
+                    }
+                }
+                _ => {
+                    let answer = group.answers.lock().get_mut(place).and_then(Option::take);
+                    let (result, batch) = answer.unwrap_or_else(|| {
+                        let why = "a writing thread panicked".to_owned();
+                        (Err(Error::Poisoned { why }), Batch::new())
+                    });
+                    return Turn::Done(result, batch);
+                }
             }
         }
-        match std::mem::replace(&mut *state, WaiterState::Gone) {
-            WaiterState::Done(result, batch) => Turn::Done(result, batch),
-            WaiterState::Lead(request) => Turn::Lead(self.leader(), request),
-            _ => unreachable!("the loop above ends in these two states only"),
+    }
+}
+
+impl QueueState {
+    fn take_lead(&mut self) {
+        self.led = true;
+        if let Some(first) = self.forming.front() {
+            first.group.word.store(WAIT);
+        }
+    }
+
+    /// Adds a batch to the group that forms; its place there.
+    fn join(&mut self, request: Request) -> (Arc<Group>, usize) {
+        let bytes = request.batch.size_bytes();
+        match self.forming.back_mut() {
+            Some(last) if last.bytes + bytes <= GROUP_BYTES_MAX => {
+                last.bytes += bytes;
+                last.requests.push(request);
+                (last.group.clone(), last.requests.len() - 1)
+            }
+            _ => {
+                let (word, answers) = (WaitWord::new(WAIT), Mutex::new(Vec::new()));
+                let group = Arc::new(Group { word, answers });
+                let requests = vec![request];
+                self.forming.push_back(Forming { requests, bytes, group: group.clone() });
+                (group, 0)
+            }
         }
     }
 }
 
 impl Leader<'_> {
-    /// Takes the batches that wait, up to a limit. Their results are due through `finish`.
+    /// Takes the batches that wait, the own among them. Results are due through `finish`.
     #[inline]
-    pub(super) fn gather(&mut self, own_bytes: usize, out: &mut Vec<Request>) {
+    pub(super) fn gather(&mut self) -> Vec<Request> {
         let mut state = self.queue.state.lock();
-        let mut bytes = own_bytes;
-        while let Some(waiter) = state.waiting.front() {
-            let mut waiting = waiter.state.lock();
-            let WaiterState::Waiting(request) = &*waiting else {
-                unreachable!("only the leader changes those that wait")
-            };
-            bytes += request.batch.size_bytes();
-            if bytes > GROUP_BYTES_MAX && !(self.followers.0.is_empty() && own_bytes == 0) {
-                break;
+        let Some(own) = self.own.take() else {
+            // It is of the first group, which nobody else has taken.
+            return state.forming.pop_front().map_or_else(Vec::new, |first| self.take(first));
+        };
+        let own_bytes = own.batch.size_bytes();
+        match state.forming.front() {
+            Some(first) if first.bytes + own_bytes <= GROUP_BYTES_MAX => {
+                let first = state.forming.pop_front();
+                drop(state);
+                let mut requests = first.map_or_else(Vec::new, |first| self.take(first));
+                self.place = requests.len();
+                requests.push(own);
+                requests
             }
-            let taken = std::mem::replace(&mut *waiting, WaiterState::Taken);
-            drop(waiting);
-            if let WaiterState::Waiting(request) = taken {
-                out.push(request);
-            }
-            self.followers.0.extend(state.waiting.pop_front());
+            _ => vec![own],
         }
     }
 
-    /// Hands out results in the order of `gather`, and batches back, and names the next leader before that or, with
-    /// `synced`, after it.
+    fn take(&mut self, first: Forming) -> Vec<Request> {
+        self.taken = Taken(Some(first.group));
+        first.requests
+    }
+
+    /// Hands out results in the order of `gather`, and batches back. The own answer is returned.
+    ///
+    /// The lead is given up before others are woken or, with `synced`, after it.
+    #[inline]
     pub(super) fn finish(
         mut self,
         synced: bool,
-        answers: impl Iterator<Item = (Result<()>, Batch)>,
-    ) {
-        let followers = std::mem::take(&mut self.followers);
-        let leader = if synced {
-            Some(self)
+        mut answers: impl Iterator<Item = Answer>,
+    ) -> Option<Answer> {
+        let place = self.place;
+        let Some(group) = self.taken.0.take() else {
+            return answers.nth(place);
+        };
+        let mut answers: Vec<Option<Answer>> = answers.map(Some).collect();
+        let own = answers.get_mut(place).and_then(Option::take);
+        *group.answers.lock() = answers;
+        group.word.store(DONE);
+        if synced {
+            group.word.wake_all();
+            drop(self);
         } else {
             drop(self);
-            None
-        };
-        for (waiter, (result, batch)) in followers.0.iter().zip(answers) {
-            waiter.answer(result, batch);
+            group.word.wake_all();
+            // Those who slept go first, or they would wait for the end of this thread's time slice.
+            thread::yield_now();
         }
-        drop(followers);
-        drop(leader);
-    }
-}
-
-impl Waiter {
-    fn answer(&self, result: Result<()>, batch: Batch) {
-        *self.state.lock() = WaiterState::Done(result, batch);
-        self.changed.notify_one();
+        own
     }
 }
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();
-        match state.waiting.pop_front() {
-            Some(next) => {
-                let mut waiting = next.state.lock();
-                let request = std::mem::replace(&mut *waiting, WaiterState::Taken);
-                if let WaiterState::Waiting(request) = request {
-                    *waiting = WaiterState::Lead(request);
-                }
-                next.changed.notify_one();
-            }
-            None => state.led = false,
-        }
+        state.led = false;
+        let Some(first) = state.forming.front() else {
+            return;
+        };
+        first.group.word.store(LEAD);
+        let group = first.group.clone();
+        drop(state);
+        group.word.wake_one();
     }
 }
 
-impl Drop for Followers {
+impl Drop for Taken {
     fn drop(&mut self) {
-        for waiter in &self.0 {
-            let mut state = waiter.state.lock();
-            if matches!(*state, WaiterState::Taken) {
-                let why = "a writing thread panicked".to_owned();
-                *state = WaiterState::Done(Err(Error::Poisoned { why }), Batch::new());
-                waiter.changed.notify_one();
-            }
+        if let Some(group) = self.0.take() {
+            group.word.store(DONE);
+            group.word.wake_all();
         }
     }
 }

@@ -34,37 +34,30 @@ pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Re
         core.stall.admit(batch.size_bytes() as u64, held, core.memtables_limit_bytes);
     }
     let request = Request { batch: std::mem::take(batch), sync: options.sync };
-    let result = match core.queue.enter(request) {
-        Turn::Done(result, returned) => {
-            *batch = returned;
-            result
-        }
-        Turn::Lead(leader, request) => lead(core, leader, request, batch),
+    let (result, returned) = match core.queue.enter(request) {
+        Turn::Done(result, returned) => (result, returned),
+        Turn::Lead(leader) => lead(core, leader),
     };
+    *batch = returned;
     core.run_inline();
     result
 }
 
-/// Writes the group that this thread leads.
-fn lead(core: &Core, mut leader: Leader<'_>, request: Request, batch: &mut Batch) -> Result<()> {
+/// Writes the group that this thread leads. Returns what became of its own batch.
+fn lead(core: &Core, mut leader: Leader<'_>) -> (Result<()>, Batch) {
     let mut guard = core.commit.lock();
-    // The list of followers is taken late: whoever came while the lock was waited for is in.
-    let mut group = vec![request];
-    leader.gather(group[0].batch.size_bytes(), &mut group);
+    // The group is taken late: whoever came while the lock was waited for is in.
+    let mut group = leader.gather();
     let watch = PanicWatch { core };
-    let mut results = match guard.as_mut() {
+    let results = match guard.as_mut() {
         Some(commit) => commit.write_group(core, &mut group),
         None => group.iter().map(|_| Err(Error::Cancelled)).collect(),
     };
     drop(watch);
     drop(guard);
     let synced = group.iter().any(|request| request.sync);
-    let answers = results.drain(1..).zip(group.drain(1..).map(|request| request.batch));
-    leader.finish(synced, answers);
-    if let Some(own) = group.pop() {
-        *batch = own.batch;
-    }
-    results.pop().unwrap_or(Err(Error::Cancelled))
+    let answers = results.into_iter().zip(group.into_iter().map(|request| request.batch));
+    leader.finish(synced, answers).expect("an answer for each of the group")
 }
 
 impl CommitState {
