@@ -85,6 +85,16 @@ impl<T: Zeroable> Pages<T> {
         pages
     }
 
+    /// Lets the kernel take the memory away, without a copy, until an element is written again: each element is
+    /// what it was, or zero. What is not taken costs no fault when it is written.
+    pub fn may_be_taken(&mut self) {
+        let bytes = layout::<T>(self.len).size();
+        if bytes >= LARGE_BYTES {
+            // SAFETY: a mapping of our own; zero is a value of every element.
+            let _ = unsafe { rustix::mm::madvise(self.as_ptr().cast(), bytes, Advice::LinuxFree) };
+        }
+    }
+
     /// Address of the first element.
     pub fn as_ptr(&self) -> *mut T {
         self.start.as_ptr()

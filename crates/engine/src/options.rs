@@ -208,7 +208,7 @@ impl Default for KeyspaceOptions {
             level_base_bytes: 256 * MIB,
             level_fanout: 10,
             level0_runs_compact: 4,
-            level0_runs_slow: 12,
+            level0_runs_slow: 20,
             level0_runs_max: 36,
             tombstone_ratio_compact: 0.5,
             compact_for_scans: true,

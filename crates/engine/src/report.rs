@@ -86,6 +86,8 @@ pub struct MemoryUse {
     pub memtables: u64,
     /// Most that memtables may hold.
     pub memtables_limit: u64,
+    /// Memory that memtables have left behind, kept for the next unless the system wants it.
+    pub memtables_spare: u64,
     /// Block cache.
     pub block_cache: u64,
     /// Most that the block cache may hold.

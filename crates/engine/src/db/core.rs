@@ -14,7 +14,7 @@ use super::snapshot::SnapshotList;
 use super::stall::{self, Stall};
 use crate::compaction::scheduler::toll::Toll;
 use crate::event::{Event, EventSink};
-use crate::memtable::Memtable;
+use crate::memtable::{Chunks, Memtable};
 use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
@@ -65,6 +65,9 @@ pub(super) struct Core {
     /// The most they may take, and from where on writes are slowed.
     pub(super) memtables_limit_bytes: u64,
     pub(super) slow_from_bytes: u64,
+    /// Memory of memtables that are gone, for those to come: of one, so that with it all of them together
+    /// never hold more than the limit.
+    pub(super) spare_chunks: Arc<Chunks>,
     poison: OnceLock<String>,
     pub(super) read_only: bool,
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -149,7 +152,7 @@ impl KeyspaceCore {
         version: Arc<Version>,
         first_wal: u64,
     ) -> KeyspaceCore {
-        let active = Arc::new(Memtable::new(options.order.clone(), 0));
+        let active = Arc::new(Memtable::new(options.order.clone()));
         let active_first_wal = Arc::new(AtomicU64::new(first_wal));
         let view = View { active, active_first_wal, sealed: Vec::new(), version };
         KeyspaceCore {
@@ -224,7 +227,10 @@ pub(super) struct Parts {
 impl Core {
     pub(super) fn new(parts: Parts) -> Core {
         let memtables_limit_bytes = parts.options.memtables_limit_bytes();
+        let memtable_bytes = parts.options.default_keyspace.memtable_bytes;
+        let spare_bytes_max = memtable_bytes.min(memtables_limit_bytes / 4);
         Core {
+            spare_chunks: Memtable::spares(spare_bytes_max),
             stall: Stall::new(parts.env.clock.clone(), parts.events.clone()),
             env: parts.env,
             dir: parts.dir.into(),

@@ -72,7 +72,7 @@ pub(super) fn drop(core: &Core, name: &str) -> Result<()> {
     // Handles may live on; what they held does not.
     keyspace.update_view(|view| {
         core.release_memtable_bytes(keyspace.counted_bytes.swap(0, Ordering::Relaxed));
-        view.active = Arc::new(Memtable::new(keyspace.options.order.clone(), 0));
+        view.active = Arc::new(Memtable::new(keyspace.options.order.clone()));
         view.sealed.drain(..).for_each(|sealed| core.release_memtable_bytes(sealed.memory_bytes));
         view.version = Arc::default();
     });

@@ -44,14 +44,12 @@ struct QueueState {
     forming: VecDeque<Forming>,
 }
 
-/// A batch on its way through a group.
+/// A batch on its way through a group, and back with what became of it.
 pub(super) struct Request {
     pub(super) batch: Batch,
     pub(super) sync: bool,
+    pub(super) result: Result<()>,
 }
-
-/// What became of a batch, and its memory.
-type Answer = (Result<()>, Batch);
 
 /// A group that nobody writes yet.
 struct Forming {
@@ -65,13 +63,13 @@ struct Group {
     /// `LEAD` only while the group is the first in the queue, and changed under its lock until then.
     word: WaitWord,
     /// By place in the group.
-    answers: Mutex<Vec<Option<Answer>>>,
+    answers: Mutex<Vec<Option<Request>>>,
 }
 
 /// What came of entering the queue.
 pub(super) enum Turn<'a> {
     /// Somebody else wrote the batch.
-    Done(Result<()>, Batch),
+    Done(Request),
     /// This thread writes now.
     Lead(Leader<'a>),
 }
@@ -84,6 +82,14 @@ pub(super) struct Leader<'a> {
     /// Place of the own batch among those that are written.
     place: usize,
     taken: Taken,
+}
+
+/// What a leader has to write.
+pub(super) enum Gathered {
+    /// Its own batch: the usual case, which allocates nothing.
+    Alone(Request),
+    /// Its own and others'.
+    Group(Vec<Request>),
 }
 
 /// The group in a leader's hands. Those without an answer when it is dropped are told of a panic.
@@ -125,13 +131,33 @@ impl WriteQueue {
                 }
                 _ => {
                     let answer = group.answers.lock().get_mut(place).and_then(Option::take);
-                    let (result, batch) = answer.unwrap_or_else(|| {
-                        let why = "a writing thread panicked".to_owned();
-                        (Err(Error::Poisoned { why }), Batch::new())
-                    });
-                    return Turn::Done(result, batch);
+                    return Turn::Done(answer.unwrap_or_else(Request::lost));
                 }
             }
+        }
+    }
+}
+
+impl Request {
+    pub(super) fn new(batch: Batch, sync: bool) -> Request {
+        Request { batch, sync, result: Ok(()) }
+    }
+
+    /// The answer to one whose leader gave none.
+    #[cold]
+    fn lost() -> Request {
+        let why = "a writing thread panicked".to_owned();
+        Request { batch: Batch::new(), sync: false, result: Err(Error::Poisoned { why }) }
+    }
+}
+
+impl Gathered {
+    /// In the order in which they are to be written.
+    #[inline]
+    pub(super) fn requests(&mut self) -> &mut [Request] {
+        match self {
+            Gathered::Alone(own) => std::slice::from_mut(own),
+            Gathered::Group(requests) => requests,
         }
     }
 }
@@ -165,60 +191,59 @@ impl QueueState {
 }
 
 impl Leader<'_> {
-    /// Takes the batches that wait, the own among them. Results are due through `finish`.
+    /// Takes the batches that wait, the own among them. They go back through `finish`.
     #[inline]
-    pub(super) fn gather(&mut self) -> Vec<Request> {
+    pub(super) fn gather(&mut self) -> Gathered {
         let mut state = self.queue.state.lock();
         let Some(own) = self.own.take() else {
-            // It is of the first group, which nobody else has taken.
-            return state.forming.pop_front().map_or_else(Vec::new, |first| self.take(first));
+            let first = state.forming.pop_front();
+            return self.take(first.expect("the group of a leader who waited is the first"));
         };
         let own_bytes = own.batch.size_bytes();
-        match state.forming.front() {
-            Some(first) if first.bytes + own_bytes <= GROUP_BYTES_MAX => {
-                let first = state.forming.pop_front();
-                drop(state);
-                let mut requests = first.map_or_else(Vec::new, |first| self.take(first));
-                self.place = requests.len();
-                requests.push(own);
-                requests
-            }
-            _ => vec![own],
-        }
-    }
-
-    fn take(&mut self, first: Forming) -> Vec<Request> {
-        self.taken = Taken(Some(first.group));
-        first.requests
-    }
-
-    /// Hands out results in the order of `gather`, and batches back. The own answer is returned.
-    ///
-    /// The lead is given up before others are woken or, with `synced`, after it.
-    #[inline]
-    pub(super) fn finish(
-        mut self,
-        synced: bool,
-        mut answers: impl Iterator<Item = Answer>,
-    ) -> Option<Answer> {
-        let place = self.place;
-        let Some(group) = self.taken.0.take() else {
-            return answers.nth(place);
+        let joins = |first: &mut Forming| first.bytes + own_bytes <= GROUP_BYTES_MAX;
+        let Some(mut first) = state.forming.pop_front_if(joins) else {
+            return Gathered::Alone(own);
         };
-        let mut answers: Vec<Option<Answer>> = answers.map(Some).collect();
-        let own = answers.get_mut(place).and_then(Option::take);
-        *group.answers.lock() = answers;
-        group.word.store(DONE);
-        if synced {
-            group.word.wake_all();
-            drop(self);
-        } else {
-            drop(self);
-            group.word.wake_all();
-            // Those who slept go first, or they would wait for the end of this thread's time slice.
-            thread::yield_now();
+        drop(state);
+        self.place = first.requests.len();
+        first.requests.push(own);
+        self.take(first)
+    }
+
+    fn take(&mut self, first: Forming) -> Gathered {
+        self.taken = Taken(Some(first.group));
+        Gathered::Group(first.requests)
+    }
+
+    /// Gives each of the group its own back; the leader's is returned.
+    ///
+    /// The lead is given up before others are woken or, after a sync, when that is done.
+    #[inline]
+    pub(super) fn finish(self, written: Gathered) -> Request {
+        match written {
+            Gathered::Alone(own) => own,
+            Gathered::Group(requests) => self.answer(requests),
         }
-        own
+    }
+
+    fn answer(mut self, requests: Vec<Request>) -> Request {
+        let synced = requests.iter().any(|request| request.sync);
+        let mut answers: Vec<Option<Request>> = requests.into_iter().map(Some).collect();
+        let own = answers.get_mut(self.place).and_then(Option::take);
+        if let Some(group) = self.taken.0.take() {
+            *group.answers.lock() = answers;
+            group.word.store(DONE);
+            if synced {
+                group.word.wake_all();
+                drop(self);
+            } else {
+                drop(self);
+                group.word.wake_all();
+                // Those who slept go first, or they would wait for the end of this thread's time slice.
+                thread::yield_now();
+            }
+        }
+        own.unwrap_or_else(Request::lost)
     }
 }
 

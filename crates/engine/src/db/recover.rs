@@ -335,7 +335,7 @@ impl Replay<'_> {
         if seq <= record.flushed_seq {
             return Ok(());
         }
-        let fresh = || Arc::new(Memtable::new(record.options.order.clone(), 0));
+        let fresh = || Arc::new(Memtable::new(record.options.order.clone()));
         let keyspace = self.out.keyspaces.entry(op.keyspace).or_insert_with(|| ReplayedKeyspace {
             active: fresh(),
             full: Vec::new(),

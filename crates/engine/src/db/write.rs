@@ -33,67 +33,66 @@ pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Re
     if held > core.slow_from_bytes || core.stall.is_active() {
         core.stall.admit(batch.size_bytes() as u64, held, core.memtables_limit_bytes);
     }
-    let request = Request { batch: std::mem::take(batch), sync: options.sync };
-    let (result, returned) = match core.queue.enter(request) {
-        Turn::Done(result, returned) => (result, returned),
+    let request = Request::new(std::mem::take(batch), options.sync);
+    let answer = match core.queue.enter(request) {
+        Turn::Done(answer) => answer,
         Turn::Lead(leader) => lead(core, leader),
     };
-    *batch = returned;
+    *batch = answer.batch;
     core.run_inline();
-    result
+    answer.result
 }
 
-/// Writes the group that this thread leads. Returns what became of its own batch.
-fn lead(core: &Core, mut leader: Leader<'_>) -> (Result<()>, Batch) {
+/// Writes the group that this thread leads. Returns its own batch with what became of it.
+fn lead(core: &Core, mut leader: Leader<'_>) -> Request {
     let mut guard = core.commit.lock();
     // The group is taken late: whoever came while the lock was waited for is in.
     let mut group = leader.gather();
     let watch = PanicWatch { core };
-    let results = match guard.as_mut() {
-        Some(commit) => commit.write_group(core, &mut group),
-        None => group.iter().map(|_| Err(Error::Cancelled)).collect(),
-    };
+    match guard.as_mut() {
+        Some(commit) => commit.write_group(core, group.requests()),
+        None => fail_all(group.requests(), &Error::Cancelled),
+    }
     drop(watch);
     drop(guard);
-    let synced = group.iter().any(|request| request.sync);
-    let answers = results.into_iter().zip(group.into_iter().map(|request| request.batch));
-    leader.finish(synced, answers).expect("an answer for each of the group")
+    leader.finish(group)
+}
+
+fn fail_all(group: &mut [Request], error: &Error) {
+    group.iter_mut().for_each(|request| request.result = Err(error.clone()));
 }
 
 impl CommitState {
-    /// Writes the batches of a group, in order; a result for each.
-    fn write_group(&mut self, core: &Core, group: &mut [Request]) -> Vec<Result<()>> {
+    /// Writes the batches of a group, in order, and notes what became of each.
+    fn write_group(&mut self, core: &Core, group: &mut [Request]) {
         let bytes = group.iter().map(|request| request.batch.size_bytes() as u64).sum::<u64>();
         let held = core.memtable_bytes.load(Ordering::Relaxed);
         let full = !self.full.is_empty() || held + bytes > core.memtables_limit_bytes;
         if (full || self.wal.is_broken())
             && let Err(error) = self.make_room(core, bytes)
         {
-            return group.iter().map(|_| Err(error.clone())).collect();
+            return fail_all(group, &error);
         }
-        let mut results: Vec<Result<()>> = Vec::with_capacity(group.len());
         let mut failed = None;
         for request in group.iter_mut() {
-            let result = match &failed {
+            request.result = match &failed {
                 Some(error) => Err(Error::clone(error)),
                 None => self.log_one(core, &mut request.batch),
             };
-            if let Err(error) = &result
+            if let Err(error) = &request.result
                 && self.wal.is_broken()
             {
                 failed = Some(error.clone());
             }
-            results.push(result);
         }
         if group.iter().any(|request| request.sync)
             && let Err(error) = self.sync(core)
         {
-            return group.iter().map(|_| Err(error.clone())).collect();
+            return fail_all(group, &error);
         }
-        let written = group.iter().zip(&results).filter(|(_, result)| result.is_ok());
         let mut operations = 0;
         let mut batches = 0;
-        for (request, _) in written {
+        for request in group.iter().filter(|request| request.result.is_ok()) {
             self.insert(core, &request.batch);
             operations += u64::from(request.batch.len());
             batches += 1;
@@ -102,7 +101,6 @@ impl CommitState {
         core.counters.batches.fetch_add(batches, Ordering::Relaxed);
         core.counters.operations.fetch_add(operations, Ordering::Relaxed);
         core.counters.groups.fetch_add(1, Ordering::Relaxed);
-        results
     }
 
     /// Appends one batch to the log and takes its sequence numbers.

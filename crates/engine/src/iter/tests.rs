@@ -38,7 +38,7 @@ fn build(random: &mut Random) -> (Vec<Arc<Memtable>>, States) {
     let mut tables = Vec::new();
     let mut seq: Seq = 0;
     for _ in 0..1 + random.below(5) {
-        let mem = Arc::new(Memtable::new(KeyOrder::Bytewise, 0));
+        let mem = Arc::new(Memtable::new(KeyOrder::Bytewise));
         for _ in 0..random.below(60) {
             seq += 1;
             let mut state = states.last().expect("a first state").clone();

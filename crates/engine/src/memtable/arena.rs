@@ -1,7 +1,7 @@
 //! Arena: records appended one after the other, each with a 32-bit name.
 //!
-//! Memory comes in chunks of 4 MiB (or one chunk for one larger record) that never move. A name is
-//! the chunk's index and the record's place in it, in granules of 4 bytes.
+//! Memory comes in chunks of 4 MiB (or one chunk for one larger record) that never move, spare ones
+//! first. A name is the chunk's index and the record's place in it, in granules of 4 bytes.
 //!
 //! A record is laid out as
 //! `trailer: u64, older: u32, key length: u32, value length: u32, key, value`, padded to a granule.
@@ -12,10 +12,12 @@
 //!
 //! Under a model checker chunks are tiny, and a witness tells it who touches which granule.
 
+use super::chunks::Chunks;
 use esker_base::Trailer;
 use esker_base::pages::Pages;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use esker_base::sync::{CHECKED, Mutex, Witness};
+use std::sync::Arc;
 
 const GRANULE: usize = 4;
 /// Bits of a chunk's size in granules, and how many chunks there may be.
@@ -53,8 +55,10 @@ pub(super) struct Arena {
     /// Chunks allocated so far.
     chunk_count: AtomicU32,
     used_bytes: AtomicU64,
-    /// What the chunks' addresses point into. Freed when the arena is.
+    /// What the chunks' addresses point into.
     memory: Mutex<Vec<Pages<u8>>>,
+    /// Where memory comes from first, and goes when the arena is dropped.
+    spare: Arc<Chunks>,
 }
 
 /// A place in append order: everything before it has been seen.
@@ -65,7 +69,8 @@ pub(super) struct Position {
 }
 
 impl Arena {
-    pub(super) fn new() -> Arena {
+    /// An empty arena.
+    pub(super) fn new(spare: Arc<Chunks>) -> Arena {
         let chunks = (0..CHUNKS_MAX)
             .map(|_| Chunk {
                 base: AtomicPtr::new(std::ptr::null_mut()),
@@ -79,7 +84,13 @@ impl Arena {
             chunk_count: AtomicU32::new(0),
             used_bytes: AtomicU64::new(0),
             memory: Mutex::new(Vec::new()),
+            spare,
         }
+    }
+
+    /// Spare chunks for arenas, at most so many bytes of them.
+    pub(super) fn spares(bytes_max: u64) -> Chunks {
+        Chunks::new(CHUNK_BYTES, bytes_max)
     }
 
     /// Bytes of records, padding included.
@@ -145,8 +156,12 @@ impl Arena {
             large if large > SHARED_BYTES_MAX => large,
             _ => CHUNK_BYTES,
         };
-        // A memtable that stays small takes the pages it needs; huge ones from the second chunk on.
-        let memory = if count == 0 { Pages::zeroed(bytes) } else { Pages::huge(bytes) };
+        let spare = if bytes == CHUNK_BYTES { self.spare.take() } else { None };
+        let memory = spare.unwrap_or_else(|| match count {
+            // A memtable that stays small takes the pages it needs; huge ones from the second chunk on.
+            0 => Pages::zeroed(bytes),
+            _ => Pages::huge(bytes),
+        });
         let base = memory.as_ptr();
         self.memory.lock().push(memory);
         let chunk = &self.chunks[count as usize];
@@ -254,5 +269,12 @@ impl Arena {
     fn ends_before(&self, from: Position, last: u32) -> bool {
         from.chunk + 1 == last
             && from.granule >= self.chunks[from.chunk as usize].used.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let memory = std::mem::take(&mut *self.memory.lock());
+        self.spare.give(memory);
     }
 }

@@ -12,10 +12,12 @@
 //! part drains into a skip list, here sorted pieces of the arena take the skip list's place.
 
 mod arena;
+mod chunks;
 mod cursor;
 mod ranges;
 mod sorted;
 
+pub(crate) use chunks::Chunks;
 pub(crate) use cursor::MemCursor;
 
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
@@ -43,12 +45,22 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable that expects about `entries_hint` records.
-    pub(crate) fn new(order: KeyOrder, entries_hint: u64) -> Memtable {
+    /// An empty memtable, for one that is not followed by others.
+    pub(crate) fn new(order: KeyOrder) -> Memtable {
+        Memtable::after(order, 0, Arc::new(Arena::spares(0)))
+    }
+
+    /// Spare memory for memtables that follow each other, at most so many bytes of it.
+    pub(crate) fn spares(bytes_max: u64) -> Arc<Chunks> {
+        Arc::new(Arena::spares(bytes_max))
+    }
+
+    /// An empty memtable that expects about `entries_hint` records and uses the memory of those before it.
+    pub(crate) fn after(order: KeyOrder, entries_hint: u64, spare: Arc<Chunks>) -> Memtable {
         Memtable {
             hashable: order.is_hashable(),
             order,
-            arena: Arena::new(),
+            arena: Arena::new(spare),
             index: HashIndex::new(entries_hint),
             sorted: Sorted::new(),
             ranges: Ranges::new(),

@@ -32,7 +32,7 @@ fn found(mem: &Memtable, key: &[u8], at: Seq) -> Seq {
 }
 
 fn empty() -> Arc<Memtable> {
-    Arc::new(Memtable::new(KeyOrder::Bytewise, 0))
+    Arc::new(Memtable::new(KeyOrder::Bytewise))
 }
 
 /// One thread inserts two records of a key, one after the other has two looks at it.

@@ -42,7 +42,7 @@ fn all(cursor: &mut impl Cursor) -> Vec<(Vec<u8>, u64, Vec<u8>)> {
 #[test]
 fn gets_and_scans_agree_with_a_map() {
     for order in [KeyOrder::Bytewise, KeyOrder::Custom(Arc::new(Backwards))] {
-        let mem = Arc::new(Memtable::new(order.clone(), 0));
+        let mem = Arc::new(Memtable::new(order.clone()));
         let mut model = Model::new();
         for seq in 1..6_000u64 {
             let r = mix64(seq);
@@ -99,7 +99,7 @@ fn check_seeks(order: &KeyOrder, cursor: &mut impl Cursor, expected: &[(Vec<u8>,
 
 #[test]
 fn range_tombstones_cover_old_and_recent_alike() {
-    let mem = Memtable::new(KeyOrder::Bytewise, 0);
+    let mem = Memtable::new(KeyOrder::Bytewise);
     for seq in 1..=200u64 {
         let start = mix64(seq) % 100;
         mem.writer().insert_range(
@@ -119,7 +119,7 @@ fn range_tombstones_cover_old_and_recent_alike() {
 
 #[test]
 fn values_of_every_size_fit() {
-    let mem = Arc::new(Memtable::new(KeyOrder::Bytewise, 0));
+    let mem = Arc::new(Memtable::new(KeyOrder::Bytewise));
     let sizes = [0, 1, 4 << 20, 3, (1 << 20) + 1, 100, 9 << 20, 2 << 20, 1 << 20, 5];
     for (i, &size) in sizes.iter().enumerate() {
         let key = [i as u8];
@@ -135,7 +135,7 @@ fn values_of_every_size_fit() {
 
 #[test]
 fn readers_see_whole_records_while_one_writes() {
-    let mem = Arc::new(Memtable::new(KeyOrder::Bytewise, 0));
+    let mem = Arc::new(Memtable::new(KeyOrder::Bytewise));
     let writes = 40_000u64;
     std::thread::scope(|scope| {
         for reader in 0..2u64 {

@@ -291,7 +291,7 @@ impl Repair<'_> {
             return Ok(());
         };
         let order = options.order.clone();
-        let mem = target.mem.get_or_insert_with(|| Arc::new(Memtable::new(order, 0))).clone();
+        let mem = target.mem.get_or_insert_with(|| Arc::new(Memtable::new(order))).clone();
         match op.kind {
             Kind::DeleteRange => mem.writer().insert_range(op.key, op.value, seq),
             kind => {
