@@ -110,6 +110,19 @@ pub(crate) unsafe fn prefer_huge(start: *mut u8, bytes: usize) {
     let _ = unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxHugepage) };
 }
 
+/// Pulls the line at an address towards the processor. Any address will do: nothing is read that could be missed.
+#[inline]
+pub fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 fn layout<T>(len: usize) -> Layout {
     let layout = Layout::array::<T>(len).expect("an array fits the address space");
     assert!(layout.align() <= 4096, "pages are aligned to their size");

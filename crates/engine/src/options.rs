@@ -80,7 +80,7 @@ pub struct KeyspaceOptions {
     /// Sorted runs in level 0 that start a compaction. Default: 4. Range: 1 to 1 000.
     pub level0_runs_compact: u32,
     /// Sorted runs in level 0 from which writes are slowed, more with each further run.
-    /// Default: 12. Minimum: `level0_runs_compact`.
+    /// Default: 20. Minimum: `level0_runs_compact`.
     pub level0_runs_slow: u32,
     /// Sorted runs in level 0 that the slow-down never lets the level pass.
     /// Default: 36. Minimum: `level0_runs_slow` + 1.
@@ -251,7 +251,7 @@ impl Options {
                 memtable_bytes: 128 * MIB,
                 level_base_bytes: 512 * MIB,
                 level0_runs_compact: 6,
-                level0_runs_slow: 16,
+                level0_runs_slow: 24,
                 level0_runs_max: 48,
                 ..KeyspaceOptions::default()
             },
@@ -267,6 +267,7 @@ impl Options {
             default_keyspace: KeyspaceOptions {
                 filter: Filter::Bloom { bits_per_key: 14 },
                 level0_runs_compact: 2,
+                level0_runs_slow: 12,
                 restart_interval: 8,
                 ..KeyspaceOptions::default()
             },

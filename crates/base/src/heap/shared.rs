@@ -1,6 +1,7 @@
 //! Bytes that are filled once and then shared by count.
 
 use super::{Heap, Home};
+use crate::pages::prefetch;
 use std::alloc::Layout;
 use std::fmt;
 use std::ops::Deref;
@@ -109,16 +110,7 @@ impl SharedBytes {
     /// Brings the line of the byte at `at` near, without waiting for it; there need be none.
     #[inline]
     pub fn prefetch(&self, at: usize) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch never faults, wherever it points.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(
-                self.0.as_ptr().wrapping_add(1).cast::<i8>().wrapping_add(at),
-            );
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
+        prefetch(self.0.as_ptr().wrapping_add(1).cast::<u8>().wrapping_add(at));
     }
 
     /// Bytes of memory that they take.

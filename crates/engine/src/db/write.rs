@@ -12,7 +12,7 @@
 //! consecutive in the log; (3) a batch is one record of the log and becomes visible as a whole.
 
 use super::commit_state::CommitState;
-use super::core::{Core, KeyspaceCore};
+use super::core::{Core, KeyspaceCore, Keyspaces};
 use super::queue::{Leader, Request, Turn};
 use crate::memtable::Memtable;
 use crate::options::WriteOptions;
@@ -73,11 +73,18 @@ impl CommitState {
         {
             return fail_all(group, &error);
         }
+        // A miss of the processor's caches then passes while the batches are logged.
+        let keyspaces = core.keyspaces.load();
+        for op in group.iter().filter_map(|request| request.batch.iter().next()) {
+            if let Some(keyspace) = keyspaces.get(op.keyspace) {
+                keyspace.view.load().active.prefetch(hash64(op.key));
+            }
+        }
         let mut failed = None;
         for request in group.iter_mut() {
             request.result = match &failed {
                 Some(error) => Err(Error::clone(error)),
-                None => self.log_one(core, &mut request.batch),
+                None => self.log_one(core, &keyspaces, &mut request.batch),
             };
             if let Err(error) = &request.result
                 && self.wal.is_broken()
@@ -93,7 +100,7 @@ impl CommitState {
         let mut operations = 0;
         let mut batches = 0;
         for request in group.iter().filter(|request| request.result.is_ok()) {
-            self.insert(core, &request.batch);
+            self.insert(core, &keyspaces, &request.batch);
             operations += u64::from(request.batch.len());
             batches += 1;
         }
@@ -105,12 +112,10 @@ impl CommitState {
 
     /// Appends one batch to the log and takes its sequence numbers.
     #[inline]
-    fn log_one(&mut self, core: &Core, batch: &mut Batch) -> Result<()> {
-        if batch.names_keyspaces() {
-            let keyspaces = core.keyspaces.load();
-            if batch.iter().any(|op| keyspaces.get(op.keyspace).is_none()) {
-                return Err(Error::invalid("the batch names a keyspace that does not exist"));
-            }
+    fn log_one(&mut self, core: &Core, keyspaces: &Keyspaces, batch: &mut Batch) -> Result<()> {
+        let is_missing = |id| keyspaces.get(id).is_none();
+        if batch.names_keyspaces() && batch.iter().any(|op| is_missing(op.keyspace)) {
+            return Err(Error::invalid("the batch names a keyspace that does not exist"));
         }
         if batch.is_empty() {
             return Ok(());
@@ -128,8 +133,7 @@ impl CommitState {
 
     /// Puts a logged batch into the memtables. Its first sequence number stands in its header.
     #[inline]
-    fn insert(&mut self, core: &Core, batch: &Batch) {
-        let keyspaces = core.keyspaces.load();
+    fn insert(&mut self, core: &Core, keyspaces: &Keyspaces, batch: &Batch) {
         let mut seq = batch.first_seq();
         let mut ops = batch.iter().peekable();
         while let Some(first) = ops.peek() {

@@ -14,7 +14,7 @@
 
 use super::chunks::Chunks;
 use esker_base::Trailer;
-use esker_base::pages::Pages;
+use esker_base::pages::{Pages, prefetch};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use esker_base::sync::{CHECKED, Mutex, Witness};
 use std::sync::Arc;
@@ -222,14 +222,7 @@ impl Arena {
     /// Pulls a record's first bytes towards the processor.
     #[inline]
     pub(super) fn prefetch(&self, entry: EntryRef) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch never faults, and the address is inside a chunk anyway.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.at(entry, 0, 0).cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = entry;
+        prefetch(self.at(entry, 0, 0));
     }
 
     /// Calls `visit` for each record appended at or after `from`; returns where it ended.

@@ -22,7 +22,7 @@ pub(crate) use cursor::MemCursor;
 
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use arena::{Arena, EntryRef};
-use esker_base::pages::AtomicPages;
+use esker_base::pages::{AtomicPages, prefetch};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use esker_base::sync::{CHECKED, Mutex, MutexGuard};
 use esker_base::{KeyOrder, Seq, Trailer};
@@ -74,6 +74,14 @@ impl Memtable {
     #[inline]
     pub(crate) fn writer(&self) -> Writer<'_> {
         Writer { mem: self, _guard: self.write_lock.lock() }
+    }
+
+    /// Pulls the index slot of a key that is going to be inserted towards the processor.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        if self.hashable {
+            self.index.prefetch(hash);
+        }
     }
 
     /// The newest point record of `key` visible at `seq`. `hash` is the key's `hash64`.
@@ -304,6 +312,12 @@ impl HashIndex {
     #[inline]
     fn find(&self, hash: u64, same_key: impl FnMut(EntryRef) -> bool) -> Option<EntryRef> {
         self.table().probe(tag_of(hash), same_key).current
+    }
+
+    #[inline]
+    fn prefetch(&self, hash: u64) {
+        let table = self.table();
+        prefetch(&raw const table.slots[table.home(tag_of(hash))]);
     }
 
     /// Where the key goes. For the writer; valid until its next `set`.
