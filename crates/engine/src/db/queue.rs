@@ -9,7 +9,8 @@
 //! All of a group sleep on one word and are woken by one call. The lead is not handed to anybody: one of
 //! those who wait is woken, and whoever comes first takes it, the one who was woken or one who just
 //! entered; a thread that runs need not wait for one that must be scheduled first. Nobody is passed
-//! over by that, for whoever leads writes those who wait along with its own.
+//! over by that, for whoever leads writes those who wait along with its own; one whose batch is too large
+//! for that joins them instead.
 //!
 //! After a sync the lead is given up last: what those who were answered write next then joins the group
 //! that forms, and a sync serves more of them.
@@ -104,7 +105,7 @@ impl WriteQueue {
     #[inline]
     pub(super) fn enter(&self, request: Request) -> Turn<'_> {
         let mut state = self.state.lock();
-        if !state.led {
+        if state.is_free_for(request.batch.size_bytes()) {
             state.take_lead();
             return Turn::Lead(self.leader(Some(request), 0));
         }
@@ -163,6 +164,12 @@ impl Gathered {
 }
 
 impl QueueState {
+    /// True if nobody leads, and those who wait can be written along with a batch of so many bytes.
+    #[inline]
+    fn is_free_for(&self, bytes: usize) -> bool {
+        !self.led && self.forming.front().is_none_or(|first| first.has_room(bytes))
+    }
+
     fn take_lead(&mut self) {
         self.led = true;
         if let Some(first) = self.forming.front() {
@@ -174,7 +181,7 @@ impl QueueState {
     fn join(&mut self, request: Request) -> (Arc<Group>, usize) {
         let bytes = request.batch.size_bytes();
         match self.forming.back_mut() {
-            Some(last) if last.bytes + bytes <= GROUP_BYTES_MAX => {
+            Some(last) if last.has_room(bytes) => {
                 last.bytes += bytes;
                 last.requests.push(request);
                 (last.group.clone(), last.requests.len() - 1)
@@ -190,6 +197,12 @@ impl QueueState {
     }
 }
 
+impl Forming {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.bytes + bytes <= GROUP_BYTES_MAX
+    }
+}
+
 impl Leader<'_> {
     /// Takes the batches that wait, the own among them. They go back through `finish`.
     #[inline]
@@ -200,8 +213,8 @@ impl Leader<'_> {
             return self.take(first.expect("the group of a leader who waited is the first"));
         };
         let own_bytes = own.batch.size_bytes();
-        let joins = |first: &mut Forming| first.bytes + own_bytes <= GROUP_BYTES_MAX;
-        let Some(mut first) = state.forming.pop_front_if(joins) else {
+        // They may have become too many since the lead was taken; then they are the next.
+        let Some(mut first) = state.forming.pop_front_if(|first| first.has_room(own_bytes)) else {
             return Gathered::Alone(own);
         };
         drop(state);
@@ -267,5 +280,37 @@ impl Drop for Taken {
             group.word.store(DONE);
             group.word.wake_all();
         }
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+
+    fn request(value_bytes: usize) -> Request {
+        let mut batch = Batch::new();
+        batch.put(b"k", &vec![0; value_bytes]);
+        Request::new(batch, false)
+    }
+
+    #[test]
+    fn a_large_batch_does_not_pass_over_those_who_wait() {
+        let mut state = QueueState::default();
+        assert!(state.is_free_for(usize::MAX / 2), "nobody is passed over");
+        state.join(request(10));
+        assert!(state.is_free_for(1_000), "it takes those who wait along");
+        assert!(!state.is_free_for(GROUP_BYTES_MAX), "it would have to leave them behind");
+        state.led = true;
+        assert!(!state.is_free_for(1_000));
+    }
+
+    #[test]
+    fn groups_are_bounded_and_keep_their_order() {
+        let mut state = QueueState::default();
+        let places: Vec<usize> =
+            [10, 20, GROUP_BYTES_MAX, 30].map(|bytes| state.join(request(bytes)).1).into();
+        assert_eq!(places, [0, 1, 0, 0]);
+        let sizes: Vec<usize> = state.forming.iter().map(|group| group.requests.len()).collect();
+        assert_eq!(sizes, [2, 1, 1]);
     }
 }
