@@ -9,6 +9,7 @@ use super::{Damage, Payload};
 use crate::options::Compression;
 use esker_base::checksum;
 use esker_base::heap::{Heap, SharedBytes};
+use lz4_flex::block::CompressTable;
 use std::cell::RefCell;
 
 /// Bytes behind each stored payload: the codec and the checksum.
@@ -32,7 +33,9 @@ fn payload_bytes_max(stored: usize) -> usize {
 /// Turns payloads into stored blocks; keeps its working memory from block to block.
 #[derive(Default)]
 pub struct Sealer {
+    /// The stored form, and behind it what is left of earlier ones: as long as the longest could have been.
     scratch: Vec<u8>,
+    lz4: CompressTable,
     zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
 }
 
@@ -54,11 +57,12 @@ impl Sealer {
         salt: u64,
         offset_bytes: u64,
     ) -> u32 {
-        let codec = self.compress(&out[start..], compression);
-        if codec != CODEC_NONE {
+        let compressed = self.compress(&out[start..], compression);
+        let codec = compressed.map_or(CODEC_NONE, |(codec, stored)| {
             out.truncate(start);
-            out.extend_from_slice(&self.scratch);
-        }
+            out.extend_from_slice(&self.scratch[..stored]);
+            codec
+        });
         let stored = out.len() - start;
         assert!(stored <= PAYLOAD_BYTES_MAX, "a block is shorter than 2 GiB");
         out.push(codec);
@@ -67,52 +71,53 @@ impl Sealer {
         stored as u32
     }
 
-    /// Leaves the stored form in `scratch`, unless it returns `CODEC_NONE`.
-    fn compress(&mut self, payload: &[u8], compression: Compression) -> u8 {
-        let mut codec = CODEC_NONE;
-        if let Compression::Zstd { level } = compression {
-            let worked = self.zstd(payload, level);
-            // What shrinks beyond the bound is left to LZ4, which cannot shrink that far.
-            if worked && payload.len() <= payload_bytes_max(self.scratch.len()) {
-                codec = CODEC_ZSTD;
+    /// Leaves the stored form at the front of `scratch`; the codec and its length, or `None` if it does not save
+    /// enough.
+    fn compress(&mut self, payload: &[u8], compression: Compression) -> Option<(u8, usize)> {
+        let written = match compression {
+            Compression::None => None,
+            Compression::Lz4 => self.lz4(payload),
+            Compression::Zstd { level } => {
+                let written = self.zstd(payload, level);
+                // What shrinks beyond the bound is left to LZ4, which cannot shrink that far.
+                written
+                    .filter(|&(_, stored)| payload.len() <= payload_bytes_max(stored))
+                    .or_else(|| self.lz4(payload))
             }
-        }
-        if compression != Compression::None && codec == CODEC_NONE {
-            let most = lz4_flex::block::get_maximum_output_size(payload.len());
-            self.scratch.clear();
-            self.scratch.resize(LENGTH_BYTES + most, 0);
-            match lz4_flex::block::compress_into(payload, &mut self.scratch[LENGTH_BYTES..]) {
-                Ok(n) => {
-                    self.scratch.truncate(LENGTH_BYTES + n);
-                    codec = CODEC_LZ4;
-                }
-                Err(_) => return CODEC_NONE,
-            }
-        }
-        let stored = self.scratch.len();
+        };
+        let (codec, stored) = written?;
         let saves = payload.len().saturating_sub(stored) >= payload.len() / 8;
-        if codec == CODEC_NONE || !saves || payload.len() > payload_bytes_max(stored) {
-            return CODEC_NONE;
+        if !saves || payload.len() > payload_bytes_max(stored) {
+            return None;
         }
         self.scratch[..LENGTH_BYTES].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-        codec
+        Some((codec, stored))
     }
 
-    fn zstd(&mut self, payload: &[u8], level: i32) -> bool {
+    fn lz4(&mut self, payload: &[u8]) -> Option<(u8, usize)> {
+        let most = lz4_flex::block::get_maximum_output_size(payload.len());
+        let out = room(&mut self.scratch, most);
+        let written = lz4_flex::block::compress_into_with_table(payload, out, &mut self.lz4);
+        written.ok().map(|n| (CODEC_LZ4, LENGTH_BYTES + n))
+    }
+
+    fn zstd(&mut self, payload: &[u8], level: i32) -> Option<(u8, usize)> {
         if self.zstd.as_ref().is_none_or(|(l, _)| *l != level) {
             self.zstd = zstd::bulk::Compressor::new(level).ok().map(|c| (level, c));
         }
-        let Some((_, compressor)) = &mut self.zstd else { return false };
-        self.scratch.clear();
-        self.scratch.resize(LENGTH_BYTES + zstd::zstd_safe::compress_bound(payload.len()), 0);
-        match compressor.compress_to_buffer(payload, &mut self.scratch[LENGTH_BYTES..]) {
-            Ok(n) => {
-                self.scratch.truncate(LENGTH_BYTES + n);
-                true
-            }
-            Err(_) => false,
-        }
+        let (_, compressor) = self.zstd.as_mut()?;
+        let out = room(&mut self.scratch, zstd::zstd_safe::compress_bound(payload.len()));
+        let written = compressor.compress_to_buffer(payload, out);
+        written.ok().map(|n| (CODEC_ZSTD, LENGTH_BYTES + n))
     }
+}
+
+/// Room for so many bytes behind the length.
+fn room(scratch: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if scratch.len() < LENGTH_BYTES + bytes {
+        scratch.resize(LENGTH_BYTES + bytes, 0);
+    }
+    &mut scratch[LENGTH_BYTES..][..bytes]
 }
 
 impl std::fmt::Debug for Sealer {
@@ -248,8 +253,9 @@ mod tests {
     fn whatever_is_expanded_stays_within_its_length() {
         let text = b"some words come again and some words do not; ".repeat(20);
         let mut sealer = Sealer::new();
-        assert_eq!(sealer.compress(&text, Compression::Lz4), CODEC_LZ4);
-        let good = sealer.scratch.clone();
+        let (codec, stored) = sealer.compress(&text, Compression::Lz4).expect("it shrinks");
+        assert_eq!(codec, CODEC_LZ4);
+        let good = sealer.scratch[..stored].to_vec();
         let expand = |stored: &[u8]| expand(&Heap::global(), CODEC_LZ4, stored);
         assert_eq!(expand(&good).expect("whole")[..], text[..]);
         for at in LENGTH_BYTES..good.len() {
