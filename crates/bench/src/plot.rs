@@ -18,6 +18,8 @@ const GROUP_GAP: u32 = 14;
 const HEAD_HEIGHT: u32 = 56;
 const NAME_WIDTH: i32 = 190;
 const FIGURE_WIDTH: i32 = 110;
+/// What the last number of an axis takes beyond its line.
+const LABEL_WIDTH: i32 = 60;
 const FONT: &str = "sans-serif";
 
 /// Colours that people with any sight tell apart (Okabe and Ito).
@@ -156,9 +158,9 @@ fn bars(
         legend(area, &engines, 34)?;
         let mut y = HEAD_HEIGHT as i32;
         let room = WIDTH as i32 - NAME_WIDTH - FIGURE_WIDTH;
-        for rows in steps.values() {
+        for (&step, rows) in &steps {
             let longest = rows.iter().map(|row| figure(row).0).fold(0.0, f64::max);
-            area.draw(&Text::new(rows[0].first().workload.clone(), (10, y + 3), (FONT, 14)))?;
+            area.draw(&Text::new(report.label(step), (10, y + 3), (FONT, 14)))?;
             for row in rows {
                 let (value, text) = figure(row);
                 let length = (f64::from(room) * value / longest.max(f64::MIN_POSITIVE)) as i32;
@@ -203,7 +205,7 @@ fn latencies(report: &Report) -> Outcome<String> {
     let (low, high) =
         (all().fold(f64::INFINITY, f64::min).log10(), all().fold(1.0, f64::max).log10());
     let (low, high) = (low.floor(), high.ceil().max(low.floor() + 1.0));
-    let room = f64::from(WIDTH as i32 - NAME_WIDTH - 30);
+    let room = f64::from(WIDTH as i32 - NAME_WIDTH - LABEL_WIDTH);
     let x_of = |ns: f64| NAME_WIDTH + (room * (ns.log10() - low) / (high - low)) as i32;
     drawing(height, |area| {
         let title = "Latency: median, p99, p99.9, longest (logarithmic)";
@@ -216,8 +218,8 @@ fn latencies(report: &Report) -> Outcome<String> {
             area.draw(&Text::new(duration(ns), (x_of(ns) + 2, HEAD_HEIGHT as i32), (FONT, 12)))?;
         }
         let mut y = HEAD_HEIGHT as i32 + 20;
-        for rows in steps.values() {
-            area.draw(&Text::new(rows[0].first().workload.clone(), (10, y + 3), (FONT, 14)))?;
+        for (&step, rows) in &steps {
+            area.draw(&Text::new(report.label(step), (10, y + 3), (FONT, 14)))?;
             for row in rows {
                 let colour = colour_of(&engines, &row.first().engine);
                 let (at, middle) = (figures(row).map(x_of), y + BAR_HEIGHT as i32 / 2);
@@ -255,7 +257,7 @@ fn paces(report: &Report) -> Outcome<Vec<(String, String)>> {
             continue;
         }
         let workload = &rows[0].first().workload;
-        let title = format!("{workload}: operations a second over time (seconds)");
+        let title = format!("{}: operations a second over time (seconds)", report.label(step));
         drawn.push((format!("{step}-{workload}"), chart(&title, &lines, &engines, &RATES)?));
     }
     Ok(drawn)
@@ -290,7 +292,8 @@ fn growth(reports: &[Report]) -> Outcome<Vec<(String, String)>> {
     let mut drawn = Vec::new();
     for ((step, workload), lines) in lines_of(reports, &|row| row.median(Measured::rate)) {
         if lines.iter().any(|(_, points)| points.len() > 1) {
-            let title = format!("{workload}: operations a second against keys");
+            let label = reports.last().map_or_else(String::new, |report| report.label(step));
+            let title = format!("{label}: operations a second against keys");
             drawn.push((format!("{step}-{workload}"), chart(&title, &lines, &engines, &axes)?));
         }
     }
