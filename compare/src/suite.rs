@@ -54,6 +54,13 @@ const BASIC: &[Chapter] = &[
                 --benchmarks fillrandom,readrandomwriterandom",
     },
     Chapter {
+        name: "paced",
+        about: "the same threads at 50 000 operations a second, which all can do",
+        engines: LSM_TREES,
+        flags: "--num 1000000 --threads 16 --key_size 128 --value_size 128 --readwritepercent 50 \
+                --rate 50000 --benchmarks fillrandom,readrandomwriterandom",
+    },
+    Chapter {
         name: "sync",
         about: "each put on disk before the next, one thread",
         engines: LSM_TREES,

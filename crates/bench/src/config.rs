@@ -71,6 +71,11 @@ pub struct Config {
     /// End each workload after so many seconds
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
+    /// Operations a second of all threads together, spread evenly; as many as they can if not given. A latency is
+    /// then the time from when the operation was due, so that waiting behind others counts
+    #[arg(long, value_name = "OPERATIONS")]
+    #[serde(default)]
+    pub rate: Option<f64>,
     /// Before a workload that reads a filled store, do the same unmeasured for so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     pub warmup: f64,
@@ -110,6 +115,9 @@ impl Config {
         }
         if self.duration.is_some_and(|seconds| seconds.is_nan() || seconds <= 0.0) {
             return wrong("duration", "must be more than 0");
+        }
+        if self.rate.is_some_and(|rate| !(0.001..=1e9).contains(&rate)) {
+            return wrong("rate", "must be between 0.001 and 1000000000");
         }
         if !(0.0..=86_400.0).contains(&self.warmup) {
             return wrong("warmup", "must be between 0 and 86400");
@@ -154,6 +162,7 @@ impl Config {
                 Count::Once => self.threads,
             },
             seconds_max: self.duration,
+            rate: self.rate,
             sync: self.sync || workload.sync,
             // Each step draws keys of its own; the same step of another engine, the same.
             seed: self.seed + step as u64,

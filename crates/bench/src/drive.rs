@@ -1,7 +1,8 @@
 //! Runs a workload: threads that do its operations, one clock reading each, and a watcher beside them.
 //!
 //! An operation's latency is the time from the end of the one before, so that making its key and value
-//! is in it, as in `db_bench`.
+//! is in it, as in `db_bench`. With a rate it is the time from when the operation was due, so that one that had to
+//! wait behind a slow one is slow too.
 
 use crate::keys::{KeyShape, Known};
 use crate::machine::{Usage, disk_bytes, forget_peak_memory, memory_bytes};
@@ -16,6 +17,7 @@ use hdrhistogram::Histogram;
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus as Random;
 use std::hint::black_box;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -51,6 +53,8 @@ pub struct Plan {
     pub sync: bool,
     /// End after this time, whatever is left.
     pub seconds_max: Option<f64>,
+    /// Operations a second of all threads together.
+    pub rate: Option<f64>,
     /// Decides every key and value.
     pub seed: u64,
     /// The place among the steps of the run.
@@ -326,9 +330,14 @@ fn work<'a>(
     let mut worker = Worker::new(store, workload, plan, &mut random)?;
     let place = (seat.thread, seat.threads);
     let mut operations = Operations::new(workload, plan.shape, known, place, random)?;
+    let mut timetable = plan.rate.and_then(|rate| Timetable::new(rate, seat));
     let mut last = Instant::now();
     let mut count = 0;
     while count < seat.operations(plan.operations) && !ended() {
+        if let Some(timetable) = &mut timetable {
+            let Some(due) = timetable.wait(ended) else { break };
+            last = due;
+        }
         let write = worker.run(operations.draw())?;
         let now = Instant::now();
         worker.note(write, now.duration_since(last).as_nanos() as u64);
@@ -337,6 +346,43 @@ fn work<'a>(
         done.store(count, Ordering::Relaxed);
     }
     Ok((worker, last))
+}
+
+/// When the operations of a thread are due.
+struct Timetable {
+    next: Instant,
+    interval: Duration,
+}
+
+impl Timetable {
+    /// Threads take turns. `None` for those that only keep company.
+    fn new(rate: f64, seat: Seat) -> Option<Timetable> {
+        if seat.thread >= seat.measured {
+            return None;
+        }
+        // By default the system lets a thread sleep 50 us too long, more than most operations take.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let interval = Duration::from_secs_f64(seat.measured as f64 / rate);
+        let share = seat.thread as f64 / seat.measured as f64;
+        Some(Timetable { next: Instant::now() + interval.mul_f64(share), interval })
+    }
+
+    /// Sleeps until the next operation is due, unless it is late already; when it is due, or `None` if the
+    /// workload ends before.
+    fn wait(&mut self, ended: &dyn Fn() -> bool) -> Option<Instant> {
+        let due = self.next;
+        self.next += self.interval;
+        loop {
+            let early = due.saturating_duration_since(Instant::now());
+            if early.is_zero() {
+                return Some(due);
+            }
+            if ended() {
+                return None;
+            }
+            std::thread::sleep(early.min(ROUND));
+        }
+    }
 }
 
 /// What all threads saw.

@@ -184,6 +184,7 @@ fn what_makes_no_sense_is_refused() {
         (&["--threads", "0"], "--threads"),
         (&["--compression_ratio", "2"], "--compression_ratio"),
         (&["--duration=-1"], "--duration"),
+        (&["--rate", "0"], "--rate"),
         (&["--use_existing_db"], "--db"),
         (&["--write_buffer_size", "1", "--benchmarks", "fillseq"], "memtable"),
     ];
@@ -198,6 +199,24 @@ fn what_makes_no_sense_is_refused() {
     {
         assert!(refused(command).contains("is no report"), "{command:?}");
     }
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let place = Place::new("rate");
+    let flags = ["--num", "1000", "--threads", "2", "--rate", "2000", "--benchmarks"];
+    let runs = measured(&place, "rate", &[&flags[..], &["fillrandom,readwhilewriting"]].concat());
+    for run in &runs {
+        let seconds = run["seconds"].as_f64().expect("seconds");
+        assert!(seconds > 0.49, "1000 operations at 2000 a second, in {seconds} s");
+        assert_eq!(figure(run, "operations"), 1_000);
+    }
+    // At one in 1 000 s only the first of each thread is due before the end.
+    let flags = ["--rate", "0.002", "--threads", "2", "--duration", "0.3", "--benchmarks"];
+    let start = Instant::now();
+    let runs = measured(&place, "slow", &[&flags[..], &["fillrandom"]].concat());
+    assert_eq!(figure(&runs[0], "operations"), 1, "the second thread's is due after 500 s");
+    assert!(start.elapsed() < Duration::from_secs(60), "nobody sleeps through the end");
 }
 
 #[test]
