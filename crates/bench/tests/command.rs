@@ -211,7 +211,7 @@ fn a_rate_is_kept() {
         assert!(seconds > 0.49, "1000 operations at 2000 a second, in {seconds} s");
         assert_eq!(figure(run, "operations"), 1_000);
     }
-    // At one in 1 000 s only the first of each thread is due before the end.
+    // One in 500 s, the threads in turns: only the first is due before the end.
     let flags = ["--rate", "0.002", "--threads", "2", "--duration", "0.3", "--benchmarks"];
     let start = Instant::now();
     let runs = measured(&place, "slow", &[&flags[..], &["fillrandom"]].concat());

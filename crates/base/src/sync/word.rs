@@ -1,19 +1,19 @@
 //! A number that threads sleep on until it changes.
 
 use super::atomic::{AtomicU32, Ordering};
-#[cfg(not(all(target_os = "linux", not(any(esker_loom, esker_shuttle)))))]
+#[cfg(any(esker_loom, esker_shuttle))]
 use super::{Condvar, Mutex};
 
 /// A number that any number of threads sleep on, woken by one call.
 ///
-/// On Linux a call wakes all of them by one `futex`, where a condition variable would need one for each;
-/// elsewhere, and for a checker, it is made of a lock and a condition variable.
+/// A call wakes all of them by one `futex` of Linux, where a condition variable would need one for each.
+/// For a checker it is made of a lock and a condition variable.
 #[derive(Debug)]
 pub struct WaitWord {
     value: AtomicU32,
-    #[cfg(not(all(target_os = "linux", not(any(esker_loom, esker_shuttle)))))]
+    #[cfg(any(esker_loom, esker_shuttle))]
     lock: Mutex<()>,
-    #[cfg(not(all(target_os = "linux", not(any(esker_loom, esker_shuttle)))))]
+    #[cfg(any(esker_loom, esker_shuttle))]
     changed: Condvar,
 }
 
@@ -31,7 +31,7 @@ impl WaitWord {
     }
 }
 
-#[cfg(all(target_os = "linux", not(any(esker_loom, esker_shuttle))))]
+#[cfg(not(any(esker_loom, esker_shuttle)))]
 impl WaitWord {
     /// Holds `value`.
     pub fn new(value: u32) -> WaitWord {
@@ -65,7 +65,7 @@ impl WaitWord {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(any(esker_loom, esker_shuttle)))))]
+#[cfg(any(esker_loom, esker_shuttle))]
 impl WaitWord {
     /// Holds `value`.
     pub fn new(value: u32) -> WaitWord {

@@ -65,8 +65,7 @@ pub(super) struct Core {
     /// The most they may take, and from where on writes are slowed.
     pub(super) memtables_limit_bytes: u64,
     pub(super) slow_from_bytes: u64,
-    /// Memory of memtables that are gone, for those to come: of one, so that with it all of them together
-    /// never hold more than the limit.
+    /// Memory of memtables that are gone, for those to come: of one memtable at the most.
     pub(super) spare_chunks: Arc<Chunks>,
     poison: OnceLock<String>,
     pub(super) read_only: bool,

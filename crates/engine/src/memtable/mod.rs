@@ -45,7 +45,7 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable, for one that is not followed by others.
+    /// An empty memtable with memory of its own, which the next does not get.
     pub(crate) fn new(order: KeyOrder) -> Memtable {
         Memtable::after(order, 0, Arc::new(Arena::spares(0)))
     }
