@@ -1,16 +1,25 @@
 //! Point reads: memtables from the newest on, then runs from the newest on, until the key is found.
 //!
+//! The tables are approached some at a time: the first lines of each that the lookup needs are on
+//! their way before the first table is looked into, since most tables answer no from their filter and
+//! waiting for its line is what that costs.
+//!
 //! No lock is taken: the view is loaded first and the sequence number after it. In the other order a
 //! flush in between could have dropped the very records that the older number sees.
 
 use super::core::{Core, KeyspaceCore, View};
 use super::snapshot::Snapshot;
+use crate::table::{Spot, TableReader};
 use crate::value::Value;
 use crate::version::Table;
 use esker_base::checksum::hash64;
+use esker_base::sync::Guard;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
 use std::sync::Arc;
+
+/// Tables that are approached before the first of them is looked into.
+const TABLES_AHEAD: usize = 4;
 
 /// A record as found.
 type Found = (Trailer, Value);
@@ -78,10 +87,14 @@ impl Core {
                 return Ok(None);
             }
         }
-        for runs in &view.version.levels {
-            for run in runs {
-                let Some(table) = run.table_for(order, key) else { continue };
-                let (hidden, found) = lookup.in_table(table)?;
+        let runs = view.version.levels.iter().flatten();
+        let mut tables = runs.filter_map(|run| run.table_for(order, key));
+        loop {
+            let near: [_; TABLES_AHEAD] =
+                std::array::from_fn(|_| tables.next().map(|table| lookup.approach(table)));
+            for approached in near {
+                let Some(approached) = approached else { return Ok(None) };
+                let (hidden, found) = lookup.look_into(approached)?;
                 if let Some((trailer, value)) = found {
                     return self.answer(trailer, hidden, || value);
                 }
@@ -90,7 +103,6 @@ impl Core {
                 }
             }
         }
-        Ok(None)
     }
 
     /// What a found record means, given the newest range tombstone over its key in the same place.
@@ -115,17 +127,49 @@ impl Core {
     }
 }
 
+/// A table that may hold the key, and where. One that is not open is opened when it is looked into.
+struct Approached<'v> {
+    table: &'v Arc<Table>,
+    opened: Option<(Guard<Option<Arc<TableReader>>>, Spot)>,
+}
+
 impl Lookup<'_> {
-    /// The newest range tombstone over the key in this table, and the newest record.
     #[inline]
-    fn in_table(&self, table: &Arc<Table>) -> Result<(Option<Seq>, Option<Found>)> {
-        let guard = table.reader()?;
-        let reader = guard.as_ref().expect("reader() returns an opened table");
+    fn approach<'v>(&self, table: &'v Arc<Table>) -> Approached<'v> {
+        let opened = table.reader_if_open().map(|guard| {
+            let spot = self.spot(opened(&guard), table);
+            (guard, spot)
+        });
+        Approached { table, opened }
+    }
+
+    #[inline]
+    fn spot(&self, reader: &TableReader, table: &Table) -> Spot {
+        reader.approach(self.key, self.hash, self.seq, table.meta.seq_override)
+    }
+
+    /// The newest range tombstone over the key in a table, and the newest record.
+    #[inline]
+    fn look_into(&self, approached: Approached<'_>) -> Result<(Option<Seq>, Option<Found>)> {
+        let Approached { table, opened: near } = approached;
+        let (guard, spot) = match near {
+            Some(near) => near,
+            None => {
+                let guard = table.reader()?;
+                let spot = self.spot(opened(&guard), table);
+                (guard, spot)
+            }
+        };
+        let reader = opened(&guard);
         let hidden = match table.meta.range_tombstones {
             0 => None,
             _ => table.range_tombstones(reader).covering(self.order, self.key, self.seq),
         };
-        let found = reader.get(self.key, self.hash, self.seq, table.meta.seq_override)?;
-        Ok((hidden, found))
+        Ok((hidden, reader.get_at(&spot, self.key, self.hash)?))
     }
+}
+
+#[inline]
+fn opened(guard: &Option<Arc<TableReader>>) -> &TableReader {
+    guard.as_ref().expect("an opened table")
 }

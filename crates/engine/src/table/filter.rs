@@ -11,6 +11,7 @@ use crate::block::Damage;
 use crate::options::{Filter, FilterPolicy};
 use esker_base::coding::{put_slice, put_u32, take_slice, take_u8, take_u32};
 use esker_base::heap::{Heap, HeapBox};
+use esker_base::pages::prefetch;
 use std::sync::Arc;
 
 const KIND_BLOOM: u8 = 1;
@@ -128,6 +129,14 @@ impl FilterBlock {
             }
             Form::Custom { policy, data } => policy.may_contain(data, key),
             Form::Unknown => true,
+        }
+    }
+
+    /// Pulls the line that [`FilterBlock::may_contain`] looks at towards the processor.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Form::Bloom { lines, .. } = &self.0 {
+            prefetch(&raw const lines[place(hash, lines.len()).line]);
         }
     }
 

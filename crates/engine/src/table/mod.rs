@@ -35,7 +35,7 @@ pub use filter::FilterBlock;
 pub use format::{FORMAT_VERSION, FileIdentity, Handle, Origin, Properties, read_identity};
 pub(crate) use inspect::StoredForm;
 pub use inspect::{DataBlock, DataBlocks};
-pub use reader::{TableContext, TableReader};
+pub use reader::{Spot, TableContext, TableReader};
 pub(crate) use salvage::{TableRemains, Tombstones};
 
 use crate::block::Block;

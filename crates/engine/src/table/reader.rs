@@ -22,6 +22,7 @@ use crate::stats::{TableCounter, TableCounters};
 use crate::value::Value;
 use esker_base::heap::Heap;
 use esker_base::key::SEQ_MAX;
+use esker_base::pages::prefetch;
 use esker_base::sync::OnceLock;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Error, KeyOrder, Result, Seq, Trailer};
@@ -64,6 +65,16 @@ pub struct TableReader {
 struct Pins {
     index: OnceLock<Arc<DataIndex>>,
     filter: OnceLock<FilterBlock>,
+}
+
+/// Where in a table a lookup goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    /// As many as there are if no partition can hold the key.
+    partition: usize,
+    /// What records are looked for from; the newest that may be seen.
+    trailer: Trailer,
+    seq_override: Option<Seq>,
 }
 
 /// A part that is pinned, or held for the moment.
@@ -143,12 +154,41 @@ impl TableReader {
         seq: Seq,
         seq_override: Option<Seq>,
     ) -> Result<Option<(Trailer, Value)>> {
+        self.get_at(&self.approach(key, hash, seq, seq_override), key, hash)
+    }
+
+    /// The first half of [`TableReader::get`]: finds the partition, and has the line of its filter and
+    /// the head of its index fetched from memory, without waiting for them.
+    #[inline]
+    pub fn approach(&self, key: &[u8], hash: u64, seq: Seq, seq_override: Option<Seq>) -> Spot {
         let trailer = match seq_override {
             None => Trailer::seek(seq),
             Some(all) if all <= seq => Trailer::seek(SEQ_MAX),
-            Some(_) => return Ok(None),
+            Some(_) => {
+                let (partition, trailer) = (self.top.partitions.len(), Trailer::seek(seq));
+                return Spot { partition, trailer, seq_override };
+            }
         };
         let partition = self.top.separators.lower_bound(&self.order, key, trailer);
+        if let Some(pins) = self.pins.get(partition) {
+            if self.hashable
+                && let Some(filter) = pins.filter.get()
+            {
+                filter.prefetch(hash);
+            }
+            if let Some(index) = pins.index.get() {
+                prefetch(Arc::as_ptr(index));
+            }
+        }
+        Spot { partition, trailer, seq_override }
+    }
+
+    /// The second half of [`TableReader::get`], for the key that was approached.
+    ///
+    /// # Errors
+    /// As [`TableReader::get`].
+    pub fn get_at(&self, spot: &Spot, key: &[u8], hash: u64) -> Result<Option<(Trailer, Value)>> {
+        let Spot { partition, trailer, seq_override } = *spot;
         let Some(handles) = self.top.partitions.get(partition) else { return Ok(None) };
         let counters = self.counters.local();
         let filtered = self.hashable && handles.filter.is_some();

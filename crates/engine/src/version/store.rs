@@ -171,15 +171,21 @@ impl Table {
     /// `NotFound` or `Corruption` naming the file.
     #[inline]
     pub(crate) fn reader(self: &Arc<Table>) -> Result<Guard<Option<Arc<TableReader>>>> {
-        let guard = self.reader.load();
-        if guard.is_some() {
-            if !self.recently_used.load(Ordering::Relaxed) {
-                self.recently_used.store(true, Ordering::Relaxed);
-            }
-            return Ok(guard);
+        match self.reader_if_open() {
+            Some(guard) => Ok(guard),
+            None => self.open(),
         }
-        drop(guard);
-        self.open()
+    }
+
+    /// The opened table; `None` if it is not open now.
+    #[inline]
+    pub(crate) fn reader_if_open(&self) -> Option<Guard<Option<Arc<TableReader>>>> {
+        let guard = self.reader.load();
+        guard.as_ref()?;
+        if !self.recently_used.load(Ordering::Relaxed) {
+            self.recently_used.store(true, Ordering::Relaxed);
+        }
+        Some(guard)
     }
 
     /// The opened table, by reference count, for cursors.
