@@ -95,6 +95,27 @@ impl<T: Zeroable> Pages<T> {
         }
     }
 
+    /// Has the memory there before it is written: takes every page from the system now. Sets no element.
+    ///
+    /// By touching pages: `MADV_POPULATE_WRITE` would hold the address space's lock all the while, and
+    /// make every other thread that maps or faults wait.
+    pub fn populate(&mut self) {
+        const PAGE_BYTES: usize = 4 << 10;
+        let bytes = layout::<T>(self.len).size();
+        let start = self.as_ptr().cast::<u8>();
+        for at in (0..bytes).step_by(PAGE_BYTES) {
+            // SAFETY: inside the array, which is ours alone; what is there is written back.
+            unsafe { start.add(at).write_volatile(start.add(at).read_volatile()) };
+        }
+    }
+
+    /// Sets all elements to zero.
+    pub fn clear(&mut self) {
+        let bytes = layout::<T>(self.len).size();
+        // SAFETY: the array is ours alone; zero is a value of every element.
+        unsafe { self.as_ptr().cast::<u8>().write_bytes(0, bytes) };
+    }
+
     /// Address of the first element.
     pub fn as_ptr(&self) -> *mut T {
         self.start.as_ptr()
@@ -187,6 +208,17 @@ mod checked {
         pub fn huge(len: usize) -> AtomicPages {
             AtomicPages::zeroed(len)
         }
+
+        /// Does nothing: the memory is there.
+        pub fn populate(&mut self) {}
+
+        /// Does nothing: nothing can be taken.
+        pub fn may_be_taken(&mut self) {}
+
+        /// Sets all elements to zero.
+        pub fn clear(&mut self) {
+            *self = AtomicPages::zeroed(self.0.len());
+        }
     }
 
     impl std::ops::Deref for AtomicPages {
@@ -219,7 +251,10 @@ mod tests {
             assert_eq!(pages.len(), len);
             assert!(pages.iter().all(|&n| n == 0));
             pages.iter_mut().enumerate().for_each(|(i, n)| *n = i as u32);
+            pages.populate();
             assert!(pages.iter().enumerate().all(|(i, &n)| n == i as u32));
+            pages.clear();
+            assert!(pages.iter().all(|&n| n == 0));
         }
     }
 }

@@ -86,7 +86,8 @@ pub struct MemoryUse {
     pub memtables: u64,
     /// Most that memtables may hold.
     pub memtables_limit: u64,
-    /// Memory that memtables have left behind, kept for the next unless the system wants it.
+    /// Memory for the next memtables: made ready for them, or left behind by those before them, which
+    /// the system may take.
     pub memtables_spare: u64,
     /// Block cache.
     pub block_cache: u64,

@@ -11,14 +11,20 @@
 //! of `fallocate` and never as a SIGBUS. The part of the last window that was not reached reads as
 //! zeros after a crash; `finish` cuts it off.
 //!
+//! A page that the first record is copied into is not in the page cache yet, and the kernel makes it
+//! in a fault of its own. Zeros written ahead of the end make many at once, for one system call. They
+//! never reach further than what was appended since the last sync, so that a sync has at most twice as
+//! much to write. The kernel is told not to read ahead of such faults: it would put ever larger pieces
+//! into the cache, the first write to which waits until all of it is zeroed.
+//!
 //! A block that is preallocated and was never written costs the file system a change of its own
 //! records at the first sync that reaches it. Where syncs follow each other closely, zeros are
-//! therefore written ahead, many blocks at a time, for one such change.
+//! written further ahead, many blocks at a time, for one such change.
 
 use super::WritableFile;
 use crate::error::{Error, Result};
 use rustix::fs::FallocateFlags;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -26,14 +32,17 @@ use std::ptr::NonNull;
 
 /// Window size limits. The lower one keeps small logs small, the upper one bounds the address space.
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
-const WINDOW_BYTES_MAX: u64 = 16 << 20;
+const WINDOW_BYTES_MAX: u64 = 4 << 20;
 
 /// Syncs that are no further apart than this are close.
 const CLOSE_SYNCS_BYTES: u64 = 4 << 10;
 
-/// Limits of what is written ahead at a time, which doubles from the first to the second.
+/// Limits of what is written ahead at a time; at close syncs it doubles from the first to the second.
 const AHEAD_BYTES_MIN: u64 = 16 << 10;
 const AHEAD_BYTES_MAX: u64 = 256 << 10;
+
+const PAGE_BYTES: u64 = 4 << 10;
+static ZEROS: [u8; AHEAD_BYTES_MAX as usize] = [0; AHEAD_BYTES_MAX as usize];
 
 /// The most that is reserved beyond the end.
 const RESERVE_BYTES_MAX: u64 = 256 << 20;
@@ -55,7 +64,9 @@ pub(super) struct MappedLog {
     synced_bytes: u64,
     /// Up to here zeros were written ahead.
     ahead_end: u64,
-    /// How many at the last time.
+    /// An append that ends beyond this writes zeros ahead first.
+    ahead_due: u64,
+    /// How many were written at the last close sync.
     ahead_bytes: u64,
 }
 
@@ -83,6 +94,7 @@ impl MappedLog {
                 len_bytes: 0,
                 synced_bytes: 0,
                 ahead_end: 0,
+                ahead_due: AHEAD_BYTES_MIN,
                 ahead_bytes: 0,
             }),
             Err(_) => {
@@ -110,28 +122,43 @@ impl MappedLog {
         Ok(())
     }
 
+    /// Writes zeros behind the end, as many as were appended since the last sync, in one piece.
+    #[cold]
+    fn write_ahead(&mut self) {
+        let bytes = (self.len_bytes - self.synced_bytes).min(AHEAD_BYTES_MAX);
+        self.write_zeros(bytes, AHEAD_BYTES_MAX);
+        self.ahead_due = self.ahead_end.max(self.len_bytes + AHEAD_BYTES_MIN);
+    }
+
     /// Writes zeros behind the end if the last ones are used up and this sync is close to the last.
     ///
     /// Page by page: longer writes make the page cache keep them as one piece, and each record
-    /// that is copied into it would make all of it dirty. A failure does no harm here; if it is one of the
-    /// disk, the sync says so.
-    fn write_ahead(&mut self) {
+    /// that is copied into it would make all of it dirty.
+    fn write_ahead_of_syncs(&mut self) {
         let close =
             self.synced_bytes > 0 && self.len_bytes - self.synced_bytes <= CLOSE_SYNCS_BYTES;
         self.synced_bytes = self.len_bytes;
-        if !close || self.len_bytes < self.ahead_end {
-            return;
+        if close && self.len_bytes >= self.ahead_end {
+            self.ahead_bytes = (2 * self.ahead_bytes).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
+            self.write_zeros(self.ahead_bytes, PAGE_BYTES);
         }
-        const PAGE: [u8; 4 << 10] = [0; 4 << 10];
-        let bytes = (2 * self.ahead_bytes).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
-        let start = self.len_bytes.next_multiple_of(PAGE.len() as u64);
-        let end = (start + bytes).min(self.reserved_bytes);
-        let mut at = start;
-        while at + PAGE.len() as u64 <= end && self.file.write_all_at(&PAGE, at).is_ok() {
-            at += PAGE.len() as u64;
+        self.ahead_due = self.ahead_end.max(self.len_bytes + AHEAD_BYTES_MIN);
+    }
+
+    /// Writes about so many zeros behind what is written, whole pages of what is reserved.
+    ///
+    /// A failure does no harm here; if it is one of the disk, the next sync says so.
+    fn write_zeros(&mut self, bytes: u64, piece_bytes: u64) {
+        let mut at = self.len_bytes.max(self.ahead_end).next_multiple_of(PAGE_BYTES);
+        let end = (at + bytes).min(self.reserved_bytes) / PAGE_BYTES * PAGE_BYTES;
+        while at < end {
+            let piece = &ZEROS[..piece_bytes.min(end - at) as usize];
+            if self.file.write_all_at(piece, at).is_err() {
+                return;
+            }
+            at += piece.len() as u64;
+            self.ahead_end = at;
         }
-        self.ahead_end = end.max(start);
-        self.ahead_bytes = bytes;
     }
 
     fn unmap(&mut self) {
@@ -161,6 +188,8 @@ fn map(file: &File, offset: u64, len: u64) -> rustix::io::Result<NonNull<u8>> {
             offset,
         )?
     };
+    // SAFETY: the mapping just made. It changes when pages are read, not what is in them.
+    let _ = unsafe { rustix::mm::madvise(base, len as usize, Advice::Random) };
     Ok(NonNull::new(base.cast()).expect("the kernel maps nothing at address 0"))
 }
 
@@ -171,6 +200,10 @@ impl WritableFile for MappedLog {
 
     #[inline]
     fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if self.len_bytes + bytes as u64 > self.ahead_due {
+            self.write_ahead();
+        }
         for &part in parts {
             let mut bytes = part;
             while !bytes.is_empty() {
@@ -195,7 +228,7 @@ impl WritableFile for MappedLog {
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.write_ahead();
+        self.write_ahead_of_syncs();
         self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
     }
 

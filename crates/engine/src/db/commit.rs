@@ -130,8 +130,8 @@ impl CommitState {
 
     fn seal_one(&self, core: &Core, keyspace: &KeyspaceCore) {
         let memory_bytes = keyspace.counted_bytes.swap(0, Ordering::Relaxed);
-        let (order, spare) = (keyspace.options.order.clone(), core.spare_chunks.clone());
-        let fresh = move |entries| Arc::new(Memtable::after(order, entries, spare));
+        let (order, supply) = (keyspace.options.order.clone(), core.supply.clone());
+        let fresh = move |entries| Arc::new(Memtable::supplied(order, entries, supply));
         keyspace.update_view(|view| {
             // The next memtable is likely to hold about as many records.
             let entries = view.active.entries();

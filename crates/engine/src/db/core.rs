@@ -14,7 +14,7 @@ use super::snapshot::SnapshotList;
 use super::stall::{self, Stall};
 use crate::compaction::scheduler::toll::Toll;
 use crate::event::{Event, EventSink};
-use crate::memtable::{Chunks, Memtable};
+use crate::memtable::{Memtable, Supply};
 use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
@@ -65,8 +65,8 @@ pub(super) struct Core {
     /// The most they may take, and from where on writes are slowed.
     pub(super) memtables_limit_bytes: u64,
     pub(super) slow_from_bytes: u64,
-    /// Memory of memtables that are gone, for those to come: of one memtable at the most.
-    pub(super) spare_chunks: Arc<Chunks>,
+    /// Memory for memtables to come: of one memtable at the most.
+    pub(super) supply: Arc<Supply>,
     poison: OnceLock<String>,
     pub(super) read_only: bool,
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -150,8 +150,10 @@ impl KeyspaceCore {
         memtables_limit_bytes: u64,
         version: Arc<Version>,
         first_wal: u64,
+        supply: &Arc<Supply>,
     ) -> KeyspaceCore {
-        let active = Arc::new(Memtable::new(options.order.clone()));
+        let active = Memtable::supplied(options.order.clone(), 0, supply.clone());
+        let active = Arc::new(active);
         let active_first_wal = Arc::new(AtomicU64::new(first_wal));
         let view = View { active, active_first_wal, sealed: Vec::new(), version };
         KeyspaceCore {
@@ -205,6 +207,12 @@ impl Keyspaces {
     }
 }
 
+/// Where the memtables of a database take their memory from; keeps that of one at the most.
+pub(super) fn memtable_supply(options: &Options) -> Arc<Supply> {
+    let memtable_bytes = options.default_keyspace.memtable_bytes;
+    Memtable::supply(memtable_bytes.min(options.memtables_limit_bytes() / 4))
+}
+
 /// What [`Core::new`] puts together.
 pub(super) struct Parts {
     pub(super) env: Env,
@@ -213,6 +221,7 @@ pub(super) struct Parts {
     pub(super) events: EventSink,
     pub(super) store: Arc<TableStore>,
     pub(super) keyspaces: Keyspaces,
+    pub(super) supply: Arc<Supply>,
     pub(super) commit: Option<CommitState>,
     pub(super) versions: Option<VersionSet>,
     pub(super) read_wals: NamedWals,
@@ -226,10 +235,8 @@ pub(super) struct Parts {
 impl Core {
     pub(super) fn new(parts: Parts) -> Core {
         let memtables_limit_bytes = parts.options.memtables_limit_bytes();
-        let memtable_bytes = parts.options.default_keyspace.memtable_bytes;
-        let spare_bytes_max = memtable_bytes.min(memtables_limit_bytes / 4);
         Core {
-            spare_chunks: Memtable::spares(spare_bytes_max),
+            supply: parts.supply,
             stall: Stall::new(parts.env.clock.clone(), parts.events.clone()),
             env: parts.env,
             dir: parts.dir.into(),

@@ -44,7 +44,9 @@ pub(super) fn create(
     let version = versions.keyspace(id)?.version.clone();
     let first_wal = core.current_wal.lock().number;
     let (name, limit) = (name.to_owned(), core.memtables_limit_bytes);
-    let keyspace = Arc::new(KeyspaceCore::new(id, name, options, limit, version, first_wal));
+    let supply = &core.supply;
+    let keyspace =
+        Arc::new(KeyspaceCore::new(id, name, options, limit, version, first_wal, supply));
     keyspaces.insert(keyspace.clone());
     core.keyspaces.store(Arc::new(keyspaces));
     Ok(keyspace)

@@ -8,11 +8,12 @@
 //! ```
 
 use super::commit_state::CommitState;
-use super::core::{BegunWal, Core, KeyspaceCore, Keyspaces, Parts};
+use super::core::{BegunWal, Core, KeyspaceCore, Keyspaces, Parts, memtable_supply};
 use super::recover::{self, Replayed};
 use super::spare::{self, create_first};
 use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
+use crate::memtable::Supply;
 use crate::names::{self, FileKind};
 use crate::options::Options;
 use crate::version::{
@@ -217,7 +218,8 @@ impl Opening {
         }
         versions.commit(edit, None)?;
         self.remove_orphans(&versions)?;
-        let keyspaces = build_keyspaces(&versions.keyspaces, options, number);
+        let supply = memtable_supply(options);
+        let keyspaces = build_keyspaces(&versions.keyspaces, options, number, &supply);
         let spare_due_bytes = spare::due_bytes(options);
         let core = Core::new(Parts {
             env: self.env,
@@ -226,6 +228,7 @@ impl Opening {
             events: self.events,
             store: self.store,
             keyspaces,
+            supply,
             commit: Some(CommitState::new(wal, number, last_seq + 1, spare_due_bytes)),
             versions: Some(versions),
             read_wals: NamedWals::default(),
@@ -256,7 +259,8 @@ impl Opening {
         let records = recovered.into_read_only(&self.store, options_for)?;
         let replayed =
             recover::replay(&self.store, &records, &wals, &target, recover::Spill::ToMemory)?;
-        let keyspaces = build_keyspaces(&records, &self.options, 0);
+        let supply = memtable_supply(&self.options);
+        let keyspaces = build_keyspaces(&records, &self.options, 0, &supply);
         let core = Core::new(Parts {
             env: self.env,
             dir: self.dir,
@@ -264,6 +268,7 @@ impl Opening {
             events: self.events,
             store: self.store,
             keyspaces,
+            supply,
             commit: None,
             versions: None,
             read_wals: wals,
@@ -326,6 +331,7 @@ fn build_keyspaces(
     records: &std::collections::BTreeMap<KeyspaceId, KeyspaceRecord>,
     options: &Options,
     first_wal: u64,
+    supply: &Arc<Supply>,
 ) -> Keyspaces {
     let mut keyspaces = Keyspaces::default();
     for (&id, record) in records {
@@ -336,6 +342,7 @@ fn build_keyspaces(
             options.memtables_limit_bytes(),
             record.version.clone(),
             first_wal,
+            supply,
         )));
     }
     keyspaces

@@ -16,7 +16,7 @@ impl Core {
                 budget: self.options.memory_budget_bytes,
                 memtables: self.memtable_bytes.load(Ordering::Relaxed),
                 memtables_limit: self.memtables_limit_bytes,
-                memtables_spare: self.spare_chunks.spare_bytes(),
+                memtables_spare: self.supply.spare_bytes(),
                 block_cache: self.store.cache.usage_bytes(),
                 block_cache_limit: self.store.cache.capacity_bytes(),
                 pinned_tables: self.store.pinned_bytes(),

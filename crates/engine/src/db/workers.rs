@@ -1,4 +1,5 @@
-//! Background threads: one keeps a spare log ready, one flushes, the others compact.
+//! Background threads: one makes memory ready for memtables, one keeps a spare log ready, one flushes, the
+//! others compact.
 //!
 //! A panic in a job poisons the database and wakes whoever waits. A job that fails for want of space, or
 //! by an I/O error that left nothing behind, is tried again.
@@ -54,17 +55,19 @@ impl Workers {
     /// Starts the threads of a database.
     pub(super) fn start(core: &Arc<Core>) -> Result<Workers> {
         let mut workers = Workers { threads: Vec::new() };
-        workers.spawn(core, "esker-log".to_owned(), prepare_next)?;
-        workers.spawn(core, "esker-flush".to_owned(), flush_next)?;
+        // Not by those who work for the disk: a writer wants its memory while they wait.
+        workers.spawn(core, "esker-memory".to_owned(), |core| core.supply.serve())?;
+        workers.spawn(core, "esker-log".to_owned(), |core| run(core, prepare_next))?;
+        workers.spawn(core, "esker-flush".to_owned(), |core| run(core, flush_next))?;
         for i in 0..core.options.compaction_thread_count() {
-            workers.spawn(core, format!("esker-compact-{i}"), compact_next)?;
+            workers.spawn(core, format!("esker-compact-{i}"), |core| run(core, compact_next))?;
         }
         Ok(workers)
     }
 
-    fn spawn(&mut self, core: &Arc<Core>, name: String, next: Next) -> Result<()> {
+    fn spawn(&mut self, core: &Arc<Core>, name: String, work: fn(&Arc<Core>)) -> Result<()> {
         let on_thread = core.clone();
-        let spawned = thread::Builder::new().name(name).spawn(move || run(&on_thread, next));
+        let spawned = thread::Builder::new().name(name).spawn(move || work(&on_thread));
         match spawned {
             Ok(thread) => self.threads.push(thread),
             Err(error) => {
@@ -78,6 +81,7 @@ impl Workers {
     /// Ends the threads and waits for them.
     pub(super) fn stop(&mut self, core: &Core) {
         core.background.stop();
+        core.supply.end();
         for thread in self.threads.drain(..) {
             // A panic was caught and recorded inside.
             let _ = thread.join();

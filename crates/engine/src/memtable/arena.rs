@@ -1,7 +1,7 @@
 //! Arena: records appended one after the other, each with a 32-bit name.
 //!
-//! Memory comes in chunks of 4 MiB (or one chunk for one larger record) that never move, spare ones
-//! first. A name is the chunk's index and the record's place in it, in granules of 4 bytes.
+//! Memory comes in chunks of 4 MiB (or one chunk for one larger record) that never move; a full one is
+//! followed by one that the supply has ready, if it has. A name is the chunk's index and the record's place in it, in granules of 4 bytes.
 //!
 //! A record is laid out as
 //! `trailer: u64, older: u32, key length: u32, value length: u32, key, value`, padded to a granule.
@@ -12,7 +12,7 @@
 //!
 //! Under a model checker chunks are tiny, and a witness tells it who touches which granule.
 
-use super::chunks::Chunks;
+use super::supply::Supply;
 use esker_base::Trailer;
 use esker_base::pages::{Pages, prefetch};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -58,7 +58,9 @@ pub(super) struct Arena {
     /// What the chunks' addresses point into.
     memory: Mutex<Vec<Pages<u8>>>,
     /// Where memory comes from first, and goes when the arena is dropped.
-    spare: Arc<Chunks>,
+    supply: Arc<Supply>,
+    /// `used_bytes` at which the supply is told that another chunk will be wanted.
+    want_bytes: AtomicU64,
 }
 
 /// A place in append order: everything before it has been seen.
@@ -70,7 +72,7 @@ pub(super) struct Position {
 
 impl Arena {
     /// An empty arena.
-    pub(super) fn new(spare: Arc<Chunks>) -> Arena {
+    pub(super) fn new(supply: Arc<Supply>) -> Arena {
         let chunks = (0..CHUNKS_MAX)
             .map(|_| Chunk {
                 base: AtomicPtr::new(std::ptr::null_mut()),
@@ -84,13 +86,14 @@ impl Arena {
             chunk_count: AtomicU32::new(0),
             used_bytes: AtomicU64::new(0),
             memory: Mutex::new(Vec::new()),
-            spare,
+            supply,
+            want_bytes: AtomicU64::new(CHUNK_BYTES as u64 / 2),
         }
     }
 
-    /// Spare chunks for arenas, at most so many bytes of them.
-    pub(super) fn spares(bytes_max: u64) -> Chunks {
-        Chunks::new(CHUNK_BYTES, bytes_max)
+    /// A supply for arenas that keeps at most so many bytes of chunks.
+    pub(super) fn supply(bytes_max: u64) -> Supply {
+        Supply::new(CHUNK_BYTES, bytes_max)
     }
 
     /// Bytes of records, padding included.
@@ -127,6 +130,9 @@ impl Arena {
         chunk.used.store(start + granules, Ordering::Release);
         let used = self.used_bytes.load(Ordering::Relaxed) + granules as u64 * GRANULE as u64;
         self.used_bytes.store(used, Ordering::Relaxed);
+        if used >= self.want_bytes.load(Ordering::Relaxed) {
+            self.want_chunk(used);
+        }
         EntryRef((index << CHUNK_BITS | start) + 1)
     }
 
@@ -148,6 +154,13 @@ impl Arena {
         (count, 0)
     }
 
+    /// The last chunk is about half full.
+    #[cold]
+    fn want_chunk(&self, used_bytes: u64) {
+        self.want_bytes.store(used_bytes + CHUNK_BYTES as u64, Ordering::Relaxed);
+        self.supply.want_chunk();
+    }
+
     #[cold]
     fn add_chunk(&self, granules: u32) {
         let count = self.chunk_count.load(Ordering::Relaxed);
@@ -156,7 +169,7 @@ impl Arena {
             large if large > SHARED_BYTES_MAX => large,
             _ => CHUNK_BYTES,
         };
-        let spare = if bytes == CHUNK_BYTES { self.spare.take() } else { None };
+        let spare = if bytes == CHUNK_BYTES { self.supply.take_chunk() } else { None };
         let memory = spare.unwrap_or_else(|| match count {
             // A memtable that stays small takes the pages it needs; huge ones from the second chunk on.
             0 => Pages::zeroed(bytes),
@@ -268,6 +281,6 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut *self.memory.lock());
-        self.spare.give(memory);
+        self.supply.give_chunks(memory);
     }
 }

@@ -12,13 +12,13 @@
 //! part drains into a skip list, here sorted pieces of the arena take the skip list's place.
 
 mod arena;
-mod chunks;
 mod cursor;
 mod ranges;
 mod sorted;
+mod supply;
 
-pub(crate) use chunks::Chunks;
 pub(crate) use cursor::MemCursor;
+pub(crate) use supply::Supply;
 
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use arena::{Arena, EntryRef};
@@ -47,21 +47,21 @@ pub(crate) struct Memtable {
 impl Memtable {
     /// An empty memtable with memory of its own, which the next does not get.
     pub(crate) fn new(order: KeyOrder) -> Memtable {
-        Memtable::after(order, 0, Arc::new(Arena::spares(0)))
+        Memtable::supplied(order, 0, Memtable::supply(0))
     }
 
-    /// Spare memory for memtables that follow each other, at most so many bytes of it.
-    pub(crate) fn spares(bytes_max: u64) -> Arc<Chunks> {
-        Arc::new(Arena::spares(bytes_max))
+    /// Memory for memtables that follow each other; keeps at most so many bytes of it, and a hash table.
+    pub(crate) fn supply(bytes_max: u64) -> Arc<Supply> {
+        Arc::new(Arena::supply(bytes_max))
     }
 
-    /// An empty memtable that expects about `entries_hint` records and uses the memory of those before it.
-    pub(crate) fn after(order: KeyOrder, entries_hint: u64, spare: Arc<Chunks>) -> Memtable {
+    /// An empty memtable that expects about `entries_hint` records and takes its memory from `supply`.
+    pub(crate) fn supplied(order: KeyOrder, entries_hint: u64, supply: Arc<Supply>) -> Memtable {
         Memtable {
             hashable: order.is_hashable(),
             order,
-            arena: Arena::new(spare),
-            index: HashIndex::new(entries_hint),
+            index: HashIndex::new(entries_hint, supply.clone()),
+            arena: Arena::new(supply),
             sorted: Sorted::new(),
             ranges: Ranges::new(),
             range_bytes: AtomicU64::new(0),
@@ -215,8 +215,12 @@ struct HashIndex {
     tables: Mutex<Vec<*mut Slots>>,
     filled: AtomicU64,
     memory_bytes: AtomicU64,
-    /// What it grows to at once.
+    /// The value of `filled` at which something is due: to say that a larger table will be wanted, or
+    /// to grow.
+    due: AtomicU64,
+    /// What it grows to at once, if a table of that size is ready or nobody makes any ready.
     slots_expected: usize,
+    supply: Arc<Supply>,
 }
 
 // SAFETY: the raw pointers are owned by this value; shared access goes through atomics only.
@@ -240,9 +244,10 @@ impl Slot {
 }
 
 impl Slots {
-    fn new(slots: usize) -> Slots {
-        debug_assert!(slots.is_power_of_two() && slots <= 1 << 31);
-        Slots { shift: 32 - slots.trailing_zeros(), slots: AtomicPages::huge(slots) }
+    /// An empty table. Takes zeros.
+    fn new(slots: AtomicPages) -> Slots {
+        debug_assert!(slots.len().is_power_of_two() && slots.len() <= 1 << 31);
+        Slots { shift: 32 - slots.len().trailing_zeros(), slots }
     }
 
     #[inline]
@@ -283,20 +288,23 @@ impl HashIndex {
     ///
     /// It is small until there are some: a search in a large table that is nearly empty misses every
     /// cache to find nothing.
-    fn new(entries_hint: u64) -> HashIndex {
+    fn new(entries_hint: u64, supply: Arc<Supply>) -> HashIndex {
         let index = HashIndex {
             current: AtomicPtr::new(std::ptr::null_mut()),
             tables: Mutex::new(Vec::new()),
             filled: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(0),
+            due: AtomicU64::new(0),
             slots_expected: (entries_hint.min(1 << 28) as usize * 4 / 3).next_power_of_two(),
+            supply,
         };
-        index.install(Slots::new(SLOTS_MIN));
+        index.install(Slots::new(AtomicPages::huge(SLOTS_MIN)));
         index
     }
 
     fn install(&self, table: Slots) {
         self.memory_bytes.fetch_add(table.slots.len() as u64 * 8, Ordering::Relaxed);
+        self.due.store(full_at(&table) / 2, Ordering::Relaxed);
         let table = Box::into_raw(Box::new(table));
         self.tables.lock().push(table);
         self.current.store(table, Ordering::Release);
@@ -335,16 +343,34 @@ impl HashIndex {
         if slot.current.is_none() {
             let filled = self.filled.load(Ordering::Relaxed) + 1;
             self.filled.store(filled, Ordering::Relaxed);
-            if filled as usize * 4 > table.slots.len() * 3 {
-                self.grow();
+            if filled >= self.due.load(Ordering::Relaxed) {
+                self.look_ahead(filled);
             }
         }
+    }
+
+    /// Half full: the next table will be wanted. Full: it is.
+    #[cold]
+    fn look_ahead(&self, filled: u64) {
+        let table = self.table();
+        let full_at = full_at(table);
+        if filled >= full_at {
+            return self.grow();
+        }
+        self.due.store(full_at, Ordering::Relaxed);
+        self.supply.want_table(self.slots_expected.max(table.slots.len() * 2));
     }
 
     #[cold]
     fn grow(&self) {
         let old = self.table();
-        let new = Slots::new(self.slots_expected.max(old.slots.len() * 2));
+        let doubled = old.slots.len() * 2;
+        let wanted = self.slots_expected.max(doubled);
+        let ready = self.supply.take_table(wanted);
+        let new = Slots::new(ready.unwrap_or_else(|| {
+            // A large one would make the writer wait for its memory; it will be ready the next time.
+            AtomicPages::huge(if self.supply.is_served() { doubled } else { wanted })
+        }));
         for slot in old.slots.iter() {
             let word = slot.load(Ordering::Relaxed);
             if word != 0 {
@@ -362,11 +388,20 @@ impl HashIndex {
     }
 }
 
+/// Keys that fill a table.
+fn full_at(table: &Slots) -> u64 {
+    table.slots.len() as u64 * 3 / 4 + 1
+}
+
 impl Drop for HashIndex {
     fn drop(&mut self) {
-        for &table in self.tables.lock().iter() {
-            // SAFETY: made by Box::into_raw in `install` and freed only here.
-            drop(unsafe { Box::from_raw(table) });
+        let tables = std::mem::take(&mut *self.tables.lock());
+        // SAFETY: made by Box::into_raw in `install` and freed only here.
+        let mut tables = tables.into_iter().map(|table| unsafe { Box::from_raw(table) });
+        let last = tables.next_back();
+        tables.for_each(drop);
+        if let Some(last) = last {
+            self.supply.give_table(last.slots);
         }
     }
 }
