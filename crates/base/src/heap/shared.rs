@@ -48,8 +48,9 @@ impl SharedBytes {
         (bytes, result)
     }
 
-    /// As [`SharedBytes::filled`] from the global allocator, in the memory of `spare` if that is as
-    /// long and nobody else holds it; then `fill` finds in it what was there.
+    /// As [`SharedBytes::filled`] from the global allocator, at the front of `spare` if that is at least as
+    /// long and nobody else holds it; then `fill` finds in it what was there, and the bytes stay as many as they
+    /// were.
     ///
     /// # Panics
     /// If `len` is not below 4 GiB.
@@ -59,9 +60,9 @@ impl SharedBytes {
         fill: impl FnOnce(&mut [u8]) -> R,
     ) -> (SharedBytes, R) {
         match spare {
-            Some(mut bytes) if bytes.len() == len && bytes.is_exclusive() => {
+            Some(mut bytes) if bytes.len() >= len && bytes.is_exclusive() => {
                 // SAFETY: just found out.
-                let result = fill(unsafe { bytes.as_mut() });
+                let result = fill(unsafe { &mut bytes.as_mut()[..len] });
                 (bytes, result)
             }
             _ => SharedBytes::filled(&Heap::global(), len, fill),

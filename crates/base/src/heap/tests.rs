@@ -103,8 +103,10 @@ fn memory_is_reused_only_by_its_only_holder() {
     let reader = second.clone();
     let (third, ()) = SharedBytes::refilled(Some(second), 1_000, |bytes| bytes.fill(3));
     assert!(reader.iter().all(|&b| b == 2) && third.iter().all(|&b| b == 3));
-    let (fourth, seen) = SharedBytes::refilled(Some(third), 999, |bytes| bytes[0]);
-    assert_eq!((fourth.len(), seen), (999, 0), "another length is new memory");
+    let (fourth, seen) = SharedBytes::refilled(Some(third), 999, |bytes| (bytes.len(), bytes[0]));
+    assert_eq!((fourth.len(), seen), (1_000, (999, 3)), "the front of a longer one");
+    let (fifth, seen) = SharedBytes::refilled(Some(fourth), 1_001, |bytes| bytes[0]);
+    assert_eq!((fifth.len(), seen), (1_001, 0), "a shorter one is not used");
 }
 
 #[test]

@@ -142,18 +142,45 @@ pub fn open_payload(
     let Some(whole) = data.get(start..).and_then(|d| d.get(..stored + TRAILER_BYTES)) else {
         return Err(Damage("block is cut short"));
     };
-    let (summed, sum) = whole.split_at(stored + 1);
+    match check(whole, salt, offset_bytes)? {
+        (CODEC_NONE, _) => Ok(Payload { data: data.clone(), start, end: start + stored }),
+        (codec, stored) => expand(heap, codec, stored).map(whole_payload),
+    }
+}
+
+/// As [`open_payload`] of all of `data`, which is not kept: the payload is always new bytes.
+///
+/// # Errors
+/// As [`open_payload`].
+pub fn copy_payload(
+    heap: &Heap,
+    data: &[u8],
+    salt: u64,
+    offset_bytes: u64,
+) -> Result<Payload, Damage> {
+    let bytes = match check(data, salt, offset_bytes)? {
+        (CODEC_NONE, stored) => SharedBytes::copied(heap, stored),
+        (codec, stored) => expand(heap, codec, stored)?,
+    };
+    Ok(whole_payload(bytes))
+}
+
+fn whole_payload(data: SharedBytes) -> Payload {
+    let end = data.len();
+    Payload { data, start: 0, end }
+}
+
+/// The codec of a stored block with its trailer, and the bytes without it, if the checksum is right.
+fn check(whole: &[u8], salt: u64, offset_bytes: u64) -> Result<(u8, &[u8]), Damage> {
+    let Some((summed, sum)) = whole.split_last_chunk::<4>() else {
+        return Err(Damage("block is cut short"));
+    };
     let crc = checksum::bind(checksum::crc32c(summed), salt, offset_bytes);
-    if crc.to_le_bytes() != sum {
+    if crc.to_le_bytes() != *sum {
         return Err(Damage("block checksum does not match"));
     }
-    let codec = summed[stored];
-    if codec == CODEC_NONE {
-        return Ok(Payload { data: data.clone(), start, end: start + stored });
-    }
-    let data = expand(heap, codec, &summed[..stored])?;
-    let end = data.len();
-    Ok(Payload { data, start: 0, end })
+    let (&codec, stored) = summed.split_last().ok_or(Damage("block is cut short"))?;
+    Ok((codec, stored))
 }
 
 /// The name of a codec, for people.
@@ -220,6 +247,11 @@ mod tests {
         let heap = Heap::global();
         let got = open_payload(&heap, &data, 6, stored, 11, 4_096).expect("opens");
         assert!(got.bytes() == payload, "another payload came back");
+        let copied = copy_payload(&heap, &data[6..], 11, 4_096).expect("opens");
+        assert_eq!(copied.bytes(), got.bytes());
+        assert!(copy_payload(&heap, &data[6..], 12, 4_096).is_err(), "another file");
+        assert!(copy_payload(&heap, &data[7..], 11, 4_096).is_err(), "cut short");
+        assert!(copy_payload(&heap, &[], 11, 4_096).is_err(), "nothing");
         assert!(open_payload(&heap, &data, 6, stored, 12, 4_096).is_err(), "another file");
         assert!(open_payload(&heap, &data, 6, stored, 11, 4_097).is_err(), "another place");
         assert!(open_payload(&heap, &data, 6, stored + 1, 11, 4_096).is_err(), "beyond the end");

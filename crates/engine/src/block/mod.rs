@@ -18,7 +18,7 @@ mod tests;
 
 pub use builder::BlockBuilder;
 pub(crate) use compress::codec_name;
-pub use compress::{Sealer, TRAILER_BYTES, open_payload};
+pub use compress::{Sealer, TRAILER_BYTES, copy_payload, open_payload};
 pub use cursor::BlockCursor;
 pub(crate) use search::{Layout, Record, restart};
 

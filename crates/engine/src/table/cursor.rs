@@ -19,10 +19,18 @@ use crate::value::Value;
 use esker_base::heap::SharedBytes;
 use esker_base::key::SEQ_MAX;
 use esker_base::{Error, Result, Seq, Trailer};
+use std::cell::Cell;
 use std::sync::Arc;
 
 const READAHEAD_BYTES_FIRST: usize = 16 << 10;
 const READAHEAD_BYTES_MAX: usize = 256 << 10;
+
+/// What was read ahead is left to the thread's next cursor if it is no longer than this.
+const LEFT_BYTES_MAX: usize = 32 << 10;
+
+thread_local! {
+    static LEFT: Cell<Option<SharedBytes>> = const { Cell::new(None) };
+}
 
 /// Neighbouring blocks that are read one by one before reads grow.
 const RUN_BEFORE_READAHEAD: u32 = 2;
@@ -95,6 +103,8 @@ pub struct TableCursor {
 struct ReadAhead {
     data: Option<SharedBytes>,
     at: u64,
+    /// How much of `data` was read.
+    len: usize,
     /// Blocks walked in one direction so far.
     run: u32,
     bytes: usize,
@@ -253,7 +263,8 @@ impl TableCursor {
         }
         let len = (end - start) as usize;
         let fill = |data: &mut [u8]| self.table.file.inner.read_at(start, data);
-        let (data, read) = SharedBytes::refilled(self.readahead.data.take(), len, fill);
+        let spare = self.readahead.take_spare(len);
+        let (data, read) = SharedBytes::refilled(spare, len, fill);
         let read = read?;
         let stripe = self.table.counters.local();
         stripe.add(TableCounter::Reads, 1);
@@ -264,6 +275,7 @@ impl TableCursor {
         }
         self.readahead.data = Some(data);
         self.readahead.at = start;
+        self.readahead.len = len;
         Ok(true)
     }
 
@@ -402,9 +414,26 @@ impl TableCursor {
 
 impl ReadAhead {
     fn holds(&self, handle: Handle) -> bool {
-        self.data.as_ref().is_some_and(|data| {
-            handle.offset_bytes >= self.at && handle.end_bytes() <= self.at + data.len() as u64
-        })
+        self.data.is_some()
+            && handle.offset_bytes >= self.at
+            && handle.end_bytes() <= self.at + self.len as u64
+    }
+
+    /// Memory for so many bytes that is there: what was read last, or what another cursor left.
+    fn take_spare(&mut self, len: usize) -> Option<SharedBytes> {
+        match self.data.take() {
+            None if len <= LEFT_BYTES_MAX => LEFT.try_with(Cell::take).ok().flatten(),
+            spare => spare,
+        }
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        if let Some(data) = self.data.take_if(|data| data.len() <= LEFT_BYTES_MAX) {
+            // At the end of a thread there may be no place for it any more.
+            let _ = LEFT.try_with(|left| left.set(Some(data)));
+        }
     }
 }
 

@@ -1,13 +1,21 @@
 //! A table's file, and the reading of checked blocks from it.
 
 use super::format::{Footer, Handle, Properties};
-use crate::block::{Damage, Payload, TRAILER_BYTES, open_payload};
+use crate::block::{Damage, Payload, TRAILER_BYTES, copy_payload, open_payload};
 use crate::stats::{TableCounter, TableCounters};
 use esker_base::heap::{Heap, SharedBytes};
 use esker_base::vfs::ReadableFile;
 use esker_base::{Error, Result};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Stored blocks up to this length are read into memory that the thread keeps.
+const SCRATCH_BYTES_MAX: usize = 32 << 10;
+
+thread_local! {
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// An open file, and what somebody, most often the manifest, says it should be. Cheap to clone but
 /// for the path.
@@ -42,6 +50,9 @@ impl TableFile {
     }
 
     /// Reads one stored block and checks it. The payload's memory comes from `heap`.
+    ///
+    /// A block of usual size is read into memory of the thread's, where it is expanded or copied from: what the
+    /// heap gives then has one holder and one length from the first on.
     pub(super) fn read(
         &self,
         heap: &Heap,
@@ -56,18 +67,38 @@ impl TableFile {
         if u32::try_from(whole).is_err() {
             return Err(corrupt("block is longer than a block can be"));
         }
-        let fill = |data: &mut [u8]| self.inner.read_at(handle.offset_bytes, data);
-        let (data, read) = SharedBytes::filled(heap, whole, fill);
-        let read = read?;
+        let place = handle.offset_bytes;
+        let opened = if whole <= SCRATCH_BYTES_MAX {
+            let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
+            if scratch.len() < whole {
+                scratch.resize(whole, 0);
+            }
+            let data = &mut scratch[..whole];
+            let opened = self
+                .fill(counters, handle, data)
+                .map(|()| copy_payload(heap, data, self.salt, place));
+            // At the end of a thread there may be none any more.
+            let _ = SCRATCH.try_with(|kept| kept.set(scratch));
+            opened?
+        } else {
+            let fill = |data: &mut [u8]| self.fill(counters, handle, data);
+            let (data, filled) = SharedBytes::filled(heap, whole, fill);
+            filled?;
+            open_payload(heap, &data, 0, whole - TRAILER_BYTES, self.salt, place)
+        };
+        opened.map_err(|damage| self.damaged(handle, damage))
+    }
+
+    /// Reads all of `data` from where the block stands.
+    fn fill(&self, counters: &TableCounters, handle: Handle, data: &mut [u8]) -> Result<()> {
+        let read = self.inner.read_at(handle.offset_bytes, data)?;
         let stripe = counters.local();
         stripe.add(TableCounter::Reads, 1);
         stripe.add(TableCounter::ReadBytes, read as u64);
-        if read != whole {
-            return Err(corrupt("block is cut short"));
+        if read != data.len() {
+            return Err(self.damaged(handle, Damage("block is cut short")));
         }
-        let stored_bytes = handle.stored_bytes as usize;
-        open_payload(heap, &data, 0, stored_bytes, self.salt, handle.offset_bytes)
-            .map_err(|damage| self.damaged(handle, damage))
+        Ok(())
     }
 
     #[cold]
