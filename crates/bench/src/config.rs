@@ -68,7 +68,7 @@ pub struct Config {
     /// Gets among the operations of readrandomwriterandom, in percent
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub readwritepercent: u32,
-    /// End each workload after so many seconds
+    /// End each workload after so many seconds; ycsb-load alone is run to its end
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
     /// Operations a second of all threads together, spread evenly; as many as they can if not given. A latency is
@@ -161,7 +161,7 @@ impl Config {
                 Count::AtMost(most) => reads.min(most),
                 Count::Once => self.threads,
             },
-            seconds_max: self.duration,
+            seconds_max: self.duration.filter(|_| !workload.is_load()),
             rate: self.rate,
             sync: self.sync || workload.sync,
             // Each step draws keys of its own; the same step of another engine, the same.

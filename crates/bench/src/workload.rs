@@ -287,6 +287,11 @@ pub fn find(name: &str) -> Outcome<&'static Workload> {
 }
 
 impl Workload {
+    /// Whether it is run to its end whatever the time: what comes next counts on all records.
+    pub fn is_load(&self) -> bool {
+        matches!(self.what, What::FillScattered)
+    }
+
     /// Whether it goes on for as long as it is asked to and changes nothing that it measures.
     pub fn repeats(&self) -> bool {
         matches!(self.what, What::Read | What::ReadMissing | What::Seek | What::Ycsb(READS_ONLY))

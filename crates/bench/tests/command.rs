@@ -220,6 +220,16 @@ fn a_rate_is_kept() {
 }
 
 #[test]
+fn a_load_is_whole_whatever_the_time() {
+    let place = Place::new("whole");
+    let flags = ["--num", "300000", "--reads", "1000000000", "--duration", "0.01", "--benchmarks"];
+    let runs = measured(&place, "whole", &[&flags[..], &["ycsb-load,ycsb-c"]].concat());
+    assert_eq!(figure(&runs[0], "operations"), 300_000);
+    assert!(runs[0]["seconds"].as_f64() > Some(0.1), "so long that it could have been cut");
+    assert!(figure(&runs[1], "operations") < 1_000_000_000, "what is no load ends when it should");
+}
+
+#[test]
 fn an_interrupted_run_shows_what_it_has() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
     command.args(["run", "--num", "1000000000", "--value_size", "1000"]);
