@@ -41,29 +41,20 @@ pub(crate) fn flush_memtable(
     );
     let mut retention = Retention::new(&options.order, snapshots, &tombstones);
     let mut cursor = mem.sealed_cursor();
-    let mut copy = || -> Result<()> {
-        let mut until_check = STOP_INTERVAL;
-        cursor.seek_to_first()?;
-        while cursor.valid() {
-            if retention.is_seen(cursor.key(), cursor.trailer()) {
-                output.add(cursor.key(), cursor.trailer(), cursor.value())?;
-            }
-            cursor.next()?;
-            until_check -= 1;
-            if until_check == 0 {
-                until_check = STOP_INTERVAL;
-                if stop() {
-                    return Err(Error::Cancelled);
-                }
-            }
+    let mut until_check = STOP_INTERVAL;
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        if retention.is_seen(cursor.key(), cursor.trailer()) {
+            output.add(cursor.key(), cursor.trailer(), cursor.value())?;
         }
-        Ok(())
-    };
-    match copy() {
-        Ok(()) => output.finish(),
-        Err(error) => {
-            output.abandon();
-            Err(error)
+        cursor.next()?;
+        until_check -= 1;
+        if until_check == 0 {
+            until_check = STOP_INTERVAL;
+            if stop() {
+                return Err(Error::Cancelled);
+            }
         }
     }
+    output.finish()
 }

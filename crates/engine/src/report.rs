@@ -66,6 +66,9 @@ pub struct LevelStats {
     pub range_tombstones: u64,
     /// Flushes and compactions that wrote into this level since open.
     pub jobs: u64,
+    /// Parts that these compactions were cut into, to be worked on at once: more than compactions if any of
+    /// them was cut.
+    pub parts: u64,
     /// Tables that moved into this level without being rewritten.
     pub moves: u64,
     /// Bytes read by them.

@@ -20,6 +20,7 @@ pub(super) const RULES: Rules = Rules {
         ("flush", 6),
         ("compaction", 6),
         ("compaction/job", 6),
+        ("compaction/parts", 5),
         ("compaction/policy", 5),
         ("compaction/scheduler", 5),
         ("version", 4),

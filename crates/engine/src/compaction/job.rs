@@ -1,10 +1,12 @@
 //! How a compaction runs: merge the inputs, leave out what nobody can see, write the output run.
 //!
+//! A large one runs in parts, each with a merge and an output of its own.
 //! Invariant: whatever is left out, no snapshot could see: a record shadowed by a newer one or by a
 //! range tombstone of the same stripe; a tombstone that every snapshot sees and under which nothing
 //! older lies.
 //! Crash: inputs stay until the edit that replaces them is durable; outputs are orphans before it.
 
+use super::parts::{self, Helpers, Part};
 use crate::cursor::Cursor;
 use crate::iter::{MergeCursor, Ranked, Retention};
 use crate::options::KeyspaceOptions;
@@ -14,6 +16,7 @@ use crate::version::{
     Change, CompactionSpec, KeyRange, RunCursor, RunOutput, Table, TableMeta, TableStore, Version,
     VersionEdit,
 };
+use esker_base::key::SEQ_MAX;
 use esker_base::{Error, KeyOrder, KeyspaceId, Kind, Result, Seq, Trailer};
 use std::sync::Arc;
 
@@ -21,16 +24,16 @@ use std::sync::Arc;
 const STOP_INTERVAL: u32 = 1024;
 
 /// What a job needs besides its spec.
-pub(crate) struct JobContext<'a> {
-    pub(crate) store: &'a Arc<TableStore>,
-    pub(crate) options: &'a Arc<KeyspaceOptions>,
+pub(crate) struct JobContext {
+    pub(crate) store: Arc<TableStore>,
+    pub(crate) options: Arc<KeyspaceOptions>,
     pub(crate) origin: Origin,
     /// The version the spec was made from: tells what lies below.
-    pub(crate) version: &'a Version,
+    pub(crate) version: Arc<Version>,
     /// Sequence numbers of live snapshots, ascending.
-    pub(crate) snapshots: &'a [Seq],
-    /// Asked now and then; true ends the job with `Cancelled`.
-    pub(crate) stop: &'a dyn Fn() -> bool,
+    pub(crate) snapshots: Vec<Seq>,
+    /// Asked now and then, by every thread that works; true ends the job with `Cancelled`.
+    pub(crate) stop: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// What a finished job did.
@@ -39,43 +42,45 @@ pub(crate) struct JobResult {
     pub(crate) tables: Vec<TableMeta>,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,
+    /// Parts it was cut into; 0 if tables only moved.
+    pub(crate) parts: u64,
 }
 
-/// Runs a compaction to the end of its output. The caller commits [`edit_of`].
+/// Runs a compaction to the end of its output, in up to `parts_max` parts. The caller commits [`edit_of`].
 ///
 /// # Errors
 /// Of the disk, and `Cancelled`; in both cases no output file is left behind.
-pub(crate) fn run(spec: &CompactionSpec, context: &JobContext<'_>) -> Result<JobResult> {
+pub(crate) fn run(
+    spec: &CompactionSpec,
+    context: JobContext,
+    parts_max: usize,
+    helpers: &dyn Helpers,
+) -> Result<JobResult> {
     if spec.is_move {
         let tables = spec.tables().map(|(_, t)| t.meta.clone()).collect();
         return Ok(JobResult { tables, ..JobResult::default() });
     }
-    let order = &context.options.order;
-    let tombstones = input_tombstones(spec, order)?;
-    let below = Below::new(order, context.version, spec.output_level);
-    let kept = kept_fragments(&tombstones, context.snapshots, &below);
-    let mut output = RunOutput::new(
-        context.store.clone(),
-        context.options.clone(),
-        context.origin.clone(),
-        spec.output_level,
-        kept,
-        grandparents(spec, context.version),
-    );
-    match merge(spec, context, &tombstones, below, &mut output) {
-        Ok(()) => {
-            let tables = output.finish()?;
-            Ok(JobResult {
-                bytes_read: spec.input_bytes(),
-                bytes_written: tables.iter().map(|meta| meta.file_bytes).sum(),
-                tables,
-            })
-        }
-        Err(error) => {
-            output.abandon();
-            Err(error)
-        }
-    }
+    let parts = parts::cut(spec, &context.options, parts_max)?;
+    run_parts(spec, context, parts, helpers)
+}
+
+/// Runs a compaction that is no move in these parts.
+pub(super) fn run_parts(
+    spec: &CompactionSpec,
+    context: JobContext,
+    parts: Vec<Part>,
+    helpers: &dyn Helpers,
+) -> Result<JobResult> {
+    let count = parts.len() as u64;
+    let job = Job::new(spec.clone(), context)?;
+    let outputs = parts::work_on(parts, helpers, move |part, stop| job.run_part(part, stop))?;
+    let tables = RunOutput::join(outputs)?;
+    Ok(JobResult {
+        bytes_read: spec.input_bytes(),
+        bytes_written: tables.iter().map(|meta| meta.file_bytes).sum(),
+        tables,
+        parts: count,
+    })
 }
 
 /// The edit that puts a job's outputs in the place of its inputs.
@@ -97,44 +102,86 @@ pub(crate) fn edit_of(
     edit
 }
 
-/// Copies what is still seen.
-fn merge(
-    spec: &CompactionSpec,
-    context: &JobContext<'_>,
-    tombstones: &RangeTombstones,
-    mut below: Below<'_>,
-    output: &mut RunOutput,
-) -> Result<()> {
-    let order = &context.options.order;
-    let options = CursorOptions::compaction(context.store.memory.read_bytes);
-    let sources = spec
-        .inputs
-        .iter()
-        .enumerate()
-        .map(|(rank, run)| Ranked {
-            rank,
-            cursor: RunCursor::over(order.clone(), run.tables.clone(), options),
-        })
-        .collect();
-    let mut cursor = MergeCursor::new(order.clone(), sources);
-    let mut retention = Retention::new(order, context.snapshots, tombstones);
-    let mut until_check = STOP_INTERVAL;
-    cursor.seek_to_first()?;
-    while cursor.valid() {
-        let (key, trailer) = (cursor.key(), cursor.trailer());
-        if let Some(trailer) = fate(&mut retention, &mut below, key, trailer) {
-            output.add(key, trailer, cursor.value())?;
+/// What the parts of a job share.
+struct Job {
+    spec: CompactionSpec,
+    context: JobContext,
+    /// All range tombstones of the inputs.
+    tombstones: RangeTombstones,
+    /// Of these, what must go on.
+    kept: Vec<Fragment>,
+}
+
+impl Job {
+    fn new(spec: CompactionSpec, context: JobContext) -> Result<Job> {
+        let order = &context.options.order;
+        let tombstones = input_tombstones(&spec, order)?;
+        let below = Below::new(order, &context.version, spec.output_level);
+        let kept = kept_fragments(&tombstones, &context.snapshots, &below);
+        Ok(Job { spec, context, tombstones, kept })
+    }
+
+    /// Writes the part's tables. `stop` says that another part has failed.
+    fn run_part(&self, part: &Part, stop: &dyn Fn() -> bool) -> Result<RunOutput> {
+        let JobContext { store, options, origin, version, .. } = &self.context;
+        let mut output = RunOutput::new(
+            store.clone(),
+            options.clone(),
+            origin.clone(),
+            self.spec.output_level,
+            self.kept.clone(),
+            grandparents(&self.spec, version),
+        );
+        if let Some(start) = &part.start {
+            output.start_at(start.clone());
         }
-        cursor.next()?;
-        until_check -= 1;
-        if until_check == 0 {
-            until_check = STOP_INTERVAL;
-            if (context.stop)() {
-                return Err(Error::Cancelled);
+        self.merge(part, stop, &mut output)?;
+        output.finish_at(part.end.clone())?;
+        Ok(output)
+    }
+
+    /// Copies what is still seen of the part.
+    fn merge(&self, part: &Part, stop: &dyn Fn() -> bool, output: &mut RunOutput) -> Result<()> {
+        let JobContext { store, options, version, snapshots, .. } = &self.context;
+        let order = &options.order;
+        let options = CursorOptions::compaction(store.memory.read_bytes);
+        let sources = self
+            .spec
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(rank, run)| Ranked {
+                rank,
+                cursor: RunCursor::over(order.clone(), run.tables.clone(), options),
+            })
+            .collect();
+        let mut cursor = MergeCursor::new(order.clone(), sources);
+        let mut retention = Retention::new(order, snapshots, &self.tombstones);
+        let mut below = Below::new(order, version, self.spec.output_level);
+        let mut until_check = STOP_INTERVAL;
+        match &part.start {
+            Some(start) => cursor.seek(start, Trailer::seek(SEQ_MAX))?,
+            None => cursor.seek_to_first()?,
+        }
+        while cursor.valid() {
+            let (key, trailer) = (cursor.key(), cursor.trailer());
+            if part.end.as_ref().is_some_and(|end| !order.less(key, end)) {
+                break;
+            }
+            if let Some(trailer) = fate(&mut retention, &mut below, key, trailer) {
+                output.add(key, trailer, cursor.value())?;
+            }
+            cursor.next()?;
+            until_check -= 1;
+            if until_check == 0 {
+                until_check = STOP_INTERVAL;
+                if stop() || (self.context.stop)() {
+                    return Err(Error::Cancelled);
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The trailer a record is kept with, or `None` if it is left out.

@@ -4,5 +4,9 @@
 //! and the options, and can be run without a disk.
 
 pub(crate) mod job;
+pub(crate) mod parts;
 pub(crate) mod policy;
 pub(crate) mod scheduler;
+
+#[cfg(test)]
+mod tests;

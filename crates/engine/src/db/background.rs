@@ -2,8 +2,18 @@
 //!
 //! Threads sleep on a condition variable until something changed that may give them work: a memtable was
 //! sealed, a version was installed. Others wait for a job to be done.
+//!
+//! A thread that compacts may offer seats at its work. Threads that have nothing to compact take them:
+//!
+//! ```text
+//! offer seats, wake -> work -> wait until nobody has a seat -> take the offer back
+//!                  \-> take a seat -> work -> leave
+//! ```
+//!
+//! A seat that nobody takes costs nothing: whoever offers it does all the work that others leave.
 
-use esker_base::sync::atomic::AtomicU64;
+use crate::compaction::parts::{Helpers, Shared};
+use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::{Condvar, Mutex};
 use esker_base::{Error, Result};
 use std::time::Duration;
@@ -18,6 +28,8 @@ pub(super) struct Background {
     work: Condvar,
     /// Others wait here for something to be done.
     progress: Condvar,
+    /// Those who have offered seats wait here for others to leave.
+    left: Condvar,
     /// No threads: those who would wait do the work.
     inline: bool,
     pub(super) compactions_running: AtomicU64,
@@ -32,6 +44,18 @@ struct State {
     jobs: u64,
     /// Why the last flush failed, until one succeeds.
     flush_error: Option<Error>,
+    /// Work that others may take part in.
+    offers: Vec<Offer>,
+    /// Tells offers apart.
+    next_offer: u64,
+}
+
+/// Seats at some work.
+struct Offer {
+    id: u64,
+    work: Shared,
+    free: usize,
+    taken: usize,
 }
 
 impl Background {
@@ -41,6 +65,7 @@ impl Background {
             state: Mutex::new(State::default()),
             work: Condvar::new(),
             progress: Condvar::new(),
+            left: Condvar::new(),
             compactions_running: AtomicU64::new(0),
         }
     }
@@ -119,5 +144,59 @@ impl Background {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
+    }
+
+    /// How many of so many threads that compact have nothing to do, seats left free counted as taken.
+    pub(super) fn idle_compactors(&self, threads: usize) -> usize {
+        let running = self.compactions_running.load(Ordering::Acquire) as usize;
+        let state = self.state.lock();
+        let seats: usize = state.offers.iter().map(|offer| offer.free + offer.taken).sum();
+        threads.saturating_sub(running + seats)
+    }
+
+    /// Takes a seat and works until nothing is left of that work. False if there is no seat.
+    pub(super) fn help(&self) -> bool {
+        let (id, work) = {
+            let mut state = self.state.lock();
+            let Some(offer) = state.offers.iter_mut().find(|offer| offer.free > 0) else {
+                return false;
+            };
+            offer.free -= 1;
+            offer.taken += 1;
+            (offer.id, offer.work.clone())
+        };
+        work();
+        // What it holds on to must be let go before it is said that nobody is there any more.
+        drop(work);
+        let mut state = self.state.lock();
+        if let Some(offer) = state.offers.iter_mut().find(|offer| offer.id == id) {
+            offer.taken -= 1;
+        }
+        drop(state);
+        self.left.notify_all();
+        true
+    }
+}
+
+impl Helpers for Background {
+    fn call(&self, work: &Shared, helpers_max: usize) {
+        if self.inline || helpers_max == 0 {
+            return work();
+        }
+        let id = {
+            let mut state = self.state.lock();
+            let id = state.next_offer;
+            state.next_offer += 1;
+            state.offers.push(Offer { id, work: work.clone(), free: helpers_max, taken: 0 });
+            state.changes += 1;
+            id
+        };
+        self.work.notify_all();
+        work();
+        let mut state = self.state.lock();
+        while state.offers.iter().any(|offer| offer.id == id && offer.taken > 0) {
+            self.left.wait(&mut state);
+        }
+        state.offers.retain(|offer| offer.id != id);
     }
 }

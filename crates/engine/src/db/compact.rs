@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How long a manual compaction waits for others before it looks again.
 const BUSY_WAIT: Duration = Duration::from_millis(100);
 
+/// Parts of a large compaction where there are no threads: so that what is tested without them is cut too.
+const PARTS_INLINE: usize = 2;
+
 /// How urgent it is to compact what scans have paid for: less than any level over its limit.
 const FOR_SCANS: f64 = 0.5;
 
@@ -83,20 +86,43 @@ impl Chosen {
             input_bytes: spec.input_bytes(),
         });
         let started = core.env.clock.now_ns();
-        let snapshots = core.snapshots.list();
-        let dropped = || self.keyspace.dropped.load(Ordering::Relaxed);
+        let (keyspace, background) = (self.keyspace.clone(), core.background.clone());
         let context = JobContext {
-            store: &core.store,
-            options: &self.keyspace.options,
+            store: core.store.clone(),
+            options: self.keyspace.options.clone(),
             origin: self.keyspace.origin(),
-            version: &self.version,
-            snapshots: &snapshots,
-            stop: &|| dropped() || core.background.stopping(),
+            version: self.version.clone(),
+            snapshots: core.snapshots.list(),
+            stop: Box::new(move || {
+                keyspace.dropped.load(Ordering::Relaxed) || background.stopping()
+            }),
         };
-        let result = job::run(spec, &context)?;
+        let result = job::run(spec, context, self.parts_max(core), &*core.background)?;
         self.install(core, &result)?;
         self.account(core, &result, core.env.clock.now_ns() - started);
         Ok(())
+    }
+
+    /// As many parts as there are threads that could work on them.
+    fn parts_max(&self, core: &Core) -> usize {
+        if core.background.is_inline() {
+            return PARTS_INLINE;
+        }
+        if !self.is_behind() {
+            return 1;
+        }
+        let threads = core.options.compaction_thread_count();
+        let idle = core.background.idle_compactors(threads);
+        // Whoever compacts by hand is one of them, for the time it takes.
+        (1 + idle).min(threads)
+    }
+
+    /// True if somebody waits for this, or soon will: writers who are about to be slowed, or the user. Otherwise
+    /// more threads would only take the processors from those who write.
+    fn is_behind(&self) -> bool {
+        let runs = self.version.level(0).len() as u64;
+        let slow = u64::from(self.keyspace.options.level0_runs_slow);
+        self.spec.reason == CompactionReason::Manual || runs * 2 >= slow
     }
 
     fn install(&self, core: &Core, result: &JobResult) -> Result<()> {
@@ -130,6 +156,7 @@ impl Chosen {
                 level.moves += result.tables.len() as u64;
             } else {
                 level.jobs += 1;
+                level.parts += result.parts;
                 level.bytes_read += result.bytes_read;
                 level.bytes_written += result.bytes_written;
                 level.duration_us += duration_ns / 1_000;

@@ -58,7 +58,7 @@ pub(super) struct Core {
     pub(super) visible_seq: AtomicU64,
     pub(super) snapshots: Arc<SnapshotList>,
     pub(super) stall: Stall,
-    pub(super) background: Background,
+    pub(super) background: Arc<Background>,
     pub(super) counters: WriteCounters,
     /// Bytes of all memtables, about.
     pub(super) memtable_bytes: AtomicU64,
@@ -255,7 +255,7 @@ impl Core {
             retired_wal_bytes: AtomicU64::new(0),
             visible_seq: AtomicU64::new(parts.last_seq),
             snapshots: Arc::new(SnapshotList::new()),
-            background: Background::new(parts.inline),
+            background: Arc::new(Background::new(parts.inline)),
             counters: WriteCounters::default(),
             memtable_bytes: AtomicU64::new(0),
             memtables_limit_bytes,

@@ -54,7 +54,7 @@ impl Ingest {
         }
         let output = self.output.as_mut().ok_or(Error::Cancelled)?;
         if let Err(error) = output.add(key, Trailer::new(0, Kind::Put), value) {
-            self.discard();
+            self.output = None;
             return Err(error);
         }
         let last = self.last_key.get_or_insert_default();
@@ -85,18 +85,6 @@ impl Ingest {
                 Err(failed.error)
             }
         }
-    }
-
-    fn discard(&mut self) {
-        if let Some(output) = self.output.take() {
-            output.abandon();
-        }
-    }
-}
-
-impl Drop for Ingest {
-    fn drop(&mut self) {
-        self.discard();
     }
 }
 

@@ -1,13 +1,16 @@
 //! Loom models of the write queue, and of whole databases in memory without background threads.
 //!
-//! The queue's models use the real queue with a leader's few lines of their own. The others open a real
-//! database on the strict file system; flushes and compactions run on the thread that asks for them.
+//! The queue's models use the real queue with a leader's few lines of their own, those of parts the real
+//! seats with a helper's few lines. The others open a real database on the strict file system; flushes
+//! and compactions run on the thread that asks for them.
 //! Loom sees every lock and atomic of the engine and of the file system but for the counters of
 //! `stats`; `arc_swap` and the map of the block cache are replaced by ones it sees into.
 //! Run by `cargo xtask loom`. Each model says which planted faults it was seen to find.
 
+use super::background::Background;
 use super::queue::{Request, Turn, WriteQueue};
 use super::{Db, Setup};
+use crate::compaction::parts::{Part, work_on};
 use crate::models::{explore, spawn};
 use crate::options::{Compression, KeyspaceOptions, Options, WriteOptions};
 use esker_base::sync::{Mutex, Witness, thread};
@@ -132,6 +135,66 @@ fn a_leader_that_panics_wakes_all() {
     explore("three writers and panics", 3, || {
         three_writers(Fault::Panic, |result| assert!(result.is_err()));
     });
+}
+
+/// Three parts, of which the middle one may fail, and two threads that may help.
+fn three_parts(fails: bool) {
+    let background = Arc::new(Background::new(false));
+    let helpers: Vec<_> = (0..2)
+        .map(|_| {
+            let background = background.clone();
+            thread::spawn(move || {
+                loop {
+                    let seen = background.changes();
+                    if !background.help() && !background.wait_change(seen) {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    // A cell for each part.
+    let memory = Arc::new(Witness::new(3));
+    let parts = [0u8, 1, 2].map(|number| Part { start: Some([number].into()), end: None });
+    let written = memory.clone();
+    let result = work_on(parts.into(), &*background, move |part, stop| {
+        let number = part.start.as_ref().map_or(0, |start| start[0]);
+        let cell = usize::from(number);
+        written.wrote(cell..cell + 1);
+        if fails && number == 1 {
+            return Err(Error::ReadOnly);
+        }
+        if stop() { Err(Error::Cancelled) } else { Ok(number) }
+    });
+    match result {
+        Ok(numbers) => assert!(!fails && numbers == [0, 1, 2]),
+        Err(error) => assert!(fails && matches!(error, Error::ReadOnly)),
+    }
+    memory.wrote(0..3);
+    assert_eq!(Arc::strong_count(&memory), 1, "nobody holds the work any more");
+    assert_eq!(background.idle_compactors(2), 2);
+    background.stop();
+    helpers.into_iter().for_each(|helper| helper.join().expect("it ends"));
+}
+
+/// Each part of a compaction is done once, and whoever helped has left when the work is said to be done.
+///
+/// At most three preemptions.
+/// Seen to find: a leader that does not wait for those who help, or only once; an offer that stays; a helper
+/// that leaves without a word, or lets go of the work after it left; free or taken seats not counted; a part
+/// that is taken twice.
+#[test]
+fn helpers_have_left_when_the_work_is_done() {
+    explore("three parts and two helpers", 3, || three_parts(false));
+}
+
+/// A part that fails ends the others, and its error is what is returned.
+///
+/// At most three preemptions.
+/// Seen to find: an error of a later part that takes the place of the first.
+#[test]
+fn a_part_that_fails_ends_the_others() {
+    explore("three parts and an error", 3, || three_parts(true));
 }
 
 const DIR: &str = "/model";

@@ -153,10 +153,13 @@ fn flush_next(core: &Core) -> Result<bool> {
     result.map(|()| true)
 }
 
-/// Runs the most urgent compaction, if there is one.
+/// Helps with a compaction under way, or runs the most urgent one, if there is any.
 fn compact_next(core: &Core) -> Result<bool> {
     if core.check_writable().is_err() {
         return Ok(false);
+    }
+    if core.background.help() {
+        return Ok(true);
     }
     let Some(chosen) = compact::choose(core)? else {
         core.store.sweep();

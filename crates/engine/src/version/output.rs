@@ -3,6 +3,9 @@
 //! Records arrive in order; a new table is started between two user keys when the present one is large
 //! enough. Range tombstones are given up front and clipped to the tables, so that each table carries
 //! exactly what covers its own part of the key space and tables of a run stay disjoint.
+//!
+//! A run may be written in parts, each by an output of its own: what starts and ends at the same keys does
+//! not overlap, its range tombstones included.
 //! Crash: files are synced table by table, the directory at the end; nobody names them before that.
 
 use super::edit::TableMeta;
@@ -18,7 +21,7 @@ use std::sync::Arc;
 /// A table is cut early when it overlaps more than this many tables' worth of grandparents.
 const GRANDPARENT_TABLES_MAX: u64 = 10;
 
-/// Writes the tables of one run.
+/// Writes the tables of one run, or of a part of it. Dropped unfinished, it removes every file it started.
 pub(crate) struct RunOutput {
     store: Arc<TableStore>,
     options: Arc<KeyspaceOptions>,
@@ -70,15 +73,25 @@ impl RunOutput {
         }
     }
 
+    /// Begins in the middle of the run: what stands before `lower` is written elsewhere.
+    pub(crate) fn start_at(&mut self, lower: Arc<[u8]>) {
+        let order = &self.options.order;
+        self.next_tombstone = self.tombstones.partition_point(|f| !order.less(&lower, &f.end));
+        self.lower = Some(lower);
+    }
+
     /// Adds a record after all before it.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
         if self.wants_cut(key) {
-            self.finish_table(Some(Arc::from(key)))?;
+            self.finish_at(Some(Arc::from(key)))?;
         }
         let open = match &mut self.current {
             Some(open) => open,
             None => {
+                // What ends before the table begins is none of its neighbours below.
+                self.pass_grandparents(key);
+                self.grandparent_bytes = 0;
                 let open = self.start_table()?;
                 self.current.insert(open)
             }
@@ -94,17 +107,22 @@ impl RunOutput {
     fn wants_cut(&mut self, key: &[u8]) -> bool {
         let Some(open) = &self.current else { return false };
         let bytes = open.builder.estimated_bytes();
-        let order = &self.options.order;
+        self.pass_grandparents(key);
+        let limit = self.options.table_bytes_max;
+        let crowded = self.grandparent_bytes > GRANDPARENT_TABLES_MAX * limit && bytes > limit / 8;
+        // All records of a key stay in one table.
+        (bytes >= limit || crowded) && !self.options.order.same(&self.last_key, key)
+    }
+
+    /// Counts the grandparents that end before `key`.
+    #[inline]
+    fn pass_grandparents(&mut self, key: &[u8]) {
         while let Some(table) = self.grandparents.get(self.next_grandparent)
-            && table.ends_before(order, key)
+            && table.ends_before(&self.options.order, key)
         {
             self.grandparent_bytes += table.meta.file_bytes;
             self.next_grandparent += 1;
         }
-        let limit = self.options.table_bytes_max;
-        let crowded = self.grandparent_bytes > GRANDPARENT_TABLES_MAX * limit && bytes > limit / 8;
-        // All records of a key stay in one table.
-        (bytes >= limit || crowded) && !order.same(&self.last_key, key)
     }
 
     fn start_table(&self) -> Result<Open> {
@@ -118,8 +136,8 @@ impl RunOutput {
         Ok(Open { builder, number })
     }
 
-    /// Ends the present table before `upper` (`None`: at the end of the run).
-    fn finish_table(&mut self, upper: Option<Arc<[u8]>>) -> Result<()> {
+    /// Ends the present table before `upper` (`None`: at the end of the run). What is added next starts there.
+    pub(crate) fn finish_at(&mut self, upper: Option<Arc<[u8]>>) -> Result<()> {
         let clipped = self.take_tombstones(upper.as_ref());
         if self.current.is_none() && !clipped.is_empty() {
             self.current = Some(self.start_table()?);
@@ -136,7 +154,6 @@ impl RunOutput {
             }
         }
         self.lower = upper;
-        self.grandparent_bytes = 0;
         Ok(())
     }
 
@@ -165,33 +182,32 @@ impl RunOutput {
         clipped
     }
 
-    /// Ends the run: all tables and their names are durable.
-    ///
-    /// On an error every file that was started is removed.
+    /// Ends the run: all tables and their names are durable. On an error none of its files stays.
     pub(crate) fn finish(mut self) -> Result<Vec<TableMeta>> {
-        let result = self.finish_table(None).and_then(|()| {
-            if self.done.is_empty() { Ok(()) } else { self.store.env.vfs.sync_dir(&self.store.dir) }
-        });
-        match result {
-            Ok(()) => Ok(std::mem::take(&mut self.done)),
-            Err(error) => {
-                self.abandon();
-                Err(error)
-            }
-        }
+        self.finish_at(None)?;
+        RunOutput::join(vec![self])
     }
 
-    /// Removes every file that was started.
-    pub(crate) fn abandon(mut self) {
+    /// The same for a run in parts, of which each has ended where the next one starts.
+    pub(crate) fn join(mut parts: Vec<RunOutput>) -> Result<Vec<TableMeta>> {
+        if let Some(RunOutput { store, .. }) = parts.iter().find(|part| !part.done.is_empty()) {
+            store.env.vfs.sync_dir(&store.dir)?;
+        }
+        Ok(parts.iter_mut().flat_map(|part| std::mem::take(&mut part.done)).collect())
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        names::table(&self.store.dir, number)
+    }
+}
+
+impl Drop for RunOutput {
+    fn drop(&mut self) {
         let open = self.current.take().map(|open| open.number);
         for number in self.done.iter().map(|meta| meta.number).chain(open) {
             // What stays behind is an orphan, which the next open removes.
             let _ = self.store.env.vfs.remove(&self.path(number));
         }
-    }
-
-    fn path(&self, number: u64) -> PathBuf {
-        names::table(&self.store.dir, number)
     }
 }
 

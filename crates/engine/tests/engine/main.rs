@@ -1,6 +1,7 @@
 //! Tests of the library from outside: each file is about one promise or one kind of failure.
 
 mod compact_for_scans;
+mod compaction_parts;
 mod dropped_keyspace;
 mod dropped_tail;
 mod durable_close;

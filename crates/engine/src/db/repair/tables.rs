@@ -202,13 +202,8 @@ impl Repair<'_> {
     ) -> Result<Vec<TableMeta>> {
         let (store, options) = (self.store.clone(), options.clone());
         let mut output = RunOutput::new(store, options, origin, level, fragments, Vec::new());
-        match fill(&mut output) {
-            Ok(()) => output.finish(),
-            Err(error) => {
-                output.abandon();
-                Err(error)
-            }
-        }
+        fill(&mut output)?;
+        output.finish()
     }
 
     /// Notes tables that this repair wrote.

@@ -1,0 +1,271 @@
+//! A compaction in parts writes what it would write in one piece, wherever it is cut.
+
+use super::job::{JobContext, JobResult, run_parts};
+use super::parts::{Helpers, Part, Shared};
+use crate::cursor::Cursor;
+use crate::event::{CompactionReason, EventSink};
+use crate::options::{Compression, KeyspaceOptions, Options};
+use crate::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::table::{CursorOptions, Origin};
+use crate::version::{
+    CompactionSpec, InputRun, Run, RunCursor, RunOutput, Table, TableStore, Version,
+};
+use esker_base::checksum::mix64;
+use esker_base::vfs::strict::StrictVfs;
+use esker_base::{Env, KeyspaceId, Kind, Seq, Trailer, Vfs};
+use std::path::Path;
+use std::sync::Arc;
+
+const KEYS: u64 = 40;
+/// Sequence numbers of each run.
+const BAND: Seq = 60;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix64(self.0) % n
+    }
+
+    /// Every other key is between two that records have.
+    fn key(&mut self, between: bool) -> Vec<u8> {
+        let after = if between && self.below(2) == 0 { "+" } else { "" };
+        format!("k{:02}{after}", self.below(KEYS)).into_bytes()
+    }
+}
+
+struct Nobody;
+
+impl Helpers for Nobody {
+    fn call(&self, work: &Shared, _: usize) {
+        work();
+    }
+}
+
+struct Fixture {
+    disk: StrictVfs,
+    store: Arc<TableStore>,
+    options: Arc<KeyspaceOptions>,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let disk = StrictVfs::new();
+        let env = Env::with_vfs(Arc::new(disk.clone()), 7);
+        disk.create_dir_all(Path::new("/db")).expect("a directory");
+        let shares = Options::default().memory_shares();
+        let store = TableStore::new(env, "/db".into(), EventSink::new(None), 100, shares);
+        let options = KeyspaceOptions {
+            block_bytes: 512,
+            restart_interval: 3,
+            index_partition_bytes: 1 << 10,
+            compression: vec![Compression::None],
+            table_bytes_max: 4 << 10,
+            ..KeyspaceOptions::default()
+        };
+        Fixture { disk, store: Arc::new(store), options: Arc::new(options) }
+    }
+
+    fn output(&self, level: usize, tombstones: &RangeTombstones) -> RunOutput {
+        let (store, options) = (self.store.clone(), self.options.clone());
+        let origin = Origin::new(KeyspaceId::DEFAULT, "default");
+        let fragments = tombstones.fragments().to_vec();
+        RunOutput::new(store, options, origin, level, fragments, Vec::new())
+    }
+
+    fn tables(&self, metas: Vec<crate::version::TableMeta>) -> Vec<Arc<Table>> {
+        metas.into_iter().map(|meta| self.store.table(meta, &self.options)).collect()
+    }
+
+    /// A run of random records and range tombstones with the sequence numbers that follow `seq`.
+    fn run(&self, random: &mut Random, level: usize, seq: Seq) -> Vec<Arc<Table>> {
+        let (mut records, mut tombstones) = (Vec::new(), Vec::new());
+        for seq in seq + 1..=seq + BAND {
+            match random.below(12) {
+                0 => {
+                    let (start, end) = (random.key(true).into(), random.key(true).into());
+                    tombstones.push(RangeTombstone { start, end, seq });
+                }
+                1..=2 => records.push((random.key(false), Trailer::new(seq, Kind::Delete))),
+                _ => records.push((random.key(false), Trailer::new(seq, Kind::Put))),
+            }
+        }
+        records.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        let tombstones = RangeTombstones::build(&self.options.order, &tombstones);
+        let mut output = self.output(level, &tombstones);
+        for (key, trailer) in &records {
+            let value = vec![trailer.seq() as u8; 200];
+            output.add(key, *trailer, &value).expect("add");
+        }
+        self.tables(output.finish().expect("finish"))
+    }
+}
+
+/// Two runs of level 0, one of level 1, and one of level 2 that stays below.
+struct Job {
+    spec: CompactionSpec,
+    version: Arc<Version>,
+    snapshots: Vec<Seq>,
+}
+
+impl Job {
+    fn new(fixture: &Fixture, random: &mut Random) -> Job {
+        let levels = [2, 1, 0, 0];
+        let mut inputs = Vec::new();
+        let mut below = Vec::new();
+        for (number, level) in levels.into_iter().enumerate() {
+            let tables = fixture.run(random, level, number as Seq * BAND);
+            match level {
+                2 => below.extend(tables),
+                _ => inputs.insert(0, InputRun { level, tables }),
+            }
+        }
+        // There is not always something below.
+        below.truncate(random.below(4) as usize);
+        let mut version = Version::default();
+        version.levels.resize(3, Vec::new());
+        if !below.is_empty() {
+            version.levels[2].push(Arc::new(Run { id: 1, tables: below }));
+        }
+        let mut snapshots: Vec<Seq> =
+            (0..random.below(4)).map(|_| random.below(4 * BAND)).collect();
+        snapshots.sort_unstable();
+        let spec = CompactionSpec {
+            reason: CompactionReason::Size,
+            level: 0,
+            output_level: 1,
+            output_run: Some(2),
+            inputs,
+            is_move: false,
+        };
+        Job { spec, version: Arc::new(version), snapshots }
+    }
+
+    fn run(&self, fixture: &Fixture, parts: Vec<Part>) -> JobResult {
+        let context = JobContext {
+            store: fixture.store.clone(),
+            options: fixture.options.clone(),
+            origin: Origin::new(KeyspaceId::DEFAULT, "default"),
+            version: self.version.clone(),
+            snapshots: self.snapshots.clone(),
+            stop: Box::new(|| false),
+        };
+        run_parts(&self.spec, context, parts, &Nobody).expect("compacts")
+    }
+}
+
+type Record = (Vec<u8>, Trailer, Vec<u8>);
+
+/// All records of a run, and which tombstones lie over each key: as a get finds them, in the one table
+/// that may hold the key.
+fn contents(fixture: &Fixture, tables: &[Arc<Table>]) -> (Vec<Record>, Vec<Vec<Seq>>) {
+    let order = &fixture.options.order;
+    let options = CursorOptions::default();
+    let mut cursor = RunCursor::over(order.clone(), tables.to_vec(), options);
+    let mut records = Vec::new();
+    cursor.seek_to_first().expect("seek");
+    while cursor.valid() {
+        records.push((cursor.key().to_vec(), cursor.trailer(), cursor.value().to_vec()));
+        cursor.next().expect("next");
+    }
+    let run = Run { id: 1, tables: tables.to_vec() };
+    let over = |key: &[u8]| {
+        let Some(table) = run.table_for(order, key) else { return Vec::new() };
+        let tombstones = table.range_tombstones(&table.shared_reader().expect("opens"));
+        let covers = |t: &RangeTombstone| t.start[..] <= *key && *key < t.end[..];
+        tombstones.records().filter(covers).map(|t| t.seq).collect()
+    };
+    let keys = (0..KEYS).flat_map(|n| [format!("k{n:02}"), format!("k{n:02}+"), format!("k{n:02}-")]);
+    (records, keys.map(|key| over(key.as_bytes())).collect())
+}
+
+/// Parts that are cut at random keys.
+fn random_parts(random: &mut Random) -> Vec<Part> {
+    let mut cuts: Vec<Arc<[u8]>> =
+        (0..1 + random.below(4)).map(|_| random.key(true).into()).collect();
+    cuts.sort();
+    cuts.dedup();
+    let starts = [None].into_iter().chain(cuts.iter().cloned().map(Some));
+    let ends = cuts.iter().cloned().map(Some).chain([None]);
+    starts.zip(ends).map(|(start, end)| Part { start, end }).collect()
+}
+
+#[test]
+fn parts_together_are_what_one_piece_would_be() {
+    let mut random = Random(1);
+    for round in 0..150 {
+        let fixture = Fixture::new();
+        let job = Job::new(&fixture, &mut random);
+        let whole = job.run(&fixture, vec![Part::default()]);
+        let whole = contents(&fixture, &fixture.tables(whole.tables));
+        for _ in 0..4 {
+            let parts = random_parts(&mut random);
+            let result = job.run(&fixture, parts.clone());
+            assert_eq!(result.parts, parts.len() as u64);
+            let tables = fixture.tables(result.tables);
+            let found = contents(&fixture, &tables);
+            assert!(found == whole, "round {round}, {parts:?}");
+            // No table reaches beyond its part, so that those of two parts do not overlap.
+            for table in &tables {
+                let (first, meta) = (&table.meta.smallest, &table.meta);
+                let of = |part: &&Part| part.end.as_ref().is_none_or(|end| first[..] < end[..]);
+                let part = parts.iter().find(of).expect("some part");
+                assert!(part.start.as_ref().is_none_or(|start| start[..] <= first[..]));
+                let inside = |end: &Arc<[u8]>| {
+                    meta.largest[..] < end[..] || meta.largest[..] == end[..] && meta.largest_exclusive
+                };
+                assert!(part.end.as_ref().is_none_or(inside), "round {round}: {meta:?}, {part:?}");
+                // Records, tombstones and the bounds of the table agree.
+                table.shared_reader().expect("opens").verify().expect("whole");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_part_counts_only_what_lies_below_it() {
+    let fixture = Fixture::new();
+    let none = RangeTombstones::default();
+    let fill = |level: usize, keys: std::ops::Range<u32>, bytes: usize| {
+        let mut output = fixture.output(level, &none);
+        for number in keys {
+            let (key, value) = (number.to_be_bytes(), vec![1; bytes]);
+            output.add(&key, Trailer::new(1, Kind::Put), &value).expect("add");
+        }
+        fixture.tables(output.finish().expect("finish"))
+    };
+    // Far more grandparents before the part than a table may overlap, and none beside it.
+    let grandparents = fill(2, 0..200, 1 << 10);
+    assert!(grandparents.len() > 40);
+    let inputs = vec![InputRun { level: 0, tables: fill(0, 1_000..1_015, 250) }];
+    let mut version = Version::default();
+    version.levels.resize(3, Vec::new());
+    version.levels[2].push(Arc::new(Run { id: 1, tables: grandparents }));
+    let spec = CompactionSpec {
+        reason: CompactionReason::Size,
+        level: 0,
+        output_level: 1,
+        output_run: None,
+        inputs,
+        is_move: false,
+    };
+    let job = Job { spec, version: Arc::new(version), snapshots: Vec::new() };
+    let start = Some(1_000u32.to_be_bytes().as_slice().into());
+    let parts = vec![Part { start: None, end: start.clone() }, Part { start, end: None }];
+    assert_eq!(job.run(&fixture, parts).tables.len(), 1, "one table, as large as it may be");
+}
+
+#[test]
+fn an_output_that_is_dropped_leaves_no_file() {
+    let fixture = Fixture::new();
+    let tables = || fixture.disk.list(Path::new("/db")).expect("list").len();
+    let mut output = fixture.output(1, &RangeTombstones::default());
+    for number in 0..100u32 {
+        let key = number.to_be_bytes();
+        output.add(&key, Trailer::new(1, Kind::Put), &[1; 200]).expect("add");
+    }
+    assert!(tables() > 2);
+    drop(output);
+    assert_eq!(tables(), 0);
+}
