@@ -406,7 +406,8 @@ mod tests {
             Ok(result)
         };
         let ended = panic::catch_unwind(AssertUnwindSafe(|| work_on(ten_parts(), &Threads, work)));
-        let text = ended.err().and_then(|panic| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        let text =
+            ended.err().and_then(|panic| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
         assert_eq!(text.as_deref(), Some("the fifth part"));
         assert_eq!(alive.load(Ordering::SeqCst), 0);
     }

@@ -176,7 +176,8 @@ fn contents(fixture: &Fixture, tables: &[Arc<Table>]) -> (Vec<Record>, Vec<Vec<S
         let covers = |t: &RangeTombstone| t.start[..] <= *key && *key < t.end[..];
         tombstones.records().filter(covers).map(|t| t.seq).collect()
     };
-    let keys = (0..KEYS).flat_map(|n| [format!("k{n:02}"), format!("k{n:02}+"), format!("k{n:02}-")]);
+    let keys =
+        (0..KEYS).flat_map(|n| [format!("k{n:02}"), format!("k{n:02}+"), format!("k{n:02}-")]);
     (records, keys.map(|key| over(key.as_bytes())).collect())
 }
 
@@ -213,7 +214,8 @@ fn parts_together_are_what_one_piece_would_be() {
                 let part = parts.iter().find(of).expect("some part");
                 assert!(part.start.as_ref().is_none_or(|start| start[..] <= first[..]));
                 let inside = |end: &Arc<[u8]>| {
-                    meta.largest[..] < end[..] || meta.largest[..] == end[..] && meta.largest_exclusive
+                    meta.largest[..] < end[..]
+                        || meta.largest[..] == end[..] && meta.largest_exclusive
                 };
                 assert!(part.end.as_ref().is_none_or(inside), "round {round}: {meta:?}, {part:?}");
                 // Records, tombstones and the bounds of the table agree.
