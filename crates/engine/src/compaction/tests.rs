@@ -126,7 +126,7 @@ impl Job {
         let mut version = Version::default();
         version.levels.resize(3, Vec::new());
         if !below.is_empty() {
-            version.levels[2].push(Arc::new(Run { id: 1, tables: below }));
+            version.levels[2].push(Arc::new(Run::new(1, below)));
         }
         let mut snapshots: Vec<Seq> =
             (0..random.below(4)).map(|_| random.below(4 * BAND)).collect();
@@ -169,7 +169,7 @@ fn contents(fixture: &Fixture, tables: &[Arc<Table>]) -> (Vec<Record>, Vec<Vec<S
         records.push((cursor.key().to_vec(), cursor.trailer(), cursor.value().to_vec()));
         cursor.next().expect("next");
     }
-    let run = Run { id: 1, tables: tables.to_vec() };
+    let run = Run::new(1, tables.to_vec());
     let over = |key: &[u8]| {
         let Some(table) = run.table_for(order, key) else { return Vec::new() };
         let tombstones = table.range_tombstones(&table.shared_reader().expect("opens"));
@@ -243,7 +243,7 @@ fn a_part_counts_only_what_lies_below_it() {
     let inputs = vec![InputRun { level: 0, tables: fill(0, 1_000..1_015, 250) }];
     let mut version = Version::default();
     version.levels.resize(3, Vec::new());
-    version.levels[2].push(Arc::new(Run { id: 1, tables: grandparents }));
+    version.levels[2].push(Arc::new(Run::new(1, grandparents)));
     let spec = CompactionSpec {
         reason: CompactionReason::Size,
         level: 0,

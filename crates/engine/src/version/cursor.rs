@@ -39,7 +39,7 @@ impl RunCursor {
         options: CursorOptions,
     ) -> RunCursor {
         let walked = 0..tables.len();
-        RunCursor::new(order, Arc::new(Run { id: 0, tables }), walked, options)
+        RunCursor::new(order, Arc::new(Run::new(0, tables)), walked, options)
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use esker_base::{KeyspaceId, Seq};
 pub(crate) const LEVELS_MAX: u32 = 64;
 
 /// What the manifest knows of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableMeta {
     /// File number.
     pub(crate) number: u64,

@@ -9,6 +9,7 @@
 
 mod cursor;
 mod edit;
+mod fences;
 mod manifest;
 mod output;
 mod salvage;

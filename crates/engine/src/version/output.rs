@@ -221,21 +221,7 @@ fn later(order: &KeyOrder, key: &Arc<[u8]>, lower: Option<&Arc<[u8]>>) -> Arc<[u
 
 /// What stands for a table whose end was not reached.
 fn unfinished(number: u64) -> TableMeta {
-    TableMeta {
-        number,
-        salt: 0,
-        file_bytes: 0,
-        smallest: Box::default(),
-        largest: Box::default(),
-        largest_exclusive: false,
-        entries: 0,
-        tombstones: 0,
-        range_tombstones: 0,
-        raw_bytes: 0,
-        min_seq: 0,
-        max_seq: 0,
-        seq_override: None,
-    }
+    TableMeta { number, ..TableMeta::default() }
 }
 
 /// What the manifest keeps of a finished table.

@@ -5,6 +5,7 @@
 //! table leaves its name with the store, and a background thread calls [`TableStore::sweep`].
 
 use super::edit::TableMeta;
+use super::fences::{Fences, Place};
 use crate::event::{Event, EventSink};
 use crate::names;
 use crate::options::{KeyspaceOptions, MemoryShares};
@@ -56,6 +57,8 @@ pub(crate) struct Run {
     /// Never reused; larger is newer.
     pub(crate) id: u64,
     pub(crate) tables: Vec<Arc<Table>>,
+    /// Of `tables`; `None` while they change.
+    fences: Option<Fences>,
 }
 
 impl TableStore {
@@ -274,14 +277,53 @@ impl Drop for Table {
 }
 
 impl Run {
+    /// A run of tables that are in order and do not overlap.
+    pub(crate) fn new(id: u64, tables: Vec<Arc<Table>>) -> Run {
+        Run { id, tables, fences: None }
+    }
+
+    /// The tables, to be changed. [`Run::settle`] makes the run whole again.
+    pub(super) fn tables_mut(&mut self) -> &mut Vec<Arc<Table>> {
+        self.fences = None;
+        &mut self.tables
+    }
+
+    /// True if nothing changed since the last [`Run::settle`].
+    pub(super) fn is_settled(&self) -> bool {
+        self.fences.is_some()
+    }
+
+    /// Sorts the tables and makes lookups in them fast.
+    ///
+    /// # Errors
+    /// They overlap.
+    pub(super) fn settle(&mut self, order: &KeyOrder) -> Result<(), &'static str> {
+        self.tables.sort_by(|a, b| order.compare(&a.meta.smallest, &b.meta.smallest));
+        let disjoint = |pair: &[Arc<Table>]| pair[0].ends_before(order, &pair[1].meta.smallest);
+        if !self.tables.windows(2).all(disjoint) {
+            return Err("tables of one run overlap");
+        }
+        self.fences = Some(Fences::new(order, &self.tables));
+        Ok(())
+    }
+
     /// Bytes of all table files.
     pub(crate) fn bytes(&self) -> u64 {
         self.tables.iter().map(|t| t.meta.file_bytes).sum()
     }
 
+    #[inline]
+    fn fences(&self) -> Option<&Fences> {
+        self.fences.as_ref().filter(|fences| !fences.is_empty())
+    }
+
     /// The only table that may hold `key`.
     #[inline]
     pub(crate) fn table_for(&self, order: &KeyOrder, key: &[u8]) -> Option<&Arc<Table>> {
+        if let Some(fences) = self.fences() {
+            let Place { position, inside } = fences.place(&self.tables, key);
+            return if inside { self.tables.get(position) } else { None };
+        }
         let table = self.tables.get(self.position(order, key))?;
         order.compare(&table.meta.smallest, key).is_le().then_some(table)
     }
@@ -289,6 +331,9 @@ impl Run {
     /// Index of the first table that does not end before `key`.
     #[inline]
     pub(crate) fn position(&self, order: &KeyOrder, key: &[u8]) -> usize {
+        if let Some(fences) = self.fences() {
+            return fences.place(&self.tables, key).position;
+        }
         self.tables.partition_point(|t| t.ends_before(order, key))
     }
 

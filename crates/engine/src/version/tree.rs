@@ -68,8 +68,8 @@ impl Version {
         for runs in &mut levels {
             runs.retain(|run| !run.tables.is_empty());
             runs.sort_by_key(|run| std::cmp::Reverse(run.id));
-            for run in runs.iter_mut() {
-                check_run(order, run)?;
+            for run in runs.iter_mut().filter(|run| !run.is_settled()) {
+                Arc::make_mut(run).settle(order)?;
             }
         }
         while levels.last().is_some_and(Vec::is_empty) {
@@ -83,7 +83,7 @@ fn take_out(levels: &mut [Vec<Arc<Run>>], level: usize, number: u64) -> Result<(
     let runs = levels.get_mut(level).ok_or("a removed table is not there")?;
     for run in runs.iter_mut() {
         if let Some(at) = run.tables.iter().position(|t| t.meta.number == number) {
-            Arc::make_mut(run).tables.remove(at);
+            Arc::make_mut(run).tables_mut().remove(at);
             return Ok(());
         }
     }
@@ -96,21 +96,7 @@ fn put_in(levels: &mut Vec<Vec<Arc<Run>>>, level: usize, run_id: u64, table: Arc
     }
     let runs = &mut levels[level];
     match runs.iter_mut().find(|run| run.id == run_id) {
-        Some(run) => Arc::make_mut(run).tables.push(table),
-        None => runs.push(Arc::new(Run { id: run_id, tables: vec![table] })),
+        Some(run) => Arc::make_mut(run).tables_mut().push(table),
+        None => runs.push(Arc::new(Run::new(run_id, vec![table]))),
     }
-}
-
-/// Sorts the tables of a run and checks that they are disjoint.
-fn check_run(order: &KeyOrder, run: &mut Arc<Run>) -> Result<(), &'static str> {
-    let disjoint = |run: &Run| {
-        run.tables.windows(2).all(|pair| pair[0].ends_before(order, &pair[1].meta.smallest))
-    };
-    if !disjoint(run) {
-        Arc::make_mut(run).tables.sort_by(|a, b| order.compare(&a.meta.smallest, &b.meta.smallest));
-        if !disjoint(run) {
-            return Err("tables of one run overlap");
-        }
-    }
-    Ok(())
 }
