@@ -151,14 +151,18 @@ impl FilterBlock {
     }
 }
 
-/// Eight probes without a branch: missing bits are gathered.
+/// Eight probes with one branch: missing bits are gathered, four at a time. Of keys that are absent about
+/// one in ten has the first four.
 #[inline]
 fn all_probes(lanes: &[u64; LANES], bits: u64) -> bool {
     let missing = |i: usize| !lanes[i] & (1u64 << ((bits >> (6 * i)) & 63));
     // Written out, since the compiler keeps the loop.
     let low = missing(0) | missing(1) | missing(2) | missing(3);
+    if low != 0 {
+        return false;
+    }
     let high = missing(4) | missing(5) | missing(6) | missing(7);
-    low | high == 0
+    high == 0
 }
 
 fn decode_line(chunk: &[u8; LINE_BYTES]) -> Line {

@@ -12,7 +12,7 @@
 use crate::block::{Damage, TRAILER_BYTES};
 use esker_base::coding::{put_varint, take_bytes, take_u64, take_varint, take_varint_u32};
 use esker_base::heap::{Heap, HeapBox};
-use esker_base::key::{prefix_u64, shared_prefix_len};
+use esker_base::key::{prefix_u64, same_bytes, shared_prefix_len};
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -238,10 +238,8 @@ impl Separators {
             // A shorter key that is a prefix of the common bytes sorts before all.
             return if key < common { 0 } else { self.len() };
         };
-        match head.cmp(common) {
-            Ordering::Less => return 0,
-            Ordering::Greater => return self.len(),
-            Ordering::Equal => {}
+        if !same_bytes(head, common) {
+            return if head < common { 0 } else { self.len() };
         }
         let prefix = match rest.first_chunk::<8>() {
             Some(eight) => u64::from_be_bytes(*eight),

@@ -7,7 +7,7 @@
 
 use super::store::Table;
 use esker_base::KeyOrder;
-use esker_base::key::{prefix_u64, shared_prefix_len};
+use esker_base::key::{prefix_u64, same_bytes, shared_prefix_len};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -66,10 +66,8 @@ impl Fences {
             let before = key < &self.common[..];
             return nowhere(if before { 0 } else { tables.len() });
         };
-        match head.cmp(&self.common) {
-            Ordering::Less => return nowhere(0),
-            Ordering::Greater => return nowhere(tables.len()),
-            Ordering::Equal => {}
+        if !same_bytes(head, &self.common) {
+            return nowhere(if head < &self.common[..] { 0 } else { tables.len() });
         }
         let prefix = prefix_u64(rest);
         let mut position = self.largest.partition_point(|&largest| largest < prefix);
