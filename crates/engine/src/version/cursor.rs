@@ -1,6 +1,7 @@
 //! A cursor over a sorted run: one table after the other, each opened when it is reached.
 
-use super::store::{Run, Table};
+use super::run::Run;
+use super::store::Table;
 use crate::block::BlockCursor;
 use crate::cursor::{Advance, Cursor, Step};
 use crate::iter::Lend;

@@ -8,7 +8,8 @@
 //! and all records of a user key in a run are in one table; (3) of two records of a key, the newer
 //! one stands in the same table, an earlier run of the level, or a higher level.
 
-use super::store::{Run, Table};
+use super::run::Run;
+use super::store::Table;
 use esker_base::KeyOrder;
 use std::sync::Arc;
 
