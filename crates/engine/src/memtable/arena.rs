@@ -1,7 +1,8 @@
 //! Arena: records appended one after the other, each with a 32-bit name.
 //!
 //! Memory comes in chunks of 4 MiB (or one chunk for one larger record) that never move; a full one is
-//! followed by one that the supply has ready, if it has. A name is the chunk's index and the record's place in it, in granules of 4 bytes.
+//! followed by one that the supply has ready, if it has. A name is the chunk's index and the record's
+//! place in it, in granules of 4 bytes.
 //!
 //! A record is laid out as
 //! `trailer: u64, older: u32, key length: u32, value length: u32, key, value`, padded to a granule.

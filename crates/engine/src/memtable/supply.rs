@@ -104,12 +104,18 @@ impl Supply {
     /// Takes over chunks that an arena leaves behind; what is of another size, or too much, is freed.
     pub(super) fn give_chunks(&self, mut memory: Vec<Pages<u8>>) {
         memory.retain(|pages| pages.len() == self.chunk_bytes);
-        let mut state = self.state.lock();
-        memory.truncate(self.chunks_max.saturating_sub(state.chunks.len()));
-        memory.iter_mut().for_each(Pages::may_be_taken);
-        // Those that are ready stay on top.
-        memory.append(&mut state.chunks);
-        state.chunks = memory;
+        // The kernel is not spoken to under the lock, for which a writer may wait.
+        memory.iter_mut().take(self.chunks_max).for_each(Pages::may_be_taken);
+        let too_much = {
+            let mut state = self.state.lock();
+            let room = self.chunks_max.saturating_sub(state.chunks.len());
+            let too_much = memory.split_off(room.min(memory.len()));
+            // Those that are ready stay on top.
+            memory.append(&mut state.chunks);
+            state.chunks = memory;
+            too_much
+        };
+        drop(too_much);
     }
 
     /// Takes over a table that an index leaves behind. Of two, the larger is kept.
@@ -117,11 +123,14 @@ impl Supply {
         if self.chunks_max == 0 {
             return;
         }
+        table.may_be_taken();
         let mut state = self.state.lock();
-        if state.used_table.as_ref().is_none_or(|used| used.len() <= table.len()) {
-            table.may_be_taken();
-            state.used_table = Some(table);
-        }
+        let smaller = match &state.used_table {
+            Some(used) if used.len() > table.len() => Some(table),
+            _ => state.used_table.replace(table),
+        };
+        drop(state);
+        drop(smaller);
     }
 
     /// Bytes of spare memory, as far as the kernel has not taken it.
@@ -175,7 +184,11 @@ impl Supply {
         if wanted.chunk {
             let mut chunk = Pages::huge(self.chunk_bytes);
             chunk.populate();
-            self.state.lock().chunks.push(chunk);
+            let mut state = self.state.lock();
+            // Others may have left theirs meanwhile.
+            if state.chunks.len() < self.chunks_max {
+                state.chunks.push(chunk);
+            }
         }
     }
 }
