@@ -34,10 +34,12 @@ pub struct Options {
     /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, the one that
     /// pins the oldest log is flushed. Default: 512 MiB. Minimum: 1 MiB.
     pub wal_bytes_max: u64,
-    /// Threads that compact. One more thread flushes. Default: 0, which means the number of
-    /// processors, at most 8. Maximum: 64.
+    /// Threads that compact. One more flushes, one makes the next log ready, and one makes memory ready
+    /// for memtables. Default: 0, which means the number of processors, at most 8. Maximum: 64.
     pub compaction_threads: u32,
-    /// Table files held open. Raising it saves reopening; each costs a descriptor.
+    /// Table files held open. Raising it saves reopening; each costs a descriptor. Half of them are for
+    /// the tables that were opened first, which stay open as long as they live and are read without a
+    /// guard; the others are closed when tables that are read more often want their place.
     /// Default: 1 000. Minimum: 16.
     pub open_files_max: u32,
     /// The manifest is written anew when it is longer than this. Default: 16 MiB. Minimum: 4 KiB.

@@ -11,9 +11,8 @@ use super::core::{Core, KeyspaceCore, View};
 use super::snapshot::Snapshot;
 use crate::table::{Spot, TableReader};
 use crate::value::Value;
-use crate::version::Table;
+use crate::version::{Opened, Table};
 use esker_base::checksum::hash64;
-use esker_base::sync::Guard;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
 use std::sync::Arc;
@@ -130,17 +129,17 @@ impl Core {
 /// A table that may hold the key, and where. One that is not open is opened when it is looked into.
 struct Approached<'v> {
     table: &'v Arc<Table>,
-    opened: Option<(Guard<Option<Arc<TableReader>>>, Spot)>,
+    near: Option<(Opened<'v>, Spot)>,
 }
 
 impl Lookup<'_> {
     #[inline]
     fn approach<'v>(&self, table: &'v Arc<Table>) -> Approached<'v> {
-        let opened = table.reader_if_open().map(|guard| {
-            let spot = self.spot(opened(&guard), table);
-            (guard, spot)
+        let near = table.reader_if_open().map(|reader| {
+            let spot = self.spot(&reader, table);
+            (reader, spot)
         });
-        Approached { table, opened }
+        Approached { table, near }
     }
 
     #[inline]
@@ -151,25 +150,19 @@ impl Lookup<'_> {
     /// The newest range tombstone over the key in a table, and the newest record.
     #[inline]
     fn look_into(&self, approached: Approached<'_>) -> Result<(Option<Seq>, Option<Found>)> {
-        let Approached { table, opened: near } = approached;
-        let (guard, spot) = match near {
+        let Approached { table, near } = approached;
+        let (reader, spot) = match near {
             Some(near) => near,
             None => {
-                let guard = table.reader()?;
-                let spot = self.spot(opened(&guard), table);
-                (guard, spot)
+                let reader = table.reader()?;
+                let spot = self.spot(&reader, table);
+                (reader, spot)
             }
         };
-        let reader = opened(&guard);
         let hidden = match table.meta.range_tombstones {
             0 => None,
-            _ => table.range_tombstones(reader).covering(self.order, self.key, self.seq),
+            _ => table.range_tombstones(&reader).covering(self.order, self.key, self.seq),
         };
         Ok((hidden, reader.get_at(&spot, self.key, self.hash)?))
     }
-}
-
-#[inline]
-fn opened(guard: &Option<Arc<TableReader>>) -> &TableReader {
-    guard.as_ref().expect("an opened table")
 }

@@ -1,7 +1,8 @@
 //! Tables as the tree holds them, and what they share: directory, caches, open files.
 //!
-//! A table is opened when it is first read and may be closed again when too many are open. Its file
-//! is removed after the last version that holds it is gone, never by a reader's thread: the dropped
+//! A table is opened when it is first read. Half of the files that may be open are for tables that stay
+//! open until no version holds them: to read one of them costs no count and no guard. The others may be
+//! closed again when too many are open. A table's file is removed after the last version that holds it is gone, never by a reader's thread: the dropped
 //! table leaves its name with the store, and a background thread calls [`TableStore::sweep`].
 
 use super::edit::TableMeta;
@@ -12,10 +13,11 @@ use crate::range_tombstone::RangeTombstones;
 use crate::stats::TableCounters;
 use crate::table::{BlockCache, TableContext, TableFile, TableReader};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_base::sync::{ArcSwapOption, Guard, Mutex};
+use esker_base::sync::{ArcSwapOption, Guard, Mutex, OnceLock};
 use esker_base::vfs::Access;
 use esker_base::{Env, Error, KeyOrder, Result};
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -27,10 +29,14 @@ pub(crate) struct TableStore {
     pub(crate) counters: Arc<TableCounters>,
     pub(crate) events: EventSink,
     pub(crate) memory: MemoryShares,
-    open_files_max: usize,
-    /// Open tables, in the order of a clock's hand.
-    open: Mutex<VecDeque<Weak<Table>>>,
-    /// Of these, bytes promised to open tables.
+    /// Most tables that stay open, and most others that are open.
+    kept_max: usize,
+    passing_max: usize,
+    /// Tables that stay open.
+    kept: Mutex<Vec<Weak<Table>>>,
+    /// The other open ones, in the order of a clock's hand.
+    passing: Mutex<VecDeque<Weak<Table>>>,
+    /// Of the memory for pins, bytes promised to open tables.
     pin_bytes_promised: AtomicU64,
     next_number: AtomicU64,
     /// Numbers of table files that nobody holds any more.
@@ -42,11 +48,35 @@ pub(crate) struct Table {
     pub(crate) meta: TableMeta,
     options: Arc<KeyspaceOptions>,
     store: Arc<TableStore>,
-    reader: ArcSwapOption<TableReader>,
+    /// Set once, if it stays open.
+    kept: OnceLock<Arc<TableReader>>,
+    /// If it is one of the others and open.
+    passing: ArcSwapOption<TableReader>,
+    /// Of the others: read since the hand came by.
     recently_used: AtomicBool,
     obsolete: AtomicBool,
     /// Set while a compaction has it as an input.
     pub(crate) compacting: AtomicBool,
+}
+
+/// The reader of an open table, for the moment.
+pub(crate) enum Opened<'t> {
+    /// Of a table that stays open.
+    Kept(&'t Arc<TableReader>),
+    /// Of one that may be closed meanwhile.
+    Passing(Guard<Option<Arc<TableReader>>>),
+}
+
+impl Deref for Opened<'_> {
+    type Target = Arc<TableReader>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<TableReader> {
+        match self {
+            Opened::Kept(reader) => reader,
+            Opened::Passing(guard) => guard.as_ref().expect("made of an opened table"),
+        }
+    }
 }
 
 impl TableStore {
@@ -64,8 +94,10 @@ impl TableStore {
             counters: Arc::new(TableCounters::new()),
             events,
             memory,
-            open_files_max,
-            open: Mutex::new(VecDeque::new()),
+            kept_max: open_files_max / 2,
+            passing_max: open_files_max - open_files_max / 2,
+            kept: Mutex::new(Vec::new()),
+            passing: Mutex::new(VecDeque::new()),
             pin_bytes_promised: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             garbage: Mutex::new(Vec::new()),
@@ -89,14 +121,34 @@ impl TableStore {
 
     /// Heap bytes of open tables' index and filters.
     pub(crate) fn pinned_bytes(&self) -> u64 {
-        let open = self.open.lock();
-        let readers = open.iter().filter_map(Weak::upgrade).filter_map(|t| t.reader.load_full());
-        readers.map(|reader| reader.memory_bytes()).sum()
+        let bytes = |reader: &TableReader| reader.memory_bytes();
+        let kept = self.kept.lock();
+        let kept = kept.iter().filter_map(Weak::upgrade);
+        let kept: u64 = kept.filter_map(|table| table.kept.get().map(|r| bytes(r))).sum();
+        let passing = self.passing.lock();
+        let passing = passing.iter().filter_map(Weak::upgrade);
+        kept + passing.filter_map(|t| t.passing.load().as_ref().map(|r| bytes(r))).sum::<u64>()
     }
 
     /// Files that are open.
     pub(crate) fn open_files(&self) -> usize {
-        self.open.lock().len()
+        let lives = |table: &&Weak<Table>| table.strong_count() > 0;
+        let kept = self.kept.lock().iter().filter(lives).count();
+        kept + self.passing.lock().iter().filter(lives).count()
+    }
+
+    /// True if this table may stay open.
+    fn may_keep(&self, table: &Arc<Table>) -> bool {
+        let mut kept = self.kept.lock();
+        if kept.iter().any(|other| other.as_ptr() == Arc::as_ptr(table)) {
+            return true;
+        }
+        kept.retain(|other| other.strong_count() > 0);
+        let may = kept.len() < self.kept_max;
+        if may {
+            kept.push(Arc::downgrade(table));
+        }
+        may
     }
 
     /// Wraps a table that exists on disk.
@@ -109,7 +161,8 @@ impl TableStore {
             meta,
             options: options.clone(),
             store: self.clone(),
-            reader: ArcSwapOption::empty(),
+            kept: OnceLock::new(),
+            passing: ArcSwapOption::empty(),
             recently_used: AtomicBool::new(false),
             obsolete: AtomicBool::new(false),
             compacting: AtomicBool::new(false),
@@ -136,13 +189,14 @@ impl TableStore {
         numbers.len()
     }
 
-    /// Notes an opened table and closes others that were not used lately, if there are too many.
-    fn opened(&self, table: &Arc<Table>) {
-        let mut open = self.open.lock();
+    /// Notes an opened table that does not stay open, and closes others of them that were not used lately, if
+    /// there are too many.
+    fn note_passing(&self, table: &Arc<Table>) {
+        let mut open = self.passing.lock();
         open.push_back(Arc::downgrade(table));
         // Twice round the clock at most: the first round may only clear marks.
         let mut steps = 2 * open.len();
-        while open.len() > self.open_files_max && steps > 0 {
+        while open.len() > self.passing_max && steps > 0 {
             steps -= 1;
             let Some(candidate) = open.pop_front() else { break };
             let Some(candidate) = candidate.upgrade() else { continue };
@@ -161,28 +215,34 @@ impl Table {
     /// # Errors
     /// `NotFound` or `Corruption` naming the file.
     #[inline]
-    pub(crate) fn reader(self: &Arc<Table>) -> Result<Guard<Option<Arc<TableReader>>>> {
+    pub(crate) fn reader(self: &Arc<Table>) -> Result<Opened<'_>> {
         match self.reader_if_open() {
-            Some(guard) => Ok(guard),
+            Some(opened) => Ok(opened),
             None => self.open(),
         }
     }
 
     /// The opened table; `None` if it is not open now.
     #[inline]
-    pub(crate) fn reader_if_open(&self) -> Option<Guard<Option<Arc<TableReader>>>> {
-        let guard = self.reader.load();
+    pub(crate) fn reader_if_open(&self) -> Option<Opened<'_>> {
+        match self.kept.get() {
+            Some(reader) => Some(Opened::Kept(reader)),
+            None => self.passing_reader(),
+        }
+    }
+
+    fn passing_reader(&self) -> Option<Opened<'_>> {
+        let guard = self.passing.load();
         guard.as_ref()?;
         if !self.recently_used.load(Ordering::Relaxed) {
             self.recently_used.store(true, Ordering::Relaxed);
         }
-        Some(guard)
+        Some(Opened::Passing(guard))
     }
 
     /// The opened table, by reference count, for cursors.
     pub(crate) fn shared_reader(self: &Arc<Table>) -> Result<Arc<TableReader>> {
-        let guard = self.reader()?;
-        Ok(Arc::clone(guard.as_ref().expect("reader() returns an opened table")))
+        self.reader().map(|opened| Arc::clone(&opened))
     }
 
     /// The table's range tombstones, with the sequence number they count as.
@@ -195,7 +255,7 @@ impl Table {
     }
 
     #[cold]
-    fn open(self: &Arc<Table>) -> Result<Guard<Option<Arc<TableReader>>>> {
+    fn open(self: &Arc<Table>) -> Result<Opened<'_>> {
         let store = &self.store;
         let path = names::table(&store.dir, self.meta.number);
         let file = store.env.vfs.open(&path, Access::Random)?;
@@ -214,24 +274,36 @@ impl Table {
             return Err(Error::corruption(path, 0, what));
         }
         // Two threads may open at once; the second keeps the first one's reader.
-        let before = self.reader.compare_and_swap(&None::<Arc<TableReader>>, Some(reader.clone()));
-        if before.is_none() {
+        let promise = |reader: &TableReader| {
             store.pin_bytes_promised.fetch_add(reader.pin_limit_bytes(), Ordering::Relaxed);
-            store.opened(self);
+        };
+        if store.may_keep(self) {
+            let kept = self.kept.get_or_init(|| {
+                promise(&reader);
+                reader
+            });
+            return Ok(Opened::Kept(kept));
         }
-        let guard = self.reader.load();
-        if guard.is_some() {
-            return Ok(guard);
+        let none = None::<Arc<TableReader>>;
+        let before = self.passing.compare_and_swap(&none, Some(reader.clone()));
+        if before.is_none() {
+            promise(&reader);
+            store.note_passing(self);
         }
-        // Closed again by somebody in between: hand out our own.
-        Ok(Guard::from_inner(Some(reader)))
+        // It may have been closed again by somebody in between: then our own is handed out.
+        let closed = || Opened::Passing(Guard::from_inner(Some(reader)));
+        Ok(self.passing_reader().unwrap_or_else(closed))
     }
 
     fn close(&self) {
-        if let Some(reader) = self.reader.swap(None) {
-            let promised = &self.store.pin_bytes_promised;
-            promised.fetch_sub(reader.pin_limit_bytes(), Ordering::Relaxed);
+        if let Some(reader) = self.passing.swap(None) {
+            self.take_back_promise(&reader);
         }
+    }
+
+    fn take_back_promise(&self, reader: &TableReader) {
+        let promised = &self.store.pin_bytes_promised;
+        promised.fetch_sub(reader.pin_limit_bytes(), Ordering::Relaxed);
     }
 
     /// The order of its keys.
@@ -258,6 +330,9 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         self.close();
+        if let Some(reader) = self.kept.get() {
+            self.take_back_promise(reader);
+        }
         if self.obsolete.load(Ordering::Acquire) {
             self.store.garbage.lock().push(self.meta.number);
         }

@@ -9,6 +9,7 @@ mod errors;
 mod failed_manifest;
 mod interrupted_creation;
 mod log_space;
+mod open_files;
 mod open_refused;
 mod repair_current;
 mod support;

@@ -1,0 +1,65 @@
+//! No more tables are open than the options allow, and those that are gone count no more.
+
+use super::support::DIR;
+use esker::base::Env;
+use esker::base::vfs::strict::StrictVfs;
+use esker::{Compression, Db, KeyspaceOptions, Options, Setup};
+use std::sync::Arc;
+
+const OPEN_MAX: u64 = 16;
+const KEYS: u64 = 20_000;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number:05}").into_bytes()
+}
+
+fn open(disk: &StrictVfs) -> Db {
+    let default_keyspace = KeyspaceOptions {
+        table_bytes_max: 64 << 10,
+        compression: vec![Compression::None],
+        ..KeyspaceOptions::default()
+    };
+    let options =
+        Options { open_files_max: OPEN_MAX as u32, default_keyspace, ..Options::default() };
+    let env = Env::with_vfs(Arc::new(disk.clone()), 7);
+    let setup = Setup { env, listener: None, inline_background: true };
+    Db::open_with(DIR, options, setup).expect("open")
+}
+
+/// Reads everything twice, in another order the second time.
+fn check(db: &Db, value: &[u8]) {
+    for number in (0..KEYS).step_by(7).chain((0..KEYS).rev().step_by(11)) {
+        assert_eq!(db.get(&key(number)).expect("get").as_deref(), Some(value), "{number}");
+        let open = db.stats().open_files;
+        assert!((1..=OPEN_MAX).contains(&open), "{open} are open");
+    }
+}
+
+fn live_tables(db: &Db) -> u64 {
+    db.stats().keyspaces[0].levels.iter().map(|level| level.tables).sum()
+}
+
+#[test]
+fn tables_are_closed_to_open_others() {
+    let disk = StrictVfs::new();
+    let db = open(&disk);
+    for round in 1..=3 {
+        let value = [round; 100];
+        for number in 0..KEYS {
+            db.put(&key(number), &value).expect("put");
+        }
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        assert!(live_tables(&db) > 2 * OPEN_MAX, "{} tables", live_tables(&db));
+        check(&db, &value);
+        assert_eq!(db.stats().open_files, OPEN_MAX, "as many as may be");
+        let pinned = db.stats().memory.pinned_tables;
+        assert!(pinned > 0, "open tables take memory");
+    }
+    // All but one table go, and with them their files.
+    db.delete_range(&key(0), &key(KEYS - 1)).expect("delete");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    assert_eq!(live_tables(&db), 1);
+    assert_eq!(db.get(&key(KEYS - 1)).expect("get").as_deref(), Some(&[3; 100][..]));
+    assert_eq!(db.stats().open_files, 1);
+    db.close().expect("close");
+}
