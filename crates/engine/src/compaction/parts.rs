@@ -229,7 +229,6 @@ mod tests {
     use super::*;
     use esker_base::checksum::mix64;
     use std::panic;
-    use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
@@ -292,6 +291,9 @@ mod tests {
         let uneven = [piece(1, 2, 900), piece(3, 9, 100)];
         assert_eq!(numbers(&cuts(&order, &uneven, 2, 101)), [0u64; 0]);
         assert_eq!(numbers(&cuts(&order, &uneven, 2, 100)), [2]);
+        // The nearer of two places, which is not the one behind.
+        let far = [piece(1, 2, 450), piece(3, 4, 500), piece(5, 6, 50)];
+        assert_eq!(numbers(&cuts(&order, &far, 2, 50)), [3]);
         // Two cuts in the same place are one.
         assert_eq!(numbers(&cuts(&order, &uneven, 5, 50)), [2]);
     }
@@ -351,11 +353,23 @@ mod tests {
         }
     }
 
+    /// Gives way to others until `ready`, but not for ever.
+    fn wait(ready: impl Fn() -> bool) {
+        for _ in 0..10_000_000 {
+            if ready() {
+                return;
+            }
+            thread::yield_now();
+        }
+        panic!("what is waited for does not come");
+    }
+
     #[test]
     fn results_stand_in_the_order_of_parts() {
-        let all = Arc::new(Barrier::new(10));
+        let begun = AtomicUsize::new(0);
         let together = move |part: &Part, _: &dyn Fn() -> bool| {
-            all.wait();
+            begun.fetch_add(1, Ordering::SeqCst);
+            wait(|| begun.load(Ordering::SeqCst) == 10);
             Ok(place(part))
         };
         let expected: Vec<u64> = (0..10).collect();
@@ -381,9 +395,7 @@ mod tests {
                     3 => Err(Error::ReadOnly),
                     // With threads, all of these are under way when the third fails.
                     4.. => {
-                        while !stop() {
-                            thread::yield_now();
-                        }
+                        wait(stop);
                         Err(Error::Cancelled)
                     }
                     _ => Ok(result),
@@ -406,7 +418,8 @@ mod tests {
             Ok(result)
         };
         let ended = panic::catch_unwind(AssertUnwindSafe(|| work_on(ten_parts(), &Threads, work)));
-        let text = ended.err().and_then(|panic| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        let text =
+            ended.err().and_then(|panic| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
         assert_eq!(text.as_deref(), Some("the fifth part"));
         assert_eq!(alive.load(Ordering::SeqCst), 0);
     }

@@ -4,6 +4,7 @@ use super::job::{JobContext, JobResult, run_parts};
 use super::parts::{Helpers, Part, Shared};
 use crate::cursor::Cursor;
 use crate::event::{CompactionReason, EventSink};
+use crate::names;
 use crate::options::{Compression, KeyspaceOptions, Options};
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::table::{CursorOptions, Origin};
@@ -11,7 +12,7 @@ use crate::version::{
     CompactionSpec, InputRun, Run, RunCursor, RunOutput, Table, TableStore, Version,
 };
 use esker_base::checksum::mix64;
-use esker_base::vfs::strict::StrictVfs;
+use esker_base::vfs::strict::{StrictVfs, Survival};
 use esker_base::{Env, KeyspaceId, Kind, Seq, Trailer, Vfs};
 use std::path::Path;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ impl Fixture {
         let disk = StrictVfs::new();
         let env = Env::with_vfs(Arc::new(disk.clone()), 7);
         disk.create_dir_all(Path::new("/db")).expect("a directory");
+        disk.sync_dir(Path::new("/")).expect("a durable one");
         let shares = Options::default().memory_shares();
         let store = TableStore::new(env, "/db".into(), EventSink::new(None), 100, shares);
         let options = KeyspaceOptions {
@@ -176,7 +178,8 @@ fn contents(fixture: &Fixture, tables: &[Arc<Table>]) -> (Vec<Record>, Vec<Vec<S
         let covers = |t: &RangeTombstone| t.start[..] <= *key && *key < t.end[..];
         tombstones.records().filter(covers).map(|t| t.seq).collect()
     };
-    let keys = (0..KEYS).flat_map(|n| [format!("k{n:02}"), format!("k{n:02}+"), format!("k{n:02}-")]);
+    let keys =
+        (0..KEYS).flat_map(|n| [format!("k{n:02}"), format!("k{n:02}+"), format!("k{n:02}-")]);
     (records, keys.map(|key| over(key.as_bytes())).collect())
 }
 
@@ -204,6 +207,7 @@ fn parts_together_are_what_one_piece_would_be() {
             let result = job.run(&fixture, parts.clone());
             assert_eq!(result.parts, parts.len() as u64);
             let tables = fixture.tables(result.tables);
+            let kept = fixture.disk.crash(Survival::None, 1);
             let found = contents(&fixture, &tables);
             assert!(found == whole, "round {round}, {parts:?}");
             // No table reaches beyond its part, so that those of two parts do not overlap.
@@ -213,11 +217,17 @@ fn parts_together_are_what_one_piece_would_be() {
                 let part = parts.iter().find(of).expect("some part");
                 assert!(part.start.as_ref().is_none_or(|start| start[..] <= first[..]));
                 let inside = |end: &Arc<[u8]>| {
-                    meta.largest[..] < end[..] || meta.largest[..] == end[..] && meta.largest_exclusive
+                    meta.largest[..] < end[..]
+                        || meta.largest[..] == end[..] && meta.largest_exclusive
                 };
                 assert!(part.end.as_ref().is_none_or(inside), "round {round}: {meta:?}, {part:?}");
                 // Records, tombstones and the bounds of the table agree.
-                table.shared_reader().expect("opens").verify().expect("whole");
+                let reader = table.shared_reader().expect("opens");
+                reader.verify().expect("whole");
+                let tombstones = table.range_tombstones(&reader).records().count();
+                assert_eq!(tombstones as u64, meta.range_tombstones, "none is empty");
+                let path = names::table(Path::new("/db"), meta.number);
+                assert!(kept.exists(&path).expect("asked"), "its name is durable");
             }
         }
     }
