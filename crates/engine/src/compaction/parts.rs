@@ -329,10 +329,12 @@ mod tests {
         }
     }
 
+    /// None, whoever is asked for.
     struct Nobody;
 
     impl Helpers for Nobody {
-        fn call(&self, work: &Shared, _: usize) {
+        fn call(&self, work: &Shared, helpers_max: usize) {
+            assert_eq!(helpers_max, 9, "the caller does a part too");
             work();
         }
     }

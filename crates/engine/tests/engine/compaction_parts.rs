@@ -275,8 +275,9 @@ struct Met {
     wanted: usize,
     came: BTreeSet<String>,
     threads: Vec<ThreadId>,
-    /// They go on only when this is said too.
+    /// They do not go on before they are let go; then they go slowly, so that none is far ahead.
     held: bool,
+    slow: bool,
 }
 
 impl Meeting {
@@ -298,7 +299,8 @@ impl Meeting {
     }
 
     fn let_go(&self) {
-        self.state.lock().expect("lock").held = false;
+        let mut met = self.state.lock().expect("lock");
+        (met.held, met.slow) = (false, true);
         self.changed.notify_all();
     }
 
@@ -327,6 +329,10 @@ impl Comparator for Meeting {
             }
             drop(met);
             self.wait(|met| met.threads.len() >= met.wanted && !met.held);
+            let met = self.state.lock().expect("lock");
+            if met.slow {
+                drop(self.changed.wait_timeout(met, Duration::from_millis(2)).expect("lock"));
+            }
         }
         a.to_vec()
     }
@@ -413,6 +419,26 @@ fn threads_that_have_nothing_to_do_help() {
     let helps = |name: &&String| name.starts_with("esker-compact-");
     assert_eq!(names.iter().filter(helps).count(), 2, "{names:?}");
     assert_eq!(pair.level1(), (2, 1 + 3));
+    pair.check();
+}
+
+#[test]
+fn without_threads_nobody_helps() {
+    let pair = Pair::new(options(2), true);
+    pair.meeting.arm(1, true);
+    thread::scope(|scope| {
+        let compaction = scope.spawn(|| pair.compact());
+        assert!(pair.meeting.wait(|met| met.threads.len() == 1), "it is at work");
+        // Whoever flushes looks for compactions too.
+        let other = options(2).default_keyspace;
+        let other = pair.db.create_keyspace("other", other).expect("create");
+        other.put(b"key", b"value").expect("put");
+        other.flush().expect("flush");
+        pair.meeting.let_go();
+        compaction.join().expect("no panic").expect("compact");
+    });
+    assert_eq!(pair.meeting.names().len(), 1);
+    assert_eq!(pair.level1(), (2, 1 + 2));
     pair.check();
 }
 
