@@ -229,7 +229,6 @@ mod tests {
     use super::*;
     use esker_base::checksum::mix64;
     use std::panic;
-    use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
@@ -292,6 +291,9 @@ mod tests {
         let uneven = [piece(1, 2, 900), piece(3, 9, 100)];
         assert_eq!(numbers(&cuts(&order, &uneven, 2, 101)), [0u64; 0]);
         assert_eq!(numbers(&cuts(&order, &uneven, 2, 100)), [2]);
+        // The nearer of two places, which is not the one behind.
+        let far = [piece(1, 2, 450), piece(3, 4, 500), piece(5, 6, 50)];
+        assert_eq!(numbers(&cuts(&order, &far, 2, 50)), [3]);
         // Two cuts in the same place are one.
         assert_eq!(numbers(&cuts(&order, &uneven, 5, 50)), [2]);
     }
@@ -327,10 +329,12 @@ mod tests {
         }
     }
 
+    /// None, whoever is asked for.
     struct Nobody;
 
     impl Helpers for Nobody {
-        fn call(&self, work: &Shared, _: usize) {
+        fn call(&self, work: &Shared, helpers_max: usize) {
+            assert_eq!(helpers_max, 9, "the caller does a part too");
             work();
         }
     }
@@ -351,11 +355,23 @@ mod tests {
         }
     }
 
+    /// Gives way to others until `ready`, but not for ever.
+    fn wait(ready: impl Fn() -> bool) {
+        for _ in 0..10_000_000 {
+            if ready() {
+                return;
+            }
+            thread::yield_now();
+        }
+        panic!("what is waited for does not come");
+    }
+
     #[test]
     fn results_stand_in_the_order_of_parts() {
-        let all = Arc::new(Barrier::new(10));
+        let begun = AtomicUsize::new(0);
         let together = move |part: &Part, _: &dyn Fn() -> bool| {
-            all.wait();
+            begun.fetch_add(1, Ordering::SeqCst);
+            wait(|| begun.load(Ordering::SeqCst) == 10);
             Ok(place(part))
         };
         let expected: Vec<u64> = (0..10).collect();
@@ -381,9 +397,7 @@ mod tests {
                     3 => Err(Error::ReadOnly),
                     // With threads, all of these are under way when the third fails.
                     4.. => {
-                        while !stop() {
-                            thread::yield_now();
-                        }
+                        wait(stop);
                         Err(Error::Cancelled)
                     }
                     _ => Ok(result),

@@ -1,9 +1,10 @@
-//! A compaction in parts writes what it would write in one piece, wherever it is cut.
+//! Where compactions are cut, and that in parts they write what they would write in one piece.
 
 use super::job::{JobContext, JobResult, run_parts};
-use super::parts::{Helpers, Part, Shared};
+use super::parts::{Helpers, Part, Shared, cut};
 use crate::cursor::Cursor;
 use crate::event::{CompactionReason, EventSink};
+use crate::names;
 use crate::options::{Compression, KeyspaceOptions, Options};
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::table::{CursorOptions, Origin};
@@ -11,8 +12,9 @@ use crate::version::{
     CompactionSpec, InputRun, Run, RunCursor, RunOutput, Table, TableStore, Version,
 };
 use esker_base::checksum::mix64;
-use esker_base::vfs::strict::StrictVfs;
+use esker_base::vfs::strict::{StrictVfs, Survival};
 use esker_base::{Env, KeyspaceId, Kind, Seq, Trailer, Vfs};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,10 +52,11 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new() -> Fixture {
+    fn new(table_bytes_max: u64) -> Fixture {
         let disk = StrictVfs::new();
         let env = Env::with_vfs(Arc::new(disk.clone()), 7);
         disk.create_dir_all(Path::new("/db")).expect("a directory");
+        disk.sync_dir(Path::new("/")).expect("a durable one");
         let shares = Options::default().memory_shares();
         let store = TableStore::new(env, "/db".into(), EventSink::new(None), 100, shares);
         let options = KeyspaceOptions {
@@ -61,7 +64,7 @@ impl Fixture {
             restart_interval: 3,
             index_partition_bytes: 1 << 10,
             compression: vec![Compression::None],
-            table_bytes_max: 4 << 10,
+            table_bytes_max,
             ..KeyspaceOptions::default()
         };
         Fixture { disk, store: Arc::new(store), options: Arc::new(options) }
@@ -72,6 +75,16 @@ impl Fixture {
         let origin = Origin::new(KeyspaceId::DEFAULT, "default");
         let fragments = tombstones.fragments().to_vec();
         RunOutput::new(store, options, origin, level, fragments, Vec::new())
+    }
+
+    /// A run of one record for each key.
+    fn plain_run(&self, level: usize, keys: Range<u32>, value_bytes: usize) -> Vec<Arc<Table>> {
+        let mut output = self.output(level, &RangeTombstones::default());
+        for number in keys {
+            let (key, value) = (number.to_be_bytes(), vec![1; value_bytes]);
+            output.add(&key, Trailer::new(1, Kind::Put), &value).expect("add");
+        }
+        self.tables(output.finish().expect("finish"))
     }
 
     fn tables(&self, metas: Vec<crate::version::TableMeta>) -> Vec<Arc<Table>> {
@@ -99,6 +112,17 @@ impl Fixture {
             output.add(key, *trailer, &value).expect("add");
         }
         self.tables(output.finish().expect("finish"))
+    }
+}
+
+fn spec_of(inputs: Vec<InputRun>) -> CompactionSpec {
+    CompactionSpec {
+        reason: CompactionReason::Size,
+        level: 0,
+        output_level: 1,
+        output_run: Some(2),
+        inputs,
+        is_move: false,
     }
 }
 
@@ -131,14 +155,7 @@ impl Job {
         let mut snapshots: Vec<Seq> =
             (0..random.below(4)).map(|_| random.below(4 * BAND)).collect();
         snapshots.sort_unstable();
-        let spec = CompactionSpec {
-            reason: CompactionReason::Size,
-            level: 0,
-            output_level: 1,
-            output_run: Some(2),
-            inputs,
-            is_move: false,
-        };
+        let spec = spec_of(inputs);
         Job { spec, version: Arc::new(version), snapshots }
     }
 
@@ -196,7 +213,7 @@ fn random_parts(random: &mut Random) -> Vec<Part> {
 fn parts_together_are_what_one_piece_would_be() {
     let mut random = Random(1);
     for round in 0..150 {
-        let fixture = Fixture::new();
+        let fixture = Fixture::new(4 << 10);
         let job = Job::new(&fixture, &mut random);
         let whole = job.run(&fixture, vec![Part::default()]);
         let whole = contents(&fixture, &fixture.tables(whole.tables));
@@ -205,6 +222,7 @@ fn parts_together_are_what_one_piece_would_be() {
             let result = job.run(&fixture, parts.clone());
             assert_eq!(result.parts, parts.len() as u64);
             let tables = fixture.tables(result.tables);
+            let kept = fixture.disk.crash(Survival::None, 1);
             let found = contents(&fixture, &tables);
             assert!(found == whole, "round {round}, {parts:?}");
             // No table reaches beyond its part, so that those of two parts do not overlap.
@@ -219,7 +237,10 @@ fn parts_together_are_what_one_piece_would_be() {
                 };
                 assert!(part.end.as_ref().is_none_or(inside), "round {round}: {meta:?}, {part:?}");
                 // Records, tombstones and the bounds of the table agree.
-                table.shared_reader().expect("opens").verify().expect("whole");
+                let reader = table.shared_reader().expect("opens");
+                reader.verify().expect("whole");
+                let path = names::table(Path::new("/db"), meta.number);
+                assert!(kept.exists(&path).expect("asked"), "its name is durable");
             }
         }
     }
@@ -227,31 +248,15 @@ fn parts_together_are_what_one_piece_would_be() {
 
 #[test]
 fn a_part_counts_only_what_lies_below_it() {
-    let fixture = Fixture::new();
-    let none = RangeTombstones::default();
-    let fill = |level: usize, keys: std::ops::Range<u32>, bytes: usize| {
-        let mut output = fixture.output(level, &none);
-        for number in keys {
-            let (key, value) = (number.to_be_bytes(), vec![1; bytes]);
-            output.add(&key, Trailer::new(1, Kind::Put), &value).expect("add");
-        }
-        fixture.tables(output.finish().expect("finish"))
-    };
+    let fixture = Fixture::new(4 << 10);
     // Far more grandparents before the part than a table may overlap, and none beside it.
-    let grandparents = fill(2, 0..200, 1 << 10);
+    let grandparents = fixture.plain_run(2, 0..200, 1 << 10);
     assert!(grandparents.len() > 40);
-    let inputs = vec![InputRun { level: 0, tables: fill(0, 1_000..1_015, 250) }];
+    let tables = fixture.plain_run(0, 1_000..1_015, 250);
     let mut version = Version::default();
     version.levels.resize(3, Vec::new());
     version.levels[2].push(Arc::new(Run::new(1, grandparents)));
-    let spec = CompactionSpec {
-        reason: CompactionReason::Size,
-        level: 0,
-        output_level: 1,
-        output_run: None,
-        inputs,
-        is_move: false,
-    };
+    let spec = spec_of(vec![InputRun { level: 0, tables }]);
     let job = Job { spec, version: Arc::new(version), snapshots: Vec::new() };
     let start = Some(1_000u32.to_be_bytes().as_slice().into());
     let parts = vec![Part { start: None, end: start.clone() }, Part { start, end: None }];
@@ -259,15 +264,59 @@ fn a_part_counts_only_what_lies_below_it() {
 }
 
 #[test]
+fn a_large_table_is_cut_inside() {
+    let fixture = Fixture::new(1 << 20);
+    let tables = fixture.plain_run(0, 0..1_000, 300);
+    assert_eq!(tables.len(), 1);
+    let spec = spec_of(vec![InputRun { level: 0, tables }]);
+    let options = KeyspaceOptions { table_bytes_max: 64 << 10, ..(*fixture.options).clone() };
+    let parts = cut(&spec, &options, 8).expect("cut");
+    let [first, second] = &parts[..] else { panic!("{parts:?}") };
+    assert_eq!((&first.start, &first.end, &second.end), (&None, &second.start, &None));
+    let middle = first.end.as_ref().expect("a cut");
+    let near = middle[..] > 300u32.to_be_bytes()[..] && middle[..] < 700u32.to_be_bytes()[..];
+    assert!(near, "{middle:?}");
+}
+
+#[test]
+fn a_tombstone_beside_a_part_makes_no_table() {
+    let fixture = Fixture::new(4 << 10);
+    let tombstone = |start: &str, end: &str, seq| RangeTombstone {
+        start: start.as_bytes().into(),
+        end: end.as_bytes().into(),
+        seq,
+    };
+    let two = [tombstone("b", "d", 5), tombstone("d", "f", 6)];
+    let tombstones = RangeTombstones::build(&fixture.options.order, &two);
+    let part = |start: &str, end: &str| {
+        let mut output = fixture.output(1, &tombstones);
+        output.start_at(start.as_bytes().into());
+        output.finish_at(Some(end.as_bytes().into())).expect("finish");
+        let tables = fixture.tables(RunOutput::join(vec![output]).expect("join"));
+        let of = |table: &Arc<Table>| {
+            let reader = table.shared_reader().expect("opens");
+            table.range_tombstones(&reader).records().collect::<Vec<_>>()
+        };
+        tables.iter().map(of).collect::<Vec<_>>()
+    };
+    assert!(part("a", "b").is_empty());
+    assert!(part("f", "g").is_empty());
+    assert_eq!(part("a", "c"), [[tombstone("b", "c", 5)]]);
+    assert_eq!(part("c", "d"), [[tombstone("c", "d", 5)]]);
+    assert_eq!(part("d", "f"), [[tombstone("d", "f", 6)]]);
+    assert_eq!(part("c", "e"), [[tombstone("c", "d", 5), tombstone("d", "e", 6)]]);
+}
+
+#[test]
 fn an_output_that_is_dropped_leaves_no_file() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::new(4 << 10);
     let tables = || fixture.disk.list(Path::new("/db")).expect("list").len();
     let mut output = fixture.output(1, &RangeTombstones::default());
     for number in 0..100u32 {
         let key = number.to_be_bytes();
         output.add(&key, Trailer::new(1, Kind::Put), &[1; 200]).expect("add");
     }
-    assert!(tables() > 2);
+    assert!(tables() > 2, "some that are done, and one that is not");
     drop(output);
     assert_eq!(tables(), 0);
 }

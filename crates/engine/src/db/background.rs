@@ -200,3 +200,40 @@ impl Helpers for Background {
         state.offers.retain(|offer| offer.id != id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn seats_are_offered_where_somebody_could_take_them() {
+        let nothing: Shared = Arc::new(|| ());
+        for (inline, helpers_max, offers) in [(false, 1, true), (false, 0, false), (true, 1, false)]
+        {
+            let background = Background::new(inline);
+            background.call(&nothing, helpers_max);
+            assert_eq!(background.changes() > 0, offers, "{inline} {helpers_max}");
+            assert!(!background.help(), "the work is done");
+        }
+    }
+
+    #[test]
+    fn who_compacts_or_is_asked_for_help_is_not_idle() {
+        let background = Arc::new(Background::new(false));
+        assert_eq!(background.idle_compactors(4), 4);
+        background.compactions_running.store(1, Ordering::Release);
+        assert_eq!(background.idle_compactors(4), 3);
+        let seen = background.clone();
+        let inside = AtomicU64::new(0);
+        let work: Shared = Arc::new(move || {
+            // Two seats, free or taken, beside the one who offers them.
+            assert_eq!(seen.idle_compactors(4), 1);
+            let depth = inside.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(seen.help(), depth < 2);
+        });
+        background.call(&work, 2);
+        assert_eq!(background.idle_compactors(4), 3);
+        assert_eq!(background.idle_compactors(0), 0);
+    }
+}
