@@ -9,9 +9,10 @@
 
 use super::core::{Core, KeyspaceCore, View};
 use super::snapshot::Snapshot;
-use crate::table::{Spot, TableReader};
+use crate::stats::TableCounter;
+use crate::table::{Probes, Spot, TableReader};
 use crate::value::Value;
-use crate::version::{Opened, Table};
+use crate::version::Table;
 use esker_base::checksum::hash64;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
@@ -20,14 +21,17 @@ use std::sync::Arc;
 /// Tables that are approached before the first of them is looked into.
 const TABLES_AHEAD: usize = 4;
 
-/// A record as found.
-type Found = (Trailer, Value);
+/// What a get returns.
+type Answer = Result<Option<Value>>;
+
+/// What a table knows of a key: the newest range tombstone over it, and the newest record.
+type Found = (Option<Seq>, Option<(Trailer, Value)>);
 
 /// What is looked for.
 struct Lookup<'a> {
     order: &'a KeyOrder,
     key: &'a [u8],
-    hash: u64,
+    probes: Probes,
     seq: Seq,
 }
 
@@ -66,16 +70,9 @@ impl Core {
     }
 
     #[inline]
-    fn get_in(
-        &self,
-        keyspace: &KeyspaceCore,
-        view: &View,
-        key: &[u8],
-        seq: Seq,
-    ) -> Result<Option<Value>> {
+    fn get_in(&self, keyspace: &KeyspaceCore, view: &View, key: &[u8], seq: Seq) -> Answer {
         let order = &keyspace.options.order;
         let hash = if order.is_hashable() { hash64(key) } else { 0 };
-        let lookup = Lookup { order, key, hash, seq };
         let mems = std::iter::once(&view.active).chain(view.sealed.iter().map(|s| &s.mem));
         for mem in mems {
             let hidden = mem.covering(key, seq);
@@ -86,22 +83,55 @@ impl Core {
                 return Ok(None);
             }
         }
-        let runs = view.version.levels.iter().flatten();
-        let mut tables = runs.filter_map(|run| run.table_for(order, key));
-        loop {
-            let near: [_; TABLES_AHEAD] =
-                std::array::from_fn(|_| tables.next().map(|table| lookup.approach(table)));
-            for approached in near {
-                let Some(approached) = approached else { return Ok(None) };
-                let (hidden, found) = lookup.look_into(approached)?;
-                if let Some((trailer, value)) = found {
-                    return self.answer(trailer, hidden, || value);
-                }
-                if hidden.is_some() {
-                    return Ok(None);
+        let mut lookup = Lookup { order, key, probes: Probes::new(hash), seq };
+        let mut ahead = [None; TABLES_AHEAD];
+        let mut approached = 0;
+        for runs in &view.version.levels {
+            for run in runs {
+                let Some(table) = run.table_for(order, key) else { continue };
+                ahead[approached] = Some(lookup.approach(table));
+                approached += 1;
+                if approached == TABLES_AHEAD {
+                    if let Some(answer) = self.look_into(&mut lookup, &ahead) {
+                        return answer;
+                    }
+                    approached = 0;
                 }
             }
         }
+        self.look_into(&mut lookup, &ahead[..approached]).unwrap_or(Ok(None))
+    }
+
+    /// What the first of these tables says that knows; `None` if none does.
+    #[inline]
+    fn look_into(
+        &self,
+        lookup: &mut Lookup<'_>,
+        ahead: &[Option<Approached<'_>>],
+    ) -> Option<Answer> {
+        let mut denials = 0;
+        let mut answer = None;
+        for approached in ahead.iter().flatten() {
+            if approached.is_denied(&mut lookup.probes) {
+                denials += 1;
+                continue;
+            }
+            answer = match lookup.search(approached) {
+                Ok((hidden, Some((trailer, value)))) => {
+                    Some(self.answer(trailer, hidden, || value))
+                }
+                Ok((Some(_), None)) => Some(Ok(None)),
+                Ok((None, None)) => continue,
+                Err(error) => Some(Err(error)),
+            };
+            break;
+        }
+        if denials > 0 {
+            let counters = self.store.counters.local();
+            counters.add(TableCounter::FilterChecks, denials);
+            counters.add(TableCounter::FilterNegatives, denials);
+        }
+        answer
     }
 
     /// What a found record means, given the newest range tombstone over its key in the same place.
@@ -126,43 +156,54 @@ impl Core {
     }
 }
 
-/// A table that may hold the key, and where. One that is not open is opened when it is looked into.
+/// A table that may hold the key, and where, if it stays open.
+#[derive(Clone, Copy)]
 struct Approached<'v> {
     table: &'v Arc<Table>,
-    near: Option<(Opened<'v>, Spot)>,
+    near: Option<(&'v TableReader, Spot<'v>)>,
+}
+
+impl Approached<'_> {
+    /// True if there is nothing to be found in the table, by what is at hand.
+    #[inline]
+    fn is_denied(&self, probes: &mut Probes) -> bool {
+        self.near.is_some_and(|(_, spot)| spot.is_denied(probes))
+            && self.table.meta.range_tombstones == 0
+    }
 }
 
 impl Lookup<'_> {
     #[inline]
     fn approach<'v>(&self, table: &'v Arc<Table>) -> Approached<'v> {
-        let near = table.reader_if_open().map(|reader| {
-            let spot = self.spot(&reader, table);
-            (reader, spot)
-        });
+        let near = table.kept_reader().map(|reader| (reader, self.spot(reader, table)));
         Approached { table, near }
     }
 
     #[inline]
-    fn spot(&self, reader: &TableReader, table: &Table) -> Spot {
-        reader.approach(self.key, self.hash, self.seq, table.meta.seq_override)
+    fn spot<'t>(&self, reader: &'t TableReader, table: &Table) -> Spot<'t> {
+        reader.approach(self.key, &self.probes, self.seq, table.meta.seq_override)
     }
 
-    /// The newest range tombstone over the key in a table, and the newest record.
-    #[inline]
-    fn look_into(&self, approached: Approached<'_>) -> Result<(Option<Seq>, Option<Found>)> {
+    fn search(&mut self, approached: &Approached<'_>) -> Result<Found> {
         let Approached { table, near } = approached;
-        let (reader, spot) = match near {
-            Some(near) => near,
+        match near {
+            Some((reader, spot)) => self.search_in(table, reader, spot),
             None => {
                 let reader = table.reader()?;
                 let spot = self.spot(&reader, table);
-                (reader, spot)
+                self.search_in(table, &reader, &spot)
             }
-        };
+        }
+    }
+
+    #[inline]
+    fn search_in(&mut self, table: &Table, reader: &TableReader, spot: &Spot<'_>) -> Result<Found> {
         let hidden = match table.meta.range_tombstones {
             0 => None,
-            _ => table.range_tombstones(&reader).covering(self.order, self.key, self.seq),
+            _ => table.range_tombstones(reader).covering(self.order, self.key, self.seq),
         };
-        Ok((hidden, reader.get_at(&spot, self.key, self.hash)?))
+        let seq_override = table.meta.seq_override;
+        let found = reader.get_at(spot, self.key, &mut self.probes, self.seq, seq_override)?;
+        Ok((hidden, found))
     }
 }

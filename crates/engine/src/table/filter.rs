@@ -44,28 +44,73 @@ enum Form {
     Unknown,
 }
 
-/// Which line a key falls into, and the bits it sets there.
-#[derive(Clone, Copy)]
-struct Place {
-    line: usize,
-    bits: u64,
+/// The line of a pinned filter that a key falls into, and how many bits a key has there.
+#[derive(Clone, Copy, Debug)]
+pub struct FilterLine<'t> {
+    line: &'t Line,
+    probes: u32,
 }
 
-#[inline]
-fn place(hash: u64, lines: usize) -> Place {
-    let line = (u128::from(hash) * lines as u128) >> 64;
-    // The line used up the high bits; mix all of them down again for the probes.
-    let bits = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 13;
-    Place { line: line as usize, bits }
+/// What filters are asked for one key. The bits are worked out for the first filter, and again only where one
+/// of another density comes.
+#[derive(Debug)]
+pub struct Probes {
+    hash: u64,
+    /// As many as `bits` was worked out for; 0 before the first time.
+    probes: u32,
+    bits: Line,
 }
 
-/// Probe `i` of `probes` of a key: lane and bit. 48 bits choose bits; three choose the first
-/// lane, unless all lanes are probed anyway.
+/// Which of so many lines a key falls into.
 #[inline]
-fn probe(bits: u64, probes: u32, i: u32) -> (usize, u64) {
-    let first = if probes == LANES as u32 { 0 } else { (bits >> 48) as u32 };
-    let lane = (first + i) as usize % LANES;
-    (lane, 1u64 << ((bits >> (6 * i)) & 63))
+fn line_of(hash: u64, lines: usize) -> usize {
+    ((u128::from(hash) * lines as u128) >> 64) as usize
+}
+
+/// The bits that a key has in its line, one in each of `probes` lanes.
+#[inline]
+fn bits_of(hash: u64, probes: u32) -> Line {
+    // The line used up the high bits of the hash; all of them are mixed down again. 48 of the bits choose
+    // bits; three choose the first lane, unless all lanes are probed anyway.
+    let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 13;
+    let bit = |i: usize| 1u64 << ((mixed >> (6 * i)) & 63);
+    if probes as usize == LANES {
+        return Line(std::array::from_fn(bit));
+    }
+    let mut line = Line::default();
+    let first = (mixed >> 48) as usize;
+    for i in 0..probes as usize {
+        line.0[(first + i) % LANES] = bit(i);
+    }
+    line
+}
+
+impl Probes {
+    /// For the key with this hash.
+    #[inline]
+    pub fn new(hash: u64) -> Probes {
+        Probes { hash, probes: 0, bits: Line::default() }
+    }
+
+    /// False if the key was certainly not added to the filter.
+    #[inline]
+    pub fn may_be_in(&mut self, filter: FilterLine<'_>) -> bool {
+        if self.probes != filter.probes {
+            self.bits = bits_of(self.hash, filter.probes);
+            self.probes = filter.probes;
+        }
+        self.bits.is_within(filter.line)
+    }
+}
+
+impl Line {
+    /// True if `other` has all bits of this line.
+    #[inline]
+    fn is_within(&self, other: &Line) -> bool {
+        // Without a branch for each lane, so that it takes a few wide instructions.
+        let missing = self.0.iter().zip(&other.0).fold(0, |missing, (a, b)| missing | (a & !b));
+        missing == 0
+    }
 }
 
 /// Number of probes that suits a size: bits × ln 2 rounded up, at most one a lane.
@@ -111,32 +156,30 @@ impl FilterBlock {
         }
     }
 
-    /// False only if `key`, whose hash is `hash`, was certainly not added.
+    /// False only if `key`, which `probes` are for, was certainly not added.
     #[inline]
-    pub fn may_contain(&self, hash: u64, key: &[u8]) -> bool {
+    pub fn may_contain(&self, probes: &mut Probes, key: &[u8]) -> bool {
         match &self.0 {
-            Form::Bloom { probes, lines } => {
-                let Place { line, bits } = place(hash, lines.len());
-                let Line(lanes) = &lines[line];
-                if *probes == LANES as u32 {
-                    all_probes(lanes, bits)
-                } else {
-                    (0..*probes).all(|i| {
-                        let (lane, bit) = probe(bits, *probes, i);
-                        lanes[lane] & bit != 0
-                    })
-                }
+            Form::Bloom { probes: count, lines } => {
+                let line = &lines[line_of(probes.hash, lines.len())];
+                probes.may_be_in(FilterLine { line, probes: *count })
             }
             Form::Custom { policy, data } => policy.may_contain(data, key),
             Form::Unknown => true,
         }
     }
 
-    /// Pulls the line that [`FilterBlock::may_contain`] looks at towards the processor.
+    /// The line that [`FilterBlock::may_contain`] looks at, on its way to the processor; `None` if the filter
+    /// has no lines.
     #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        if let Form::Bloom { lines, .. } = &self.0 {
-            prefetch(&raw const lines[place(hash, lines.len()).line]);
+    pub fn line(&self, probes: &Probes) -> Option<FilterLine<'_>> {
+        match &self.0 {
+            Form::Bloom { probes: count, lines } => {
+                let line = &lines[line_of(probes.hash, lines.len())];
+                prefetch(&raw const *line);
+                Some(FilterLine { line, probes: *count })
+            }
+            Form::Custom { .. } | Form::Unknown => None,
         }
     }
 
@@ -149,20 +192,6 @@ impl FilterBlock {
         };
         size_of::<FilterBlock>() + 16 + inside
     }
-}
-
-/// Eight probes with one branch: missing bits are gathered, four at a time. Of keys that are absent about
-/// one in ten has the first four.
-#[inline]
-fn all_probes(lanes: &[u64; LANES], bits: u64) -> bool {
-    let missing = |i: usize| !lanes[i] & (1u64 << ((bits >> (6 * i)) & 63));
-    // Written out, since the compiler keeps the loop.
-    let low = missing(0) | missing(1) | missing(2) | missing(3);
-    if low != 0 {
-        return false;
-    }
-    let high = missing(4) | missing(5) | missing(6) | missing(7);
-    high == 0
 }
 
 fn decode_line(chunk: &[u8; LINE_BYTES]) -> Line {
@@ -253,11 +282,9 @@ fn encode_bloom(out: &mut Vec<u8>, hashes: &[u64], bits_per_key: u32) {
     let probes = probes_for(bits_per_key);
     let count = lines.len();
     for &hash in hashes {
-        let Place { line, bits } = place(hash, count);
-        let Line(lanes) = &mut lines[line];
-        for i in 0..probes {
-            let (lane, bit) = probe(bits, probes, i);
-            lanes[lane] |= bit;
+        let Line(lanes) = &mut lines[line_of(hash, count)];
+        for (lane, bits) in lanes.iter_mut().zip(bits_of(hash, probes).0) {
+            *lane |= bits;
         }
     }
     out.push(KIND_BLOOM);
@@ -292,9 +319,10 @@ mod tests {
         let present = keys(0, 30_000);
         let payload = build(Filter::Bloom { bits_per_key }, &present);
         let filter = FilterBlock::decode(&Heap::global(), &payload, None).expect("decodes");
-        assert!(present.iter().all(|k| filter.may_contain(hash64(k), k)));
+        let passes = |k: &&Vec<u8>| filter.may_contain(&mut Probes::new(hash64(k)), k);
+        assert!(present.iter().all(|k| passes(&k)));
         let absent = keys(1 << 40, 200_000);
-        let passed = absent.iter().filter(|k| filter.may_contain(hash64(k), k)).count();
+        let passed = absent.iter().filter(passes).count();
         passed as f64 / absent.len() as f64
     }
 
@@ -347,8 +375,10 @@ mod tests {
             build(Filter::Custom(policy.clone()), &[b"apple".to_vec(), b"cherry".to_vec()]);
         let filter =
             FilterBlock::decode(&Heap::global(), &payload, Some(&policy)).expect("decodes");
-        assert!(filter.may_contain(0, b"avocado") && !filter.may_contain(0, b"banana"));
+        let mut probes = Probes::new(0);
+        assert!(filter.may_contain(&mut probes, b"avocado"));
+        assert!(!filter.may_contain(&mut probes, b"banana"));
         let unknown = FilterBlock::decode(&Heap::global(), &payload, None).expect("decodes");
-        assert!(unknown.may_contain(0, b"banana"), "another policy's filter is ignored");
+        assert!(unknown.may_contain(&mut probes, b"banana"), "another policy's filter is ignored");
     }
 }

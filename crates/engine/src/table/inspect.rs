@@ -2,6 +2,7 @@
 //!
 //! Everything is read from the file, past the cache, so that the disk is what is judged.
 
+use super::filter::Probes;
 use super::format::{Handle, Properties};
 use super::index::DataIndex;
 use super::reader::TableReader;
@@ -200,7 +201,7 @@ impl TableReader {
                 lower = None;
                 self.verify_record(handle, &cursor, seen)?;
                 if let Some(filter) = &filter
-                    && !filter.may_contain(hash64(cursor.key()), cursor.key())
+                    && !filter.may_contain(&mut Probes::new(hash64(cursor.key())), cursor.key())
                 {
                     return Err(self.damaged(handle, Damage("filter does not know a key")));
                 }

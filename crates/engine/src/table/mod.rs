@@ -20,6 +20,7 @@ mod format;
 mod golden;
 mod index;
 mod inspect;
+mod lookup;
 #[cfg(all(test, esker_loom))]
 mod models;
 mod reader;
@@ -31,11 +32,12 @@ mod tests;
 pub use builder::{TableBuilder, TableSummary};
 pub use cursor::{CursorOptions, TableCursor};
 pub use file::TableFile;
-pub use filter::FilterBlock;
+pub use filter::{FilterBlock, Probes};
 pub use format::{FORMAT_VERSION, FileIdentity, Handle, Origin, Properties, read_identity};
 pub(crate) use inspect::StoredForm;
 pub use inspect::{DataBlock, DataBlocks};
-pub use reader::{Spot, TableContext, TableReader};
+pub use lookup::Spot;
+pub use reader::{TableContext, TableReader};
 pub(crate) use salvage::{TableRemains, Tombstones};
 
 use crate::block::Block;

@@ -1,14 +1,13 @@
-//! Reads a table: point lookups, and the parts that cursors are made of.
+//! Reads a table: the parts that lookups and cursors are made of, each from memory if pinned or cached,
+//! else from the file and checked.
 //!
-//! Flow of a get: top index -> filter of the partition -> index of the partition -> data block, each
-//! from memory if pinned or cached, else from the file and checked.
 //! Invariants: (1) what is pinned or cached passed its checksum and its decoder; (2) a table that
 //! was told to pin keeps every index and filter it has once loaded, and nothing else of the file.
 //! Threads: any number; the only things that change are the pins, each set once.
 
 use super::CachedBlock;
 use super::file::TableFile;
-use super::filter::FilterBlock;
+use super::filter::{FilterBlock, Probes};
 use super::format::{FOOTER_BYTES, Handle, Properties, decode_range_tombstones};
 use super::index::SlotRef;
 use super::index::{DataIndex, TopIndex};
@@ -18,11 +17,9 @@ use crate::block::{Block, Damage, Payload};
 use crate::cache::CacheKey;
 use crate::options::{Filter, FilterPolicy, KeyspaceOptions};
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
-use crate::stats::{TableCounter, TableCounters};
-use crate::value::Value;
+use crate::stats::TableCounters;
 use esker_base::heap::Heap;
 use esker_base::key::SEQ_MAX;
-use esker_base::pages::prefetch;
 use esker_base::sync::OnceLock;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Error, KeyOrder, Result, Seq, Trailer};
@@ -50,11 +47,11 @@ pub struct TableReader {
     pub(super) properties: Properties,
     policy: Option<Arc<dyn FilterPolicy>>,
     /// True if filters may be asked in this order.
-    hashable: bool,
+    pub(super) hashable: bool,
     cache: Arc<BlockCache>,
     pub(super) counters: Arc<TableCounters>,
     /// One for each partition; empty if nothing is pinned.
-    pins: Box<[Pins]>,
+    pub(super) pins: Box<[Pins]>,
     pinned_bytes: AtomicU64,
     tombstones: Vec<RangeTombstone>,
     fragments: Arc<RangeTombstones>,
@@ -62,23 +59,13 @@ pub struct TableReader {
 
 /// Pinned parts of a partition.
 #[derive(Default)]
-struct Pins {
-    index: OnceLock<Arc<DataIndex>>,
-    filter: OnceLock<FilterBlock>,
-}
-
-/// Where in a table a lookup goes on.
-#[derive(Clone, Copy, Debug)]
-pub struct Spot {
-    /// As many as there are if no partition can hold the key.
-    partition: usize,
-    /// What records are looked for from; the newest that may be seen.
-    trailer: Trailer,
-    seq_override: Option<Seq>,
+pub(super) struct Pins {
+    pub(super) index: OnceLock<Arc<DataIndex>>,
+    pub(super) filter: OnceLock<FilterBlock>,
 }
 
 /// A part that is pinned, or held for the moment.
-enum Held<'a, T> {
+pub(super) enum Held<'a, T> {
     Pinned(&'a T),
     Shared(T),
 }
@@ -134,108 +121,6 @@ impl TableReader {
             fragments: Arc::new(RangeTombstones::build(&options.order, &parts.tombstones)),
             tombstones: parts.tombstones,
         })
-    }
-
-    /// The newest point record of `key` with a sequence number of at most `seq`.
-    ///
-    /// `hash` is `checksum::hash64(key)`. With `seq_override` every record of the table reads as that
-    /// sequence number (an ingested table, which holds one record a key). Range tombstones are the
-    /// caller's business.
-    ///
-    /// # Errors
-    /// `Corruption` naming the block, `Io`.
-    /// # Cost
-    /// Warm: a cache line of filter, two binary searches, one block. No allocation in bytewise
-    /// order. Cold: up to three reads.
-    pub fn get(
-        &self,
-        key: &[u8],
-        hash: u64,
-        seq: Seq,
-        seq_override: Option<Seq>,
-    ) -> Result<Option<(Trailer, Value)>> {
-        self.get_at(&self.approach(key, hash, seq, seq_override), key, hash)
-    }
-
-    /// The first half of [`TableReader::get`]: finds the partition, and has the line of its filter and
-    /// the head of its index fetched from memory, without waiting for them.
-    #[inline]
-    pub fn approach(&self, key: &[u8], hash: u64, seq: Seq, seq_override: Option<Seq>) -> Spot {
-        let trailer = match seq_override {
-            None => Trailer::seek(seq),
-            Some(all) if all <= seq => Trailer::seek(SEQ_MAX),
-            Some(_) => {
-                let (partition, trailer) = (self.top.partitions.len(), Trailer::seek(seq));
-                return Spot { partition, trailer, seq_override };
-            }
-        };
-        let partition = self.top.separators.lower_bound(&self.order, key, trailer);
-        if let Some(pins) = self.pins.get(partition) {
-            if self.hashable
-                && let Some(filter) = pins.filter.get()
-            {
-                filter.prefetch(hash);
-            }
-            if let Some(index) = pins.index.get() {
-                prefetch(Arc::as_ptr(index));
-            }
-        }
-        Spot { partition, trailer, seq_override }
-    }
-
-    /// The second half of [`TableReader::get`], for the key that was approached.
-    ///
-    /// # Errors
-    /// As [`TableReader::get`].
-    pub fn get_at(&self, spot: &Spot, key: &[u8], hash: u64) -> Result<Option<(Trailer, Value)>> {
-        let Spot { partition, trailer, seq_override } = *spot;
-        let Some(handles) = self.top.partitions.get(partition) else { return Ok(None) };
-        let counters = self.counters.local();
-        let filtered = self.hashable && handles.filter.is_some();
-        if filtered {
-            counters.add(TableCounter::FilterChecks, 1);
-            // Both are far away, and are fetched side by side.
-            if let Some(index) = self.pins.get(partition).and_then(|pins| pins.index.get()) {
-                index.warm();
-            }
-            if !self.may_contain(partition, hash, key)? {
-                counters.add(TableCounter::FilterNegatives, 1);
-                return Ok(None);
-            }
-        }
-        let found = {
-            let index = self.index_held(partition)?;
-            let at = index.find(&self.order, key, trailer);
-            if at >= index.len() {
-                return Err(self.index_mismatch(partition));
-            }
-            let block = match self.cached_data(&index, at) {
-                Some(block) => {
-                    counters.add(TableCounter::BlockCacheHits, 1);
-                    block
-                }
-                None => {
-                    counters.add(TableCounter::BlockCacheMisses, 1);
-                    let block = self.load_data(index.handle(at))?;
-                    self.cache_data(&index, at, &block);
-                    block
-                }
-            };
-            let found = block.get(&self.order, key, trailer);
-            found.map_err(|d| self.damaged(index.handle(at), d))?
-        };
-        match found {
-            Some((trailer, value)) => {
-                let trailer = seq_override.map_or(trailer, |all| trailer.with_seq(all));
-                Ok(Some((trailer, value)))
-            }
-            None => {
-                if filtered {
-                    counters.add(TableCounter::FilterFalsePositives, 1);
-                }
-                Ok(None)
-            }
-        }
     }
 
     /// A cursor over the point records, standing on none.
@@ -340,7 +225,7 @@ impl TableReader {
     }
 
     #[inline]
-    fn index_held(&self, partition: usize) -> Result<Held<'_, Arc<DataIndex>>> {
+    pub(super) fn index_held(&self, partition: usize) -> Result<Held<'_, Arc<DataIndex>>> {
         if let Some(index) = self.pins.get(partition).and_then(|pins| pins.index.get()) {
             return Ok(Held::Pinned(index));
         }
@@ -387,15 +272,25 @@ impl TableReader {
 
     /// False if the filter of a partition says that the key is not there.
     #[inline]
-    fn may_contain(&self, partition: usize, hash: u64, key: &[u8]) -> Result<bool> {
+    pub(super) fn may_contain(
+        &self,
+        partition: usize,
+        probes: &mut Probes,
+        key: &[u8],
+    ) -> Result<bool> {
         match self.pins.get(partition).and_then(|pins| pins.filter.get()) {
-            Some(filter) => Ok(filter.may_contain(hash, key)),
-            None => self.may_contain_unpinned(partition, hash, key),
+            Some(filter) => Ok(filter.may_contain(probes, key)),
+            None => self.may_contain_unpinned(partition, probes, key),
         }
     }
 
     #[inline(never)]
-    fn may_contain_unpinned(&self, partition: usize, hash: u64, key: &[u8]) -> Result<bool> {
+    fn may_contain_unpinned(
+        &self,
+        partition: usize,
+        probes: &mut Probes,
+        key: &[u8],
+    ) -> Result<bool> {
         let Some(handle) = self.top.partitions[partition].filter else { return Ok(true) };
         if let Some(pins) = self.pins.get(partition) {
             let filter = self.read_filter(handle)?;
@@ -403,15 +298,15 @@ impl TableReader {
                 self.pinned_bytes.fetch_add(filter.memory_bytes() as u64, Ordering::Relaxed);
                 filter
             });
-            return Ok(pinned.may_contain(hash, key));
+            return Ok(pinned.may_contain(probes, key));
         }
         let cache_key = self.cache_key(handle);
         if let Some(CachedBlock::Filter(filter)) = self.cache.get(cache_key) {
-            return Ok(filter.may_contain(hash, key));
+            return Ok(filter.may_contain(probes, key));
         }
         let filter = Arc::new(self.read_filter(handle)?);
         self.cache.insert(cache_key, CachedBlock::Filter(filter.clone()));
-        Ok(filter.may_contain(hash, key))
+        Ok(filter.may_contain(probes, key))
     }
 
     /// Reads a filter from the file.

@@ -28,6 +28,6 @@ pub(crate) use run::{KeyRange, Run};
 pub(crate) use salvage::{ManifestRemains, TableFact, write_state};
 pub(crate) use set::{KeyspaceRecord, RawKeyspace, Recovered, VersionSet};
 pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun, LevelScore};
-pub(crate) use store::{Opened, Table, TableStore};
+pub(crate) use store::{Table, TableStore};
 pub(crate) use tree::Version;
 pub(crate) use wals::{NamedWal, NamedWals};

@@ -216,19 +216,19 @@ impl Table {
     /// `NotFound` or `Corruption` naming the file.
     #[inline]
     pub(crate) fn reader(self: &Arc<Table>) -> Result<Opened<'_>> {
-        match self.reader_if_open() {
+        if let Some(reader) = self.kept.get() {
+            return Ok(Opened::Kept(reader));
+        }
+        match self.passing_reader() {
             Some(opened) => Ok(opened),
             None => self.open(),
         }
     }
 
-    /// The opened table; `None` if it is not open now.
+    /// The reader, if the table is one of those that stay open.
     #[inline]
-    pub(crate) fn reader_if_open(&self) -> Option<Opened<'_>> {
-        match self.kept.get() {
-            Some(reader) => Some(Opened::Kept(reader)),
-            None => self.passing_reader(),
-        }
+    pub(crate) fn kept_reader(&self) -> Option<&TableReader> {
+        self.kept.get().map(|reader| &**reader)
     }
 
     fn passing_reader(&self) -> Option<Opened<'_>> {
