@@ -7,6 +7,7 @@ mod dropped_tail;
 mod durable_close;
 mod errors;
 mod failed_manifest;
+mod filters;
 mod interrupted_creation;
 mod log_space;
 mod open_files;
