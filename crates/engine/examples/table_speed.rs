@@ -134,6 +134,7 @@ fn main() -> Result<()> {
     let counters = Arc::new(TableCounters::new());
     let context = TableContext {
         cache: Arc::new(BlockCache::new(2 << 30)),
+        number: 1,
         counters: counters.clone(),
         pin_bytes_max: 64 << 20,
     };

@@ -1,8 +1,8 @@
 //! Block cache: decoded parts of table files, shared by all tables, bounded in bytes.
 //!
 //! Flow: table::reader -> [`Cache::get`], on a miss read and decode -> [`Cache::insert`].
-//! Invariants: (1) a key names bytes that never change (files are immutable and their salts are
-//! random), so that an entry can be stale-free without ever being invalidated; entries of
+//! Invariants: (1) a key names bytes that never change (files are immutable and their
+//! numbers are used once), so that an entry can be stale-free without ever being invalidated; entries of
 //! removed files simply age out; (2) the weights of resident entries stay within the capacity.
 //! Threads: any; sharded, a hit takes one shard's lock for reading.
 //!
@@ -131,8 +131,8 @@ mod tests {
         Bytes(vec![7; bytes].into())
     }
 
-    fn key(salt: u64, offset_bytes: u64) -> CacheKey {
-        CacheKey { salt, offset_bytes }
+    fn key(file: u64, offset_bytes: u64) -> CacheKey {
+        CacheKey { file, offset_bytes }
     }
 
     #[test]

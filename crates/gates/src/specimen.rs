@@ -74,6 +74,7 @@ impl Specimen {
             let identity = read_identity(file.as_ref(), &path)?;
             let context = TableContext {
                 cache: Arc::new(BlockCache::new(1 << 20)),
+                number: 1,
                 counters: Arc::new(TableCounters::new()),
                 pin_bytes_max: 0,
             };

@@ -278,6 +278,7 @@ impl Target for TableBytes {
         };
         let context = TableContext {
             cache: Arc::new(BlockCache::new(1 << 20)),
+            number: 1,
             counters: Arc::new(TableCounters::new()),
             pin_bytes_max: 1 << 20,
         };

@@ -16,11 +16,14 @@ pub trait Weigh {
     fn evicted(&self) {}
 }
 
-/// Names a block of a file for ever: the file's random salt and the offset.
+/// Names a block of a file for ever: the file's number, which is never used again, and the offset.
+///
+/// A file's salt would not do. It is random, but two files have the same where randomness repeats: of clones
+/// of one machine, or in a simulation that starts every run from one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheKey {
-    /// The file's salt.
-    pub salt: u64,
+    /// The file's number.
+    pub file: u64,
     /// Where in the file the block begins.
     pub offset_bytes: u64,
 }
@@ -28,7 +31,7 @@ pub struct CacheKey {
 impl std::hash::Hash for CacheKey {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.salt ^ self.offset_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        state.write_u64(self.file ^ self.offset_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
 }
 

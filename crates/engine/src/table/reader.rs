@@ -27,11 +27,13 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What all tables of a database share, and how much one may keep for itself.
+/// What all tables of a database share, and what is one table's own of it.
 #[derive(Clone, Debug)]
 pub struct TableContext {
     /// Where blocks are kept.
     pub cache: Arc<BlockCache>,
+    /// Names the table in the cache: no other table that was ever in there has it.
+    pub number: u64,
     /// Where reads are counted.
     pub counters: Arc<TableCounters>,
     /// A table keeps its indexes and filters outside the cache if they take at most this.
@@ -49,6 +51,7 @@ pub struct TableReader {
     /// True if filters may be asked in this order.
     pub(super) hashable: bool,
     cache: Arc<BlockCache>,
+    number: u64,
     pub(super) counters: Arc<TableCounters>,
     /// One for each partition; empty if nothing is pinned.
     pub(super) pins: Box<[Pins]>,
@@ -115,6 +118,7 @@ impl TableReader {
             policy,
             hashable: options.order.is_hashable(),
             cache: context.cache.clone(),
+            number: context.number,
             counters: context.counters.clone(),
             pins,
             pinned_bytes: AtomicU64::new(0),
@@ -371,7 +375,7 @@ impl TableReader {
 
     #[inline]
     fn cache_key(&self, handle: Handle) -> CacheKey {
-        CacheKey { salt: self.file.salt, offset_bytes: handle.offset_bytes }
+        CacheKey { file: self.number, offset_bytes: handle.offset_bytes }
     }
 
     /// Where memory for parts of tables comes from.

@@ -142,6 +142,7 @@ pub(super) fn build(
 pub(super) fn context(cache_bytes: u64, pin_bytes_max: u64) -> TableContext {
     TableContext {
         cache: Arc::new(BlockCache::new(cache_bytes)),
+        number: 1,
         counters: Arc::new(TableCounters::new()),
         pin_bytes_max,
     }

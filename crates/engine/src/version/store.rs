@@ -262,6 +262,7 @@ impl Table {
         let promised = store.pin_bytes_promised.load(Ordering::Relaxed);
         let context = TableContext {
             cache: store.cache.clone(),
+            number: self.meta.number,
             counters: store.counters.clone(),
             pin_bytes_max: store.memory.pinned_bytes.saturating_sub(promised),
         };

@@ -14,6 +14,7 @@ fn key(run: usize, number: u64) -> Vec<u8> {
     format!("key{number:05}-{run:02}").into_bytes()
 }
 
+/// Begins with the same randomness each time, so that the tables of all runs have the same salt.
 fn open(disk: &StrictVfs, bits_per_key: u32) -> Db {
     let default_keyspace = KeyspaceOptions {
         filter: Filter::Bloom { bits_per_key },

@@ -44,6 +44,7 @@ pub fn dump_table(
     let file_bytes = file.len_bytes()?;
     let context = TableContext {
         cache: Arc::new(BlockCache::new(CACHE_BYTES)),
+        number: 0,
         counters: Arc::new(TableCounters::new()),
         pin_bytes_max: 0,
     };

@@ -266,9 +266,10 @@ impl Repair<'_> {
         self.target(KeyspaceId::DEFAULT, DEFAULT_KEYSPACE, &order).map(|_| ())
     }
 
-    fn context(&self) -> TableContext {
+    fn context(&self, number: u64) -> TableContext {
         TableContext {
             cache: self.store.cache.clone(),
+            number,
             counters: self.store.counters.clone(),
             pin_bytes_max: 0,
         }

@@ -128,7 +128,7 @@ impl Repair<'_> {
         let kind = FileKind::Table(meta.number);
         let path = names::table(&self.store.dir, meta.number);
         let why = error.to_string();
-        let context = self.context();
+        let context = self.context(meta.number);
         let remains = self.store.env.vfs.open(&path, Access::Random).and_then(|file| {
             let file = TableFile::new(file, &path, meta.file_bytes, meta.salt);
             TableRemains::read(file, options, &context)
