@@ -73,7 +73,7 @@ pub struct KeyspaceOptions {
     pub compression: Vec<Compression>,
     /// Filter that spares reads of tables without the key. Default: Bloom, 10 bits a key.
     pub filter: Filter,
-    /// Bytes after which a compaction starts a new table. Default: 64 MiB. Range: 64 KiB to 4 GiB.
+    /// Bytes after which a compaction starts a new table. Default: 64 MiB. Range: 16 KiB to 4 GiB.
     pub table_bytes_max: u64,
     /// Bytes of the first level below level 0. Default: 256 MiB. Minimum: 64 KiB.
     pub level_base_bytes: u64,
@@ -380,7 +380,7 @@ impl KeyspaceOptions {
         in_range("block_bytes", self.block_bytes.into(), 512, MIB)?;
         in_range("restart_interval", self.restart_interval.into(), 1, 256)?;
         in_range("index_partition_bytes", self.index_partition_bytes.into(), KIB, 16 * MIB)?;
-        in_range("table_bytes_max", self.table_bytes_max, 64 * KIB, 4 * GIB)?;
+        in_range("table_bytes_max", self.table_bytes_max, 16 * KIB, 4 * GIB)?;
         in_range("level_base_bytes", self.level_base_bytes, 64 * KIB, u64::MAX)?;
         in_range("level_fanout", self.level_fanout.into(), 2, 100)?;
         let (compact, slow) = (self.level0_runs_compact, self.level0_runs_slow);

@@ -126,6 +126,8 @@ pub fn random_options(random: &mut Random) -> Options {
         _ => vec![Compression::None, Compression::Zstd { level: 1 }],
     };
     options.default_keyspace.tombstone_ratio_compact = [0.01, 0.5, 1.0][random.below(3) as usize];
+    // Of small tables, enough come together for compactions in parts.
+    options.default_keyspace.table_bytes_max = [16 << 10, 64 << 10][random.below(2) as usize];
     options
 }
 

@@ -141,6 +141,7 @@ impl World {
             1 => Filter::Custom(Arc::new(LastByte)),
             _ => Filter::Bloom { bits_per_key: 1 + random.below(20) as u32 },
         };
+        keyspace.table_bytes_max = [16 << 10, 64 << 10][random.below(2) as usize];
         keyspace.order = self.order.order();
         self.options = options;
     }

@@ -122,7 +122,7 @@ fn ranges() -> Vec<Case> {
         ("compression", "[{\"zstd\":{\"level\":20}}]"),
         ("filter", "{\"bloom\":{\"bits_per_key\":0}}"),
         ("filter", "{\"bloom\":{\"bits_per_key\":65}}"),
-        ("table_bytes_max", "65535"),
+        ("table_bytes_max", "16383"),
         ("table_bytes_max", "4294967297"),
         ("level_base_bytes", "65535"),
         ("level_fanout", "1"),
