@@ -20,6 +20,10 @@
 //! A block that is preallocated and was never written costs the file system a change of its own
 //! records at the first sync that reaches it. Where syncs follow each other closely, zeros are
 //! written further ahead, many blocks at a time, for one such change.
+//!
+//! A sync takes the right to write to a mapped page away again, from all processors, and the next append
+//! gets it back in a fault. That costs more than a system call. Where syncs are close and have hardly an append
+//! between them, appends are made by one.
 
 use super::WritableFile;
 use crate::error::{Error, Result};
@@ -36,6 +40,9 @@ const WINDOW_BYTES_MAX: u64 = 4 << 20;
 
 /// Syncs that are no further apart than this are close.
 const CLOSE_SYNCS_BYTES: u64 = 4 << 10;
+
+/// Appends between close syncs that are made by system calls, and may be for them to go on so.
+const CALLS_MAX: u32 = 2;
 
 /// Limits of what is written ahead at a time; at close syncs it doubles from the first to the second.
 const AHEAD_BYTES_MIN: u64 = 16 << 10;
@@ -68,6 +75,12 @@ pub(super) struct MappedLog {
     ahead_due: u64,
     /// How many were written at the last close sync.
     ahead_bytes: u64,
+    /// The last sync was close to the one before, with few appends between them.
+    calls: bool,
+    /// Appends since the last sync.
+    appends: u32,
+    /// What is written by a system call, in one piece. At most [`CLOSE_SYNCS_BYTES`].
+    piece: Vec<u8>,
 }
 
 // SAFETY: the mapping is owned by this value alone and writes need `&mut self`.
@@ -96,6 +109,9 @@ impl MappedLog {
                 ahead_end: 0,
                 ahead_due: AHEAD_BYTES_MIN,
                 ahead_bytes: 0,
+                calls: false,
+                appends: 0,
+                piece: Vec::new(),
             }),
             Err(_) => {
                 // Whatever was reserved before the failure must not stand as content.
@@ -138,6 +154,8 @@ impl MappedLog {
         let close =
             self.synced_bytes > 0 && self.len_bytes - self.synced_bytes <= CLOSE_SYNCS_BYTES;
         self.synced_bytes = self.len_bytes;
+        self.calls = close && self.appends <= CALLS_MAX;
+        self.appends = 0;
         if close && self.len_bytes >= self.ahead_end {
             self.ahead_bytes = (2 * self.ahead_bytes).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
             self.write_zeros(self.ahead_bytes, PAGE_BYTES);
@@ -159,6 +177,26 @@ impl MappedLog {
             at += piece.len() as u64;
             self.ahead_end = at;
         }
+    }
+
+    /// True if so many bytes are better written by a system call than copied: their page could not be written
+    /// to without a fault, and they lie in the window, so that nothing is to be reserved.
+    #[inline]
+    fn is_called_for(&self, bytes: u64) -> bool {
+        self.calls
+            && self.appends <= CALLS_MAX
+            && self.len_bytes - self.synced_bytes + bytes <= CLOSE_SYNCS_BYTES
+            && self.len_bytes - self.window_offset + bytes <= self.window_bytes
+    }
+
+    /// Appends by a system call, by which the bytes get to where the mapping shows them.
+    fn append_called(&mut self, parts: &[&[u8]]) -> Result<()> {
+        self.piece.clear();
+        parts.iter().for_each(|part| self.piece.extend_from_slice(part));
+        let written = self.file.write_all_at(&self.piece, self.len_bytes);
+        written.map_err(|e| Error::io("append", &self.path, e))?;
+        self.len_bytes += self.piece.len() as u64;
+        Ok(())
     }
 
     fn unmap(&mut self) {
@@ -203,6 +241,10 @@ impl WritableFile for MappedLog {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         if self.len_bytes + bytes as u64 > self.ahead_due {
             self.write_ahead();
+        }
+        self.appends = self.appends.saturating_add(1);
+        if self.is_called_for(bytes as u64) {
+            return self.append_called(parts);
         }
         for &part in parts {
             let mut bytes = part;
