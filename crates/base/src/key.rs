@@ -296,7 +296,7 @@ pub fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
 
 /// `a == b`, for short slices that are most often equal: without a call up to 16 bytes.
 #[inline]
-pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     match (a.first_chunk(), a.last_chunk(), b.first_chunk(), b.last_chunk()) {
         // Of eight to 16 bytes some are looked at twice.
         (Some(a_first), Some(a_last), Some(b_first), Some(b_last)) if a.len() <= 16 => {
@@ -330,12 +330,22 @@ pub fn prefix_u64(key: &[u8]) -> u64 {
     }
 }
 
-/// `prefix_u64(&key[from..])`, without a loop where the whole key has eight bytes.
+/// [`prefix_u64`] of what stands behind `common`, with which all keys of some set begin.
 ///
-/// # Panics
-/// If `from` is beyond the key's end.
+/// # Errors
+/// A key that does not begin so stands on one side of all that do: that side.
+#[inline(always)]
+pub fn prefix_behind(key: &[u8], common: &[u8]) -> Result<u64, Ordering> {
+    match key.get(..common.len()) {
+        Some(head) if same_bytes(head, common) => Ok(prefix_u64_from(key, common.len())),
+        // A shorter key that `common` begins with is before all.
+        _ => Err(key.cmp(common)),
+    }
+}
+
+/// `prefix_u64(&key[from..])`, without a loop where the whole key has eight bytes.
 #[inline]
-pub fn prefix_u64_from(key: &[u8], from: usize) -> u64 {
+fn prefix_u64_from(key: &[u8], from: usize) -> u64 {
     let rest = &key[from..];
     if let Some(eight) = rest.first_chunk() {
         return u64::from_be_bytes(*eight);
@@ -352,6 +362,20 @@ pub fn prefix_u64_from(key: &[u8], from: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_begins_otherwise_stands_on_the_side_where_it_sorts() {
+        let prefix = |key: &[u8]| prefix_behind(key, b"common");
+        assert_eq!(prefix(b"commonkey"), Ok(prefix_u64(b"key")));
+        assert_eq!(prefix(b"common"), Ok(0));
+        for before in [&b""[..], b"comm", b"commom", b"commnzzzz", b"a"] {
+            assert_eq!(prefix(before), Err(Ordering::Less), "{before:?}");
+        }
+        for behind in [&b"commoo"[..], b"commpaaaa", b"d"] {
+            assert_eq!(prefix(behind), Err(Ordering::Greater), "{behind:?}");
+        }
+        assert_eq!(prefix_behind(b"", b""), Ok(0));
+    }
 
     #[test]
     fn a_prefix_from_within_a_key_is_that_of_the_rest() {

@@ -1,9 +1,9 @@
 //! Block cache: decoded parts of table files, shared by all tables, bounded in bytes.
 //!
 //! Flow: table::reader -> [`Cache::get`], on a miss read and decode -> [`Cache::insert`].
-//! Invariants: (1) a key names bytes that never change (files are immutable and their
-//! numbers are used once), so that an entry can be stale-free without ever being invalidated; entries of
-//! removed files simply age out; (2) the weights of resident entries stay within the capacity.
+//! Invariants: (1) a key names bytes that never change (files are immutable and their numbers are used
+//! once), so that no entry is ever stale or invalidated; entries of removed files simply age out;
+//! (2) the weights of resident entries stay within the capacity.
 //! Threads: any; sharded, a hit takes one shard's lock for reading.
 //!
 //! Eviction is Clock-PRO like (crate `quick_cache`), so that one long scan does not wash out what

@@ -34,7 +34,8 @@ pub(super) fn new<V: Weigh + Clone>(capacity_bytes: u64) -> Inner<V> {
     }
 }
 
-/// Mixes one integer. Salts are random already and nobody can choose them, so no secret is needed.
+/// Mixes one integer, without a secret: files get their numbers and blocks their places one after the other, and
+/// who chose lengths so that they collide would slow the cache for himself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mix;
 

@@ -141,7 +141,7 @@ impl Core {
         trailer: Trailer,
         hidden: Option<Seq>,
         value: impl FnOnce() -> Value,
-    ) -> Result<Option<Value>> {
+    ) -> Answer {
         if hidden.is_some_and(|tombstone| tombstone > trailer.seq()) {
             return Ok(None);
         }

@@ -16,7 +16,7 @@
 
 use super::lane::{Lane, Lend};
 use crate::cursor::{Advance, Cursor};
-use esker_base::key::{prefix_u64, shared_prefix_len};
+use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Result, Trailer};
 use std::cmp::Ordering;
 
@@ -79,11 +79,7 @@ impl Base {
 
     #[inline(never)]
     fn head_of_any(&self, key: &[u8]) -> std::result::Result<u64, u64> {
-        match key.strip_prefix(&self.bytes[..]) {
-            Some(rest) => Ok(prefix_u64(rest)),
-            None if key < &self.bytes[..] => Err(0),
-            None => Err(u64::MAX),
-        }
+        prefix_behind(key, &self.bytes).map_err(|side| if side.is_lt() { 0 } else { u64::MAX })
     }
 }
 

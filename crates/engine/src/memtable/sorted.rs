@@ -9,7 +9,7 @@
 //! that all keys of the piece share) as an integer, so that most comparisons touch no record.
 
 use super::arena::{Arena, EntryRef, Position};
-use esker_base::key::{prefix_u64, shared_prefix_len};
+use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
 use esker_base::pages::Pages;
 use esker_base::sync::Mutex;
 use esker_base::{KeyOrder, Trailer};
@@ -135,12 +135,10 @@ impl Piece {
         if !order.is_bytewise() {
             return self.entries.partition_point(|e| before(EntryRef(e.1)));
         }
-        let prefix = &arena.key(first)[..self.shared];
-        if !key.starts_with(prefix) {
-            // All keys of the piece lie on one side of this one.
-            return if key < prefix { 0 } else { self.entries.len() };
-        }
-        let wanted = prefix_u64(&key[self.shared..]);
+        let wanted = match prefix_behind(key, &arena.key(first)[..self.shared]) {
+            Ok(wanted) => wanted,
+            Err(side) => return if side.is_lt() { 0 } else { self.entries.len() },
+        };
         self.entries.partition_point(|e| match e.0.cmp(&wanted) {
             Ordering::Equal => before(EntryRef(e.1)),
             unequal => unequal.is_lt(),

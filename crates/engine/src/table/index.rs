@@ -12,7 +12,7 @@
 use crate::block::{Damage, TRAILER_BYTES};
 use esker_base::coding::{put_varint, take_bytes, take_u64, take_varint, take_varint_u32};
 use esker_base::heap::{Heap, HeapBox};
-use esker_base::key::{prefix_u64, prefix_u64_from, same_bytes, shared_prefix_len};
+use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -233,15 +233,10 @@ impl Separators {
         if self.prefixes.is_empty() {
             return 0;
         }
-        let common = &self.keys[..self.shared];
-        let Some(head) = key.get(..self.shared) else {
-            // A shorter key that is a prefix of the common bytes sorts before all.
-            return if key < common { 0 } else { self.len() };
+        let prefix = match prefix_behind(key, &self.keys[..self.shared]) {
+            Ok(prefix) => prefix,
+            Err(side) => return if side.is_lt() { 0 } else { self.len() },
         };
-        if !same_bytes(head, common) {
-            return if head < common { 0 } else { self.len() };
-        }
-        let prefix = prefix_u64_from(key, self.shared);
         let group = self.samples.partition_point(|&p| p < prefix) * GROUP;
         near(group);
         let rest = &self.prefixes[group..];

@@ -7,7 +7,7 @@
 
 use super::store::Table;
 use esker_base::KeyOrder;
-use esker_base::key::{prefix_u64, prefix_u64_from, same_bytes, shared_prefix_len};
+use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -60,16 +60,13 @@ impl Fences {
     /// Where `key` stands among the tables they are of.
     #[inline]
     pub(super) fn place(&self, tables: &[Arc<Table>], key: &[u8]) -> Place {
-        let nowhere = |position| Place { position, inside: false };
-        let Some(head) = key.get(..self.common.len()) else {
-            // A key that the common bytes begin with sorts before all.
-            let before = key < &self.common[..];
-            return nowhere(if before { 0 } else { tables.len() });
+        let prefix = match prefix_behind(key, &self.common) {
+            Ok(prefix) => prefix,
+            Err(side) => {
+                let position = if side.is_lt() { 0 } else { tables.len() };
+                return Place { position, inside: false };
+            }
         };
-        if !same_bytes(head, &self.common) {
-            return nowhere(if head < &self.common[..] { 0 } else { tables.len() });
-        }
-        let prefix = prefix_u64_from(key, self.common.len());
         let mut position = self.largest.partition_point(|&largest| largest < prefix);
         if self.largest.get(position) == Some(&prefix) {
             let equal = self.largest[position..].partition_point(|&largest| largest == prefix);

@@ -2,8 +2,9 @@
 //!
 //! A table is opened when it is first read. Half of the files that may be open are for tables that stay
 //! open until no version holds them: to read one of them costs no count and no guard. The others may be
-//! closed again when too many are open. A table's file is removed after the last version that holds it is gone, never by a reader's thread: the dropped
-//! table leaves its name with the store, and a background thread calls [`TableStore::sweep`].
+//! closed again when too many are open. A table's file is removed after the last version that holds it is
+//! gone, never by a reader's thread: the dropped table leaves its name with the store, and a background
+//! thread calls [`TableStore::sweep`].
 
 use super::edit::TableMeta;
 use crate::event::{Event, EventSink};
