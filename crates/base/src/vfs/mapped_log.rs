@@ -292,3 +292,33 @@ impl Drop for MappedLog {
         self.unmap();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_append_by_a_system_call_that_fails_appends_nothing() {
+        let name = format!("esker-mapped-log-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        let read_only = || File::open(&path).expect("it is there");
+        let mut log = MappedLog::new(file.expect("a new file"), &path, 1 << 20).expect("mapped");
+        let (content, mut broken) = (read_only(), read_only());
+        std::fs::remove_file(&path).expect("only open from here on");
+        for record in [b"first-", b"second", b"third-"] {
+            log.append(record).expect("append");
+            log.sync().expect("sync");
+        }
+        std::mem::swap(&mut log.file, &mut broken);
+        let refused = log.append_parts(&[b"lo", b"st"]).expect_err("it cannot be written to");
+        assert!(matches!(&refused, Error::Io { op: "append", .. }), "{refused}");
+        assert!(refused.to_string().contains("esker-mapped-log"), "{refused}");
+        assert_eq!(log.len_bytes(), 18);
+        std::mem::swap(&mut log.file, &mut broken);
+        log.append_parts(&[b"la", b"st"]).expect("append");
+        let mut bytes = [0; 22];
+        content.read_exact_at(&mut bytes, 0).expect("all of it");
+        assert_eq!(&bytes, b"first-secondthird-last");
+    }
+}
