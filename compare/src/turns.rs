@@ -12,7 +12,7 @@ use crate::redb_store::Redb;
 #[cfg(feature = "rocksdb")]
 use crate::rocks::Rocks;
 use esker_bench::config::Config;
-use esker_bench::esker_store::Esker;
+use esker_bench::esker_store::{Compaction, Esker};
 use esker_bench::progress::Progress;
 use esker_bench::report::Report;
 use esker_bench::result::Measured;
@@ -27,7 +27,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The engines of this build, by their names on the command line.
 pub fn engines() -> Vec<Box<dyn Engine>> {
     vec![
-        Box::new(Esker),
+        Box::new(Esker(Compaction::Leveled)),
+        Box::new(Esker(Compaction::Tiered)),
         #[cfg(feature = "rocksdb")]
         Box::new(Rocks { blobs: false }),
         #[cfg(feature = "rocksdb")]

@@ -2,6 +2,7 @@
 
 use crate::outcome::Outcome;
 use crate::store::{Engine, OwnCounters, Settings, Store, Walk};
+pub use esker::Compaction;
 use esker::options::{Compression, Filter, WriteOptions};
 use esker::{Batch, Db, KeyspaceOptions, Options, ScanOptions};
 use std::path::Path;
@@ -9,22 +10,26 @@ use std::path::Path;
 /// Memtables that may be in memory at once, as with RocksDB: one written, one flushed.
 const MEMTABLES: u64 = 4;
 
-/// Esker, as it is in this build.
-#[derive(Clone, Copy, Debug)]
-pub struct Esker;
+/// Esker, as it is in this build, with trees of one shape.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Esker(pub Compaction);
 
 struct EskerStore(Db);
 
 impl Engine for Esker {
     fn name(&self) -> String {
-        "esker".to_owned()
+        match self.0 {
+            Compaction::Leveled => "esker".to_owned(),
+            Compaction::Tiered => "esker+tiered".to_owned(),
+        }
     }
 
     fn setup(&self, settings: &Settings) -> String {
-        let options = options(settings);
+        let options = self.options(settings);
         format!(
-            "{}: memory_budget_bytes = {}, memtables_bytes_max = {}, compaction_threads = {}, compression = {:?}",
+            "{}: compaction = {:?}, memory_budget_bytes = {}, memtables_bytes_max = {}, compaction_threads = {}, compression = {:?}",
             env!("CARGO_PKG_VERSION"),
+            options.default_keyspace.compaction,
             options.memory_budget_bytes,
             options.memtables_bytes_max,
             options.compaction_threads,
@@ -33,7 +38,15 @@ impl Engine for Esker {
     }
 
     fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-        Ok(Box::new(EskerStore(Db::open(dir, options(settings))?)))
+        Ok(Box::new(EskerStore(Db::open(dir, self.options(settings))?)))
+    }
+}
+
+impl Esker {
+    fn options(self, settings: &Settings) -> Options {
+        let mut options = options(settings);
+        options.default_keyspace.compaction = self.0;
+        options
     }
 }
 

@@ -18,6 +18,7 @@ pub mod keys;
 pub mod machine;
 pub mod markdown;
 mod outcome;
+pub mod papers;
 pub mod plot;
 pub mod progress;
 pub mod report;
@@ -25,7 +26,6 @@ pub mod result;
 pub mod session;
 pub mod store;
 pub mod table;
-pub mod units;
 pub mod values;
 pub mod workload;
 

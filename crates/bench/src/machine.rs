@@ -1,6 +1,6 @@
 //! What the system says of this process and of a directory.
 
-use crate::units::bytes;
+use esker_draw::units::bytes;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -2,7 +2,8 @@
 
 use clap::{Parser, Subcommand};
 use esker_bench::config::Config;
-use esker_bench::esker_store::Esker;
+use esker_bench::esker_store::{Compaction, Esker};
+use esker_bench::papers::slot;
 use esker_bench::progress::Progress;
 use esker_bench::report::Report;
 use esker_bench::store::Engine;
@@ -28,6 +29,9 @@ enum Command {
     Run {
         #[command(flatten)]
         config: Box<Config>,
+        /// With tiered compaction instead of leveled
+        #[arg(long)]
+        tiered: bool,
         /// Keep the results here
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -49,6 +53,9 @@ enum Command {
         #[arg(long)]
         quiet: bool,
     },
+    /// Do the experiments of a paper
+    #[command(subcommand)]
+    Papers(Paper),
     /// List the workloads
     List,
     /// Show kept results once more
@@ -77,6 +84,19 @@ enum Command {
     },
 }
 
+/// Papers whose experiments can be done.
+#[derive(Debug, Subcommand)]
+enum Paper {
+    /// Compaction in turns of time slices, against level 0 before all others
+    Slot {
+        #[command(flatten)]
+        choice: slot::Choice,
+        /// No progress
+        #[arg(long)]
+        quiet: bool,
+    },
+}
+
 fn main() -> ExitCode {
     match command(Arguments::parse().command) {
         Ok(code) => code,
@@ -89,9 +109,16 @@ fn main() -> ExitCode {
 
 fn command(command: Command) -> Outcome<ExitCode> {
     match command {
-        Command::Run { config, json, quiet } => return run(&config, json, quiet),
+        Command::Run { config, tiered, json, quiet } => return run(&config, tiered, json, quiet),
         Command::Ablation { choice, json, plots, quiet } => {
             return run_ablation(&choice, json.as_deref(), plots.as_deref(), quiet);
+        }
+        Command::Papers(Paper::Slot { choice, quiet }) => {
+            let stop = interrupt::watch()?;
+            let mut progress = Progress::start(quiet);
+            slot::run(&choice, &stop, &mut progress)?;
+            progress.finish();
+            return Ok(ended(&stop));
         }
         Command::List => {
             for workload in WORKLOADS {
@@ -117,17 +144,18 @@ fn command(command: Command) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run(config: &Config, json: Option<PathBuf>, quiet: bool) -> Outcome<ExitCode> {
+fn run(config: &Config, tiered: bool, json: Option<PathBuf>, quiet: bool) -> Outcome<ExitCode> {
     config.check()?;
     session::steps(config)?;
     let stop = interrupt::watch()?;
     let mut report = Report::new(config);
-    report.engines.push((Esker.name(), Esker.setup(&config.settings(false))));
+    let engine = Esker(if tiered { Compaction::Tiered } else { Compaction::Leveled });
+    report.engines.push((engine.name(), engine.setup(&config.settings(false))));
     let mut progress = Progress::start(quiet);
     let mut outcome = Ok(());
     for _ in 0..config.repeat {
         let mut each = |run| report.runs.push(run);
-        outcome = session::run(&Esker, config, &stop, &mut progress, &mut each);
+        outcome = session::run(&engine, config, &stop, &mut progress, &mut each);
         if outcome.is_err() || stop.load(Ordering::Relaxed) {
             break;
         }

@@ -2,7 +2,7 @@
 
 use crate::report::{Report, Row};
 use crate::result::Measured;
-use crate::units::{bytes, duration, rate};
+use esker_draw::units::{bytes, duration, rate};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -3,43 +3,21 @@
 use crate::outcome::Outcome;
 use crate::report::{Report, Row};
 use crate::result::Measured;
-use crate::units::{duration, rate};
-use plotters::coord::Shift;
+use esker_draw::units::{duration, rate};
+use esker_draw::{
+    Axes, BAR_HEIGHT, Bar, FONT, GROUP_GAP, Group, HEAD_HEIGHT, Line, NAME_WIDTH, Page, Palette,
+    Points, RATES, WIDTH, chart, drawing, title,
+};
 use plotters::prelude::*;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const WIDTH: u32 = 960;
-const LINE_CHART_HEIGHT: u32 = 420;
-const BAR_HEIGHT: u32 = 20;
-const GROUP_GAP: u32 = 14;
-const HEAD_HEIGHT: u32 = 56;
-const NAME_WIDTH: i32 = 190;
-const FIGURE_WIDTH: i32 = 110;
 /// What the last number of an axis takes beyond its line.
 const LABEL_WIDTH: i32 = 60;
-const FONT: &str = "sans-serif";
 
-/// Colours that people with any sight tell apart (Okabe and Ito).
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(213, 94, 0),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(120, 120, 120),
-    RGBColor(240, 228, 66),
-];
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Points = Vec<(f64, f64)>;
 /// Points by name.
 type Lines = BTreeMap<String, Points>;
-/// A name, and points under it.
-type Line = (String, Points);
 
 /// Draws everything that the reports hold into `out`. Returns the files, the page first.
 ///
@@ -50,27 +28,28 @@ pub fn draw_all(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
     if shown.runs.is_empty() {
         return Err("the report holds no results".into());
     }
-    let mut drawings = vec![("throughput".to_owned(), throughput(shown)?)];
-    drawings.push(("latency".to_owned(), latencies(shown)?));
+    let mut page = head(shown);
+    page.drawing("throughput", throughput(shown)?).drawing("latency", latencies(shown)?);
     for (name, drawing) in paces(shown)? {
-        drawings.push((format!("pace-{name}"), drawing));
+        page.drawing(&format!("pace-{name}"), drawing);
     }
     for (name, drawing) in growth(reports)? {
-        drawings.push((format!("growth-{name}"), drawing));
+        page.drawing(&format!("growth-{name}"), drawing);
     }
-    fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let mut files = Vec::new();
-    let mut keep = |name: &str, text: &str| -> Outcome<()> {
-        let path = out.join(name);
-        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        files.push(path);
-        Ok(())
-    };
-    keep("report.html", &page(shown, &drawings))?;
-    for (name, drawing) in &drawings {
-        keep(&format!("{name}.svg"), drawing)?;
+    let config = serde_json::to_string(&shown.config).unwrap_or_default();
+    page.text("flags", &config);
+    page.write(out)
+}
+
+/// A page that says what was measured, with the table of results.
+fn head(report: &Report) -> Page {
+    let mut page = Page::new("Benchmark");
+    page.text("", &report.machine.to_string());
+    for (name, setup) in &report.engines {
+        page.text(name, setup);
     }
-    Ok(files)
+    page.columns(&crate::table::results(report));
+    page
 }
 
 /// Draws what an operation costs in reports of several sizes. Returns the files.
@@ -89,6 +68,7 @@ pub fn draw_costs(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
             logarithmic_x: true,
             y_from: costs.fold(f64::INFINITY, f64::min).floor(),
             y_text: &|log: &f64| duration(10f64.powf(*log)),
+            ..RATES
         };
         let title =
             format!("{workload}: time of an operation against records, by what is kept in memory");
@@ -101,18 +81,8 @@ pub fn draw_costs(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
 }
 
 /// Engines in the order in which they ran, each with its colour.
-fn engines(report: &Report) -> Vec<(String, RGBColor)> {
-    let mut names: Vec<String> = Vec::new();
-    for run in &report.runs {
-        if !names.contains(&run.engine) {
-            names.push(run.engine.clone());
-        }
-    }
-    names.into_iter().zip(COLOURS.into_iter().cycle()).collect()
-}
-
-fn colour_of(engines: &[(String, RGBColor)], name: &str) -> RGBColor {
-    engines.iter().find(|(engine, _)| engine == name).map_or(COLOURS[0], |(_, colour)| *colour)
+fn engines(report: &Report) -> Palette {
+    Palette::of(report.runs.iter().map(|run| run.engine.clone()))
 }
 
 /// Rows of the same step side by side.
@@ -124,67 +94,18 @@ fn by_step<'a>(report: &'a Report) -> BTreeMap<usize, Vec<Row<'a>>> {
     steps
 }
 
-/// Draws into a string.
-fn drawing(height: u32, draw: impl FnOnce(&Area<'_>) -> Outcome<()>) -> Outcome<String> {
-    let mut text = String::new();
-    {
-        let area = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
-        area.fill(&WHITE)?;
-        draw(&area)?;
-        area.present()?;
-    }
-    Ok(text)
-}
-
 /// Each workload's operations a second: a bar for each engine, as long as its share of the fastest.
 fn throughput(report: &Report) -> Outcome<String> {
-    bars(report, "Operations a second", &|row| {
+    let bar = |row: &Row<'_>| {
         let value = row.median(Measured::rate);
-        (value, rate(value))
-    })
-}
-
-/// Groups of bars, each group scaled to its longest.
-fn bars(
-    report: &Report,
-    title: &str,
-    figure: &dyn Fn(&Row<'_>) -> (f64, String),
-) -> Outcome<String> {
-    let (steps, engines) = (by_step(report), engines(report));
-    let bars: u32 = steps.values().map(|rows| rows.len() as u32).sum();
-    let height = HEAD_HEIGHT + bars * BAR_HEIGHT + steps.len() as u32 * GROUP_GAP;
-    drawing(height, |area| {
-        area.draw(&Text::new(title.to_owned(), (10, 8), (FONT, 20)))?;
-        legend(area, &engines, 34)?;
-        let mut y = HEAD_HEIGHT as i32;
-        let room = WIDTH as i32 - NAME_WIDTH - FIGURE_WIDTH;
-        for (&step, rows) in &steps {
-            let longest = rows.iter().map(|row| figure(row).0).fold(0.0, f64::max);
-            area.draw(&Text::new(report.label(step), (10, y + 3), (FONT, 14)))?;
-            for row in rows {
-                let (value, text) = figure(row);
-                let length = (f64::from(room) * value / longest.max(f64::MIN_POSITIVE)) as i32;
-                let colour = colour_of(&engines, &row.first().engine);
-                let corners =
-                    [(NAME_WIDTH, y + 2), (NAME_WIDTH + length, y + BAR_HEIGHT as i32 - 2)];
-                area.draw(&Rectangle::new(corners, colour.filled()))?;
-                area.draw(&Text::new(text, (NAME_WIDTH + length + 6, y + 3), (FONT, 13)))?;
-                y += BAR_HEIGHT as i32;
-            }
-            y += GROUP_GAP as i32;
-        }
-        Ok(())
-    })
-}
-
-fn legend(area: &Area<'_>, engines: &[(String, RGBColor)], y: i32) -> Outcome<()> {
-    let mut x = 10;
-    for (name, colour) in engines {
-        area.draw(&Rectangle::new([(x, y), (x + 12, y + 12)], colour.filled()))?;
-        area.draw(&Text::new(name.clone(), (x + 18, y), (FONT, 13)))?;
-        x += 34 + 8 * name.chars().count() as i32;
-    }
-    Ok(())
+        Bar { name: row.first().engine.clone(), value, text: rate(value) }
+    };
+    let group = |(step, rows): (usize, Vec<Row<'_>>)| Group {
+        label: report.label(step),
+        bars: rows.iter().map(bar).collect(),
+    };
+    let groups: Vec<Group> = by_step(report).into_iter().map(group).collect();
+    esker_draw::bars("Operations a second", &groups, &engines(report))
 }
 
 /// Latencies of each workload: from the median over p99 and p99.9 to the longest, on one logarithmic scale.
@@ -208,9 +129,8 @@ fn latencies(report: &Report) -> Outcome<String> {
     let room = f64::from(WIDTH as i32 - NAME_WIDTH - LABEL_WIDTH);
     let x_of = |ns: f64| NAME_WIDTH + (room * (ns.log10() - low) / (high - low)) as i32;
     drawing(height, |area| {
-        let title = "Latency: median, p99, p99.9, longest (logarithmic)";
-        area.draw(&Text::new(title, (10, 8), (FONT, 20)))?;
-        legend(area, &engines, 34)?;
+        title(area, "Latency: median, p99, p99.9, longest (logarithmic)")?;
+        engines.legend(area, 34)?;
         for power in low as i32..=high as i32 {
             let ns = 10f64.powi(power);
             let line = [(x_of(ns), HEAD_HEIGHT as i32 + 16), (x_of(ns), height as i32)];
@@ -221,7 +141,7 @@ fn latencies(report: &Report) -> Outcome<String> {
         for (&step, rows) in &steps {
             area.draw(&Text::new(report.label(step), (10, y + 3), (FONT, 14)))?;
             for row in rows {
-                let colour = colour_of(&engines, &row.first().engine);
+                let colour = engines.colour(&row.first().engine);
                 let (at, middle) = (figures(row).map(x_of), y + BAR_HEIGHT as i32 / 2);
                 area.draw(&PathElement::new([(at[0], middle), (at[3], middle)], colour.mix(0.4)))?;
                 for (x, size) in at.into_iter().zip([3, 4, 5, 6]) {
@@ -287,7 +207,7 @@ fn lines_of(
 
 /// Operations a second against the number of keys, of each workload that reports of several sizes have.
 fn growth(reports: &[Report]) -> Outcome<Vec<(String, String)>> {
-    let engines: Vec<_> = reports.last().map(engines).unwrap_or_default();
+    let engines = reports.last().map(engines).unwrap_or_default();
     let axes = Axes { logarithmic_x: true, ..RATES };
     let mut drawn = Vec::new();
     for ((step, workload), lines) in lines_of(reports, &|row| row.median(Measured::rate)) {
@@ -298,89 +218,4 @@ fn growth(reports: &[Report]) -> Outcome<Vec<(String, String)>> {
         }
     }
     Ok(drawn)
-}
-
-/// What the axes of a chart are.
-struct Axes<'a> {
-    logarithmic_x: bool,
-    y_from: f64,
-    y_text: &'a dyn Fn(&f64) -> String,
-}
-
-const RATES: Axes<'_> = Axes { logarithmic_x: false, y_from: 0.0, y_text: &|y: &f64| rate(*y) };
-
-/// Lines over a common x axis; on logarithmic ones each point is marked.
-fn chart(
-    title: &str,
-    lines: &[Line],
-    engines: &[(String, RGBColor)],
-    axes: &Axes<'_>,
-) -> Outcome<String> {
-    let points = || lines.iter().flat_map(|(_, points)| points);
-    let x_min = points().map(|p| p.0).fold(f64::INFINITY, f64::min);
-    let x_max = points().map(|p| p.0).fold(0.0, f64::max);
-    let y_max = points().map(|p| p.1).fold(1.0, f64::max) * 1.05;
-    drawing(LINE_CHART_HEIGHT, |area| {
-        area.draw(&Text::new(title.to_owned(), (10, 8), (FONT, 20)))?;
-        legend(area, engines, 34)?;
-        let (_, below) = area.split_vertically(HEAD_HEIGHT);
-        let mut builder = ChartBuilder::on(&below);
-        builder.margin_right(20).x_label_area_size(30).y_label_area_size(70);
-        let style = |engine: &str| colour_of(engines, engine).stroke_width(2);
-        let (y_text, y_min) = (axes.y_text, axes.y_from);
-        if axes.logarithmic_x {
-            let axis = (x_min / 1.2..x_max * 1.2).log_scale();
-            let mut chart = builder.build_cartesian_2d(axis, y_min..y_max)?;
-            let x_text = |x: &f64| rate(*x);
-            chart.configure_mesh().x_label_formatter(&x_text).y_label_formatter(y_text).draw()?;
-            for (engine, points) in lines {
-                chart.draw_series(LineSeries::new(points.iter().copied(), style(engine)))?;
-                let dot = |&point: &(f64, f64)| Circle::new(point, 4, style(engine).filled());
-                chart.draw_series(points.iter().map(dot))?;
-            }
-        } else {
-            let mut chart = builder.build_cartesian_2d(0.0..x_max.max(0.1), y_min..y_max)?;
-            chart.configure_mesh().y_label_formatter(y_text).draw()?;
-            for (engine, points) in lines {
-                chart.draw_series(LineSeries::new(points.iter().copied(), style(engine)))?;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// Text that stands in HTML as it is.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// A page with everything in it.
-fn page(report: &Report, drawings: &[(String, String)]) -> String {
-    let mut html = String::from(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Benchmark</title>\n\
-         <style>body{font:16px/1.4 sans-serif;max-width:1000px;margin:2em auto;padding:0 1em}\
-         pre{overflow-x:auto;font-size:12px}svg{max-width:100%;height:auto}</style>\n<h1>Benchmark</h1>\n",
-    );
-    let config = serde_json::to_string(&report.config).unwrap_or_default();
-    let _ = writeln!(html, "<p>{}</p>", escaped(&report.machine.to_string()));
-    for (name, setup) in &report.engines {
-        let _ = writeln!(html, "<p><b>{}</b>: {}</p>", escaped(name), escaped(setup));
-    }
-    let table = crate::table::results(report);
-    let _ = writeln!(html, "<pre>{}</pre>", escaped(&table));
-    for (_, drawing) in drawings {
-        let _ = writeln!(html, "{drawing}");
-    }
-    let _ = writeln!(html, "<h2>Flags</h2>\n<pre>{}</pre>\n</html>", escaped(&config));
-    html
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn markup_in_names_stays_text() {
-        assert_eq!(escaped("a<b> & \"c\""), "a&lt;b&gt; &amp; &quot;c&quot;");
-    }
 }

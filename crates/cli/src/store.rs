@@ -7,13 +7,15 @@ use crate::failure::{Code, Failure, Result};
 use crate::output::note;
 use crate::tuning::TuningArgs;
 use clap::Args;
-use esker::event::Event;
+use esker::event::{Event, EventListener};
 use esker::names::{self, FileKind};
 use esker::{Db, Keyspace, Options, Setup};
+use esker_lab::Recorder;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The keyspace every store has.
 pub(crate) const DEFAULT_KEYSPACE: &str = "default";
@@ -35,6 +37,34 @@ pub(crate) struct StoreArgs {
 
     #[command(flatten)]
     pub(crate) tuning: TuningArgs,
+}
+
+/// Where the work of flushes and compactions is written down.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TraceArgs {
+    /// Write down what flushes and compactions do, for `esker replay`
+    #[arg(long, value_name = "FILE", help_heading = "Store")]
+    trace: Option<PathBuf>,
+}
+
+impl TraceArgs {
+    /// How the store is opened: what the engine notices is told, what it does is written down.
+    pub(crate) fn setup(&self) -> Result<Setup> {
+        let Some(path) = &self.trace else { return Ok(setup()) };
+        let recorder =
+            Recorder::create(path).map_err(|error| Failure::io("write", path, &error))?;
+        let failed = AtomicBool::new(false);
+        let listener = move |event: &Event| {
+            tell(event);
+            recorder.on_event(event);
+            if let Some(failure) = recorder.failure()
+                && !failed.swap(true, Ordering::Relaxed)
+            {
+                note(&format!("the trace ends here: {failure}"));
+            }
+        };
+        Ok(Setup { listener: Some(Arc::new(listener)), ..Setup::default() })
+    }
 }
 
 /// An open store and the keyspace asked for.
@@ -86,14 +116,24 @@ impl StoreArgs {
 
     /// Opens an existing store for writing.
     pub(crate) fn write(&self) -> Result<Store> {
+        self.write_with(setup())
+    }
+
+    /// The same, with the listener of `setup`.
+    pub(crate) fn write_with(&self, setup: Setup) -> Result<Store> {
         expect_store(&self.db)?;
         let options = Options { create_if_missing: false, ..self.tuning.options()? };
-        let db = Db::open_with(&self.db, options.clone(), setup());
+        let db = Db::open_with(&self.db, options.clone(), setup);
         self.enter(db.map_err(|error| explain(&self.db, error))?, options, false)
     }
 
     /// Opens a store for writing; creates it, with the keyspace asked for, if there is none.
     pub(crate) fn create(&self) -> Result<Store> {
+        self.create_with(setup())
+    }
+
+    /// The same, with the listener of `setup`.
+    pub(crate) fn create_with(&self, setup: Setup) -> Result<Store> {
         let options = self.tuning.options()?;
         let exists = holds_store(&self.db)?;
         if !exists {
@@ -101,7 +141,7 @@ impl StoreArgs {
             expect_room(&self.db)?;
             self.keyspace.as_deref().map_or(Ok(()), names::check_keyspace)?;
         }
-        let db = Db::open_with(&self.db, options.clone(), setup());
+        let db = Db::open_with(&self.db, options.clone(), setup);
         self.enter(db.map_err(|error| explain(&self.db, error))?, options, !exists)
     }
 

@@ -84,15 +84,14 @@ fn level_row(
     field: usize,
     paint: &Paint,
 ) -> String {
-    let (share, limit) = match (number, level.limit_bytes) {
-        (0, _) => {
-            let most = options.level0_runs_compact;
-            let limit = format!("{} of {most} runs", level.runs);
-            (level.runs as f64 / f64::from(most.max(1)), limit)
-        }
+    let (share, limit) = match (level.limit_bytes, level.limit_runs) {
         // The deepest level takes whatever comes.
-        (_, 0) => (if level.bytes > 0 { 1.0 } else { 0.0 }, "none".to_owned()),
-        (_, limit) => (level.bytes as f64 / limit as f64, units::bytes(limit)),
+        (0, 0) => (if level.bytes > 0 { 1.0 } else { 0.0 }, "none".to_owned()),
+        (0, most) => {
+            let limit = format!("{} of {most} runs", level.runs);
+            (level.runs as f64 / most as f64, limit)
+        }
+        (limit, _) => (level.bytes as f64 / limit as f64, units::bytes(limit)),
     };
     let dead = tombstone_share(level);
     let tombstones = format!("{:>11.1}%", dead * 100.0);
@@ -162,6 +161,7 @@ mod tests {
             level.tables = tables;
             level.bytes = bytes;
             level.limit_bytes = limit;
+            level.limit_runs = if keyspace.levels.is_empty() { 4 } else { 0 };
             level.entries = bytes / 100;
             level.tombstones = bytes / 1000;
             keyspace.levels.push(level);

@@ -34,6 +34,13 @@ impl TuningArgs {
         self.over(&Options::preset(&self.preset)?)
     }
 
+    /// The options asked for, and then these settings, with spaces between.
+    pub(crate) fn options_with(&self, settings: &str) -> Result<Options> {
+        let mut all = self.clone();
+        all.settings.extend(settings.split_whitespace().map(str::to_owned));
+        all.options()
+    }
+
     /// The single options asked for, on top of `base` instead of the default preset.
     pub(crate) fn options_over(&self, base: &Options) -> Result<Options> {
         if self.preset == "default" { self.over(base) } else { self.options() }
@@ -108,10 +115,15 @@ fn value_like(model: &Value, typed: &str) -> Option<Value> {
     }
 }
 
-/// `lz4`, `zstd:3`, `bloom:10`.
+/// `lz4`, `zstd:3`, `bloom:10`, `time-slice:8000`.
 fn choice(word: &str) -> Option<Value> {
     match word.split_once(':') {
+        // As long as it takes.
+        None if word == "time-slice" => Some(json!({ "time-slice": {} })),
         None => Some(Value::from(word)),
+        Some(("time-slice", ms)) => {
+            Some(json!({ "time-slice": { "slice_ms": ms.parse::<u64>().ok()? } }))
+        }
         Some(("zstd", level)) => Some(json!({ "zstd": { "level": level.parse::<i32>().ok()? } })),
         Some(("bloom", bits)) => {
             Some(json!({ "bloom": { "bits_per_key": bits.parse::<u32>().ok()? } }))
@@ -173,7 +185,7 @@ fn size(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker::{Compression, Filter};
+    use esker::{Compaction, Compression, Filter, Scheduler, TimeSlice};
 
     fn options(preset: &str, settings: &[&str]) -> Result<Options> {
         let settings = settings.iter().map(|s| (*s).to_owned()).collect();
@@ -190,6 +202,8 @@ mod tests {
                 "block_bytes=8192",
                 "compression=none,zstd:7",
                 "filter=bloom:14",
+                "compaction=tiered",
+                "scheduler=time-slice:8000",
                 "tombstone_ratio_compact=0.25",
                 "create_if_missing=false",
             ],
@@ -201,6 +215,9 @@ mod tests {
         let zstd = Compression::Zstd { level: 7 };
         assert_eq!(options.default_keyspace.compression, [Compression::None, zstd]);
         assert!(matches!(options.default_keyspace.filter, Filter::Bloom { bits_per_key: 14 }));
+        assert_eq!(options.default_keyspace.compaction, Compaction::Tiered);
+        let slice = TimeSlice { slice_ms: Some(8_000), ..TimeSlice::default() };
+        assert_eq!(options.default_keyspace.scheduler, Scheduler::TimeSlice(slice));
         assert_eq!(options.default_keyspace.memtable_bytes, 2 << 20, "of the preset");
         assert!(!options.create_if_missing);
     }
@@ -216,6 +233,9 @@ mod tests {
             ("block_bytes=-5", "block_bytes"),
             ("compression=[\"rar\"]", "compression"),
             ("filter=bloom:many", "filter"),
+            ("compaction=flat", "compaction"),
+            ("scheduler=time-slice:0", "slice_ms"),
+            ("scheduler={\"time-slice\":{\"release_share\":2}}", "release_share"),
             ("create_if_missing=7", "create_if_missing"),
         ] {
             let failure = options("default", &[setting]).expect_err(setting);

@@ -1,5 +1,6 @@
 //! Events: what the engine does in the background, told as it happens.
 
+use crate::trace::Step;
 use esker_base::{Error, KeyspaceId, Seq};
 use std::fmt;
 use std::path::PathBuf;
@@ -104,6 +105,14 @@ pub enum Event {
         /// How long it took, in microseconds.
         duration_us: u64,
     },
+    /// A tree was changed by a flush or a compaction, which was told before; or writers had to wait for memory,
+    /// which is told for every keyspace. Times count from the start of the store's clock.
+    Step {
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// What happened, and the tree after it.
+        step: Step,
+    },
     /// Tables were ingested.
     Ingested {
         /// Their keyspace.
@@ -151,6 +160,11 @@ pub(crate) struct EventSink {
 impl EventSink {
     pub(crate) fn new(listener: Option<Arc<dyn EventListener>>) -> EventSink {
         EventSink { listener }
+    }
+
+    /// True if somebody listens.
+    pub(crate) fn is_on(&self) -> bool {
+        self.listener.is_some()
     }
 
     pub(crate) fn emit(&self, event: &Event) {

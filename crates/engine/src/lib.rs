@@ -25,10 +25,12 @@ pub mod options;
 #[doc(hidden)]
 pub mod range_tombstone;
 pub mod report;
+pub mod simulate;
 #[doc(hidden)]
 pub mod stats;
 #[doc(hidden)]
 pub mod table;
+pub mod trace;
 pub mod value;
 mod version;
 
@@ -54,7 +56,10 @@ pub use db::{
 };
 pub use esker_base as base;
 pub use esker_base::{Batch, Comparator, Error, KeyOrder, KeyspaceId, Result};
-pub use options::{Compression, Filter, FilterPolicy, KeyspaceOptions, Options, WriteOptions};
+pub use options::{
+    Compaction, Compression, Filter, FilterPolicy, KeyspaceOptions, Options, Scheduler, TimeSlice,
+    WriteOptions,
+};
 pub use value::Value;
 
 /// The example of the README, run with the tests.

@@ -3,6 +3,10 @@
 //! Two plain structs: [`Options`] for a database, [`KeyspaceOptions`] for each keyspace in it.
 //! Presets come before knobs: start from one and change what you know better.
 
+mod compaction;
+
+pub use compaction::{Compaction, Scheduler, TimeSlice};
+
 use esker_base::{Error, KeyOrder, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -79,6 +83,14 @@ pub struct KeyspaceOptions {
     pub level_base_bytes: u64,
     /// Size ratio of neighbouring levels. Default: 10. Range: 2 to 100.
     pub level_fanout: u32,
+    /// The shape that compactions give the tree. A tree of the other shape is changed by the compactions to
+    /// come, and can be read meanwhile. Default: leveled.
+    pub compaction: Compaction,
+    /// Tiered compaction: sorted runs of a level that are merged into one of the next. Raising it writes less
+    /// and lets reads look into more runs. Default: 4. Range: 2 to 32.
+    pub tiered_runs: u32,
+    /// Which level is compacted first when several are over their limits. Default: ratio.
+    pub scheduler: Scheduler,
     /// Sorted runs in level 0 that start a compaction. Default: 4. Range: 1 to 1 000.
     pub level0_runs_compact: u32,
     /// Sorted runs in level 0 from which writes are slowed, more with each further run.
@@ -209,6 +221,9 @@ impl Default for KeyspaceOptions {
             table_bytes_max: 64 * MIB,
             level_base_bytes: 256 * MIB,
             level_fanout: 10,
+            compaction: Compaction::Leveled,
+            tiered_runs: 4,
+            scheduler: Scheduler::Ratio,
             level0_runs_compact: 4,
             level0_runs_slow: 20,
             level0_runs_max: 36,
@@ -383,6 +398,8 @@ impl KeyspaceOptions {
         in_range("table_bytes_max", self.table_bytes_max, 16 * KIB, 4 * GIB)?;
         in_range("level_base_bytes", self.level_base_bytes, 64 * KIB, u64::MAX)?;
         in_range("level_fanout", self.level_fanout.into(), 2, 100)?;
+        in_range("tiered_runs", self.tiered_runs.into(), 2, 32)?;
+        self.scheduler.validate()?;
         let (compact, slow) = (self.level0_runs_compact, self.level0_runs_slow);
         in_range("level0_runs_compact", compact.into(), 1, 1_000)?;
         in_range("level0_runs_slow", slow.into(), compact.into(), 10_000)?;

@@ -42,6 +42,8 @@ pub struct KeyspaceStats {
     pub sealed_memtables: u64,
     /// Bytes of keys and values written by the user since open.
     pub user_bytes_written: u64,
+    /// The level that has the time slice, if the keyspace is scheduled so and one has it.
+    pub slice_level: Option<u64>,
     /// Bytes that compaction has still to rewrite, about.
     pub compaction_debt_bytes: u64,
 }
@@ -56,8 +58,10 @@ pub struct LevelStats {
     pub tables: u64,
     /// Bytes of table files.
     pub bytes: u64,
-    /// Bytes the level should have at most; 0 for level 0 and the deepest level.
+    /// Bytes the level should have at most; 0 where runs count instead, and for the deepest level.
     pub limit_bytes: u64,
+    /// Sorted runs at which the level is compacted; 0 where bytes count instead.
+    pub limit_runs: u64,
     /// Point records.
     pub entries: u64,
     /// Point records that are tombstones.

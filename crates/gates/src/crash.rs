@@ -6,13 +6,14 @@
 
 use crate::gate::{Config, Outcome, for_cases};
 use crate::history::{
-    History, MARKER, State, compare, keyspaces, marker_value, random_ops, small_options,
+    History, MARKER, State, compare, keyspaces, marker_value, random_compaction, random_ops,
+    small_options,
 };
 use crate::random::Random;
 use esker::base::sync::Mutex;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::base::{Env, Vfs};
-use esker::{Batch, Db, Error, Options, Result, Setup, WriteOptions};
+use esker::{Batch, Compaction, Db, Error, Options, Result, Setup, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -283,12 +284,17 @@ pub fn every_call(
     totals: &mut Totals,
 ) -> std::result::Result<(), String> {
     let disk = StrictOptions { preallocated_logs: !plain_logs, seed, ..StrictOptions::default() };
+    let mut options = small_options();
+    random_compaction(&mut options.default_keyspace, &mut Random::new(seed));
+    // Of each scenario's two kinds of logs, one with a tree of each shape.
+    let shapes = [Compaction::Leveled, Compaction::Tiered];
+    options.default_keyspace.compaction = shapes[usize::from(plain_logs ^ seed.is_multiple_of(2))];
     let mut k = 1 + seed % stride;
     loop {
         let vfs = StrictVfs::with_options(disk.clone());
         vfs.set_trace(12);
         vfs.set_crash_at(k);
-        let mut run = Run::new(vfs, small_options(), seed);
+        let mut run = Run::new(vfs, options.clone(), seed);
         let outcome = script(&mut run);
         let db = run.db.take();
         if !run.vfs.is_off() {

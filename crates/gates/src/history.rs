@@ -5,7 +5,10 @@
 //! number are as short as can be: a batch without operations is one of the shortest writes there are.
 
 use crate::random::Random;
-use esker::{Batch, Db, Error, Keyspace, KeyspaceId, Options, ScanOptions};
+use esker::{
+    Batch, Compaction, Db, Error, Keyspace, KeyspaceId, KeyspaceOptions, Options, ScanOptions,
+    Scheduler, TimeSlice,
+};
 use std::collections::BTreeMap;
 
 /// The key under which each batch writes its number.
@@ -102,6 +105,19 @@ pub fn small_options() -> Options {
     keyspace.level_fanout = 3;
     keyspace.level0_runs_compact = 2;
     options
+}
+
+/// Draws the shape that compactions give a tree, and the order in which levels get it. They may change
+/// whenever the store is opened.
+pub fn random_compaction(keyspace: &mut KeyspaceOptions, random: &mut Random) {
+    keyspace.compaction = [Compaction::Leveled, Compaction::Tiered][random.below(2) as usize];
+    keyspace.tiered_runs = 2 + random.below(4) as u32;
+    keyspace.scheduler = match random.below(4) {
+        0 => Scheduler::Ratio,
+        1 => Scheduler::Priority,
+        2 => Scheduler::TimeSlice(TimeSlice::default()),
+        _ => Scheduler::TimeSlice(TimeSlice { slice_ms: Some(1), release_share: 0.5 }),
+    };
 }
 
 impl History {

@@ -9,7 +9,7 @@
 //! One store lives through all kills. Some kills hit the child while it recovers.
 
 use crate::gate::{Config, Outcome, Progress, Stopwatch, Watchdog, case_seed, pause};
-use crate::history::small_options;
+use crate::history::{random_compaction, small_options};
 use crate::random::Random;
 use esker::base::checksum::mix64;
 use esker::{Batch, Db, Options, ScanOptions, WriteOptions};
@@ -113,7 +113,8 @@ impl Run {
     }
 
     fn check(&mut self, heard: &Heard) -> Result<(), String> {
-        let db = Db::open(&self.dir, options()).map_err(|e| format!("reopening: {e}"))?;
+        let db = Db::open(&self.dir, options(&mut self.random))
+            .map_err(|e| format!("reopening: {e}"))?;
         for (i, thread) in self.threads.iter_mut().enumerate() {
             let least = heard.newest.get(&(i as u64)).copied().unwrap_or(0).max(thread.applied);
             check_thread(&db, i as u64, thread, least).map_err(|e| format!("thread {i}: {e}"))?;
@@ -167,8 +168,11 @@ fn read_acknowledged(reader: impl BufRead, tell: &mpsc::Sender<()>) -> Result<He
     Ok(heard)
 }
 
-fn options() -> Options {
-    Options { compaction_threads: 2, ..small_options() }
+/// Another shape of trees for each open.
+fn options(random: &mut Random) -> Options {
+    let mut options = Options { compaction_threads: 2, ..small_options() };
+    random_compaction(&mut options.default_keyspace, random);
+    options
 }
 
 fn marker(thread: u64) -> Vec<u8> {
@@ -282,10 +286,11 @@ pub fn child(arguments: &[String]) -> Result<(), String> {
 }
 
 fn write_until_killed(dir: &Path, seed: u64, starts: &str) -> Result<(), String> {
-    let db = Db::open(dir, options()).map_err(|e| format!("opening: {e}"))?;
+    let options = options(&mut Random::new(!seed));
+    let db = Db::open(dir, options.clone()).map_err(|e| format!("opening: {e}"))?;
     for name in &KEYSPACES[1..] {
         if !db.keyspace_names().iter().any(|n| n == name) {
-            let options = options().default_keyspace;
+            let options = options.default_keyspace.clone();
             db.create_keyspace(name, options).map_err(|e| format!("creating: {e}"))?;
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::history::{
     History, MARKER, Op, State, Trouble, compare, compare_or_fail, keyspaces, marker_value,
-    random_ops, small_options,
+    random_compaction, random_ops, small_options,
 };
 use crate::random::Random;
 use esker::base::vfs::strict::StrictVfs;
@@ -117,7 +117,7 @@ pub fn random_steps(random: &mut Random, count: u64) -> Vec<Step> {
     steps
 }
 
-/// Small options that differ in compression and filters from seed to seed.
+/// Small options that differ in compression, filters and compaction from seed to seed.
 pub fn random_options(random: &mut Random) -> Options {
     let mut options = small_options();
     options.default_keyspace.compression = match random.below(3) {
@@ -128,6 +128,7 @@ pub fn random_options(random: &mut Random) -> Options {
     options.default_keyspace.tombstone_ratio_compact = [0.01, 0.5, 1.0][random.below(3) as usize];
     // Of small tables, enough come together for compactions in parts.
     options.default_keyspace.table_bytes_max = [16 << 10, 64 << 10][random.below(2) as usize];
+    random_compaction(&mut options.default_keyspace, random);
     options
 }
 

@@ -11,7 +11,7 @@
 //! The same program runs under the sanitizers.
 
 use crate::gate::{Config, Outcome, Stopwatch, Watchdog, case_seed, guarded};
-use crate::history::small_options;
+use crate::history::{random_compaction, small_options};
 use crate::random::Random;
 use esker::base::Env;
 use esker::base::sync::Mutex;
@@ -75,7 +75,8 @@ fn round(seed: u64, seconds: f64, in_memory: bool) -> Result<[u64; 4], String> {
         true => (Env::with_vfs(Arc::new(StrictVfs::new()), seed), "/threads".to_owned()),
         false => (Env::posix(), temp.to_string_lossy().into_owned()),
     };
-    let options = Options { compaction_threads: 2, ..small_options() };
+    let mut options = Options { compaction_threads: 2, ..small_options() };
+    random_compaction(&mut options.default_keyspace, &mut Random::new(!seed));
     let setup = Setup { env, listener: None, inline_background: false };
     let db = Db::open_with(format!("{dir}/db"), options.clone(), setup.clone()).map_err(text)?;
     let pair = |name: &str| db.create_keyspace(name, options.default_keyspace.clone());

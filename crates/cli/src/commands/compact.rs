@@ -6,7 +6,7 @@ use crate::failure::Result;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::range::RangeArgs;
-use crate::store::{Store, StoreArgs};
+use crate::store::{Store, StoreArgs, TraceArgs};
 use crate::units;
 use serde_json::json;
 
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     encoding: Encoding,
 
     #[command(flatten)]
+    trace: TraceArgs,
+
+    #[command(flatten)]
     store: StoreArgs,
 }
 
@@ -35,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::guard(
         "interrupted: nothing is lost, but not everything is compacted; run it again",
     )?;
-    let store = args.store.write()?;
+    let store = args.store.write_with(args.trace.setup()?)?;
     interrupt.closes(&store.db);
     let watch = Stopwatch::start();
     // What is still in memory counts as tables, or there would be less before than after.

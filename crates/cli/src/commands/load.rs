@@ -5,7 +5,7 @@ use crate::interrupt::Interrupt;
 use crate::load::{self, Plan, SourceArgs};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::store::StoreArgs;
+use crate::store::{StoreArgs, TraceArgs};
 use crate::units;
 use serde_json::json;
 use std::ffi::OsString;
@@ -52,6 +52,9 @@ pub(crate) struct Args {
     quiet: bool,
 
     #[command(flatten)]
+    trace: TraceArgs,
+
+    #[command(flatten)]
     store: StoreArgs,
 }
 
@@ -60,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     // A source that is not there must not leave an empty store behind.
     let mut source = load::open(&args.source, &args.from, &interrupt)?;
-    let store = args.store.create()?;
+    let store = args.store.create_with(args.trace.setup()?)?;
     let progress = Progress::start("loading", args.quiet || args.store.json);
     let plan = Plan { bulk: args.bulk, keyspace: &store.keyspace, db: &store.db };
     let (done, ended) = load::load(source.as_mut(), &plan, progress, &interrupt);

@@ -15,8 +15,10 @@ mod man;
 mod options;
 mod put;
 mod repair;
+mod replay;
 pub(crate) mod scan;
 mod shell;
+mod simulate;
 pub(crate) mod stats;
 mod tour;
 pub(crate) mod verify;
@@ -58,6 +60,8 @@ pub(crate) enum Command {
     Compact(compact::Args),
     Checkpoint(checkpoint::Args),
     Options(options::Args),
+    Simulate(simulate::Args),
+    Replay(replay::Args),
     Completions(completions::Args),
     Man(man::Args),
     /// What the tour kills.
@@ -86,6 +90,8 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Compact(args) => compact::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Options(args) => options::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Completions(args) => completions::run(&args, Esker::command()),
         Command::Man(args) => man::run(&args, Esker::command()),
         Command::TourWriter(args) => child::run(&args),

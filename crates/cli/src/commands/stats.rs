@@ -85,9 +85,10 @@ pub(crate) fn print(store: &Store, json: bool, out: &mut Output) -> Result<()> {
         ))?;
         out.line("level   runs  tables       bytes       limit       records  tombstones")?;
         for (i, level) in keyspace.levels.iter().enumerate() {
-            let limit = match level.limit_bytes {
-                0 => "-".to_owned(),
-                n => units::bytes(n),
+            let limit = match (level.limit_bytes, level.limit_runs) {
+                (0, 0) => "-".to_owned(),
+                (0, runs) => format!("{runs} runs"),
+                (bytes, _) => units::bytes(bytes),
             };
             out.line(&format!(
                 "{i:5} {:6} {:7} {:>11} {limit:>11} {:>13} {:>11}",

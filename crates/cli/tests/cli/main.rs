@@ -11,3 +11,4 @@ mod load_text;
 mod shell;
 mod support;
 mod tour;
+mod traces;

@@ -13,11 +13,13 @@ use crate::options::KeyspaceOptions;
 use crate::range_tombstone::{Fragment, RangeTombstones};
 use crate::table::{CursorOptions, Origin};
 use crate::version::{
-    Change, CompactionSpec, KeyRange, RunCursor, RunOutput, Table, TableMeta, TableStore, Version,
-    VersionEdit,
+    Change, CompactionSpec, KeyRange, Run, RunCursor, RunOutput, Table, TableMeta, TableStore,
+    Version, VersionEdit,
 };
 use esker_base::key::SEQ_MAX;
 use esker_base::{Error, KeyOrder, KeyspaceId, Kind, Result, Seq, Trailer};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Records between two looks at `stop`.
@@ -116,7 +118,7 @@ impl Job {
     fn new(spec: CompactionSpec, context: JobContext) -> Result<Job> {
         let order = &context.options.order;
         let tombstones = input_tombstones(&spec, order)?;
-        let below = Below::new(order, &context.version, spec.output_level);
+        let below = Below::new(order, &context.version, &spec);
         let kept = kept_fragments(&tombstones, &context.snapshots, &below);
         Ok(Job { spec, context, tombstones, kept })
     }
@@ -157,7 +159,7 @@ impl Job {
             .collect();
         let mut cursor = MergeCursor::new(order.clone(), sources);
         let mut retention = Retention::new(order, snapshots, &self.tombstones);
-        let mut below = Below::new(order, version, self.spec.output_level);
+        let mut below = Below::new(order, version, &self.spec);
         let mut until_check = STOP_INTERVAL;
         match &part.start {
             Some(start) => cursor.seek(start, Trailer::seek(SEQ_MAX))?,
@@ -246,46 +248,52 @@ fn kept_fragments(
         .collect()
 }
 
+/// The run below the output, if there is one and no more: what is written is cut so that it overlaps little of it.
 fn grandparents(spec: &CompactionSpec, version: &Version) -> Vec<Arc<Table>> {
-    let runs = version.level(spec.output_level + 1).iter();
-    runs.flat_map(|run| run.tables.iter().cloned()).collect()
+    match version.level(spec.output_level + 1) {
+        [run] => run.tables.clone(),
+        _ => Vec::new(),
+    }
 }
 
-/// The runs that hold older data than the output: everything below its level.
+/// The runs that hold older data than the output, and are no part of it.
 struct Below<'a> {
     order: &'a KeyOrder,
-    /// Tables of each run, and the first that does not end before the last key asked for.
-    runs: Vec<(&'a [Arc<Table>], usize)>,
-    version: &'a Version,
-    output_level: usize,
+    /// Each run, and its first table that does not end before the last key asked for.
+    runs: Vec<(&'a Run, usize)>,
 }
 
 impl<'a> Below<'a> {
-    fn new(order: &'a KeyOrder, version: &'a Version, output_level: usize) -> Below<'a> {
+    fn new(order: &'a KeyOrder, version: &'a Version, spec: &CompactionSpec) -> Below<'a> {
+        let taken: BTreeSet<u64> = spec.tables().map(|(_, table)| table.meta.number).collect();
+        let is_older = |level: usize, run: &Run| match level.cmp(&spec.output_level) {
+            Ordering::Less => false,
+            // What joins a run does not overlap the rest of it.
+            Ordering::Equal => spec.output_run.is_none_or(|output| run.id < output),
+            Ordering::Greater => true,
+        };
+        let is_input = |run: &Run| run.tables.iter().all(|t| taken.contains(&t.meta.number));
         let runs = version
             .runs()
-            .filter(|(level, _)| *level > output_level)
-            .map(|(_, run)| (run.tables.as_slice(), 0))
+            .filter(|(level, run)| is_older(*level, run) && !is_input(run))
+            .map(|(_, run)| (&**run, 0))
             .collect();
-        Below { order, runs, version, output_level }
+        Below { order, runs }
     }
 
     /// True if no run below can hold `key`. Keys must be asked in ascending order.
     #[inline]
     fn is_empty_at(&mut self, key: &[u8]) -> bool {
         let order = self.order;
-        self.runs.iter_mut().all(|(tables, at)| {
-            while tables.get(*at).is_some_and(|table| table.ends_before(order, key)) {
+        self.runs.iter_mut().all(|(run, at)| {
+            while run.tables.get(*at).is_some_and(|table| table.ends_before(order, key)) {
                 *at += 1;
             }
-            tables.get(*at).is_none_or(|table| order.less(key, &table.meta.smallest))
+            run.tables.get(*at).is_none_or(|table| order.less(key, &table.meta.smallest))
         })
     }
 
     fn overlaps(&self, range: &KeyRange<'_>) -> bool {
-        self.version
-            .runs()
-            .filter(|(level, _)| *level > self.output_level)
-            .any(|(_, run)| !run.overlapping(self.order, range).is_empty())
+        self.runs.iter().any(|(run, _)| !run.overlapping(self.order, range).is_empty())
     }
 }

@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::log::Writer;
 use crate::memtable::Memtable;
 use crate::names;
+use crate::trace::What;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Batch, KeyspaceId, Result, Seq};
@@ -97,7 +98,11 @@ impl CommitState {
             drop(keyspaces);
             core.wait_progress(ROOM_WAIT)?;
         }
-        core.stall.note_wait(core.env.clock.now_ns() - started);
+        let waited_ns = core.env.clock.now_ns() - started;
+        core.stall.note_wait(waited_ns);
+        for keyspace in core.keyspaces.load().by_id.values() {
+            core.tell_step(keyspace, What::Stopped { duration_us: waited_ns / 1_000 });
+        }
         Ok(())
     }
 

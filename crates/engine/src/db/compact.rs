@@ -1,10 +1,12 @@
 //! Choosing a compaction, running it, and making its result current.
 
 use super::core::{Core, KeyspaceCore};
+use crate::compaction::choice;
 use crate::compaction::job::{self, JobContext, JobResult};
-use crate::compaction::policy::leveled;
-use crate::compaction::scheduler::priority;
+use crate::compaction::policy::{self, Manual, ManualStep};
 use crate::event::{CompactionReason, Event};
+use crate::options::Compaction;
+use crate::trace::{Amount, What};
 use crate::version::{CompactionSpec, DEEPEST_LEVEL, KeyRange, Version};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, Seq};
@@ -36,16 +38,13 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
     let mut best: Option<(f64, Chosen)> = None;
     for keyspace in keyspaces.by_id.values() {
         let version = keyspace.view.load().version.clone();
-        let scores = leveled::scores(&version, &keyspace.options);
-        let urgent = priority::candidates(&scores).into_iter().find_map(|level| {
-            let spec = leveled::pick(&version, &keyspace.options, level)?;
-            Some((scores[level].score, spec))
-        });
-        let for_scans = leveled::pick_for_scans(&version, &keyspace.options);
+        let options = &keyspace.options;
+        let urgent = choice::urgent(&version, options, &mut keyspace.schedule.lock());
+        let for_scans = policy::pick_for_scans(&version, options);
         let paid = keyspace.toll.quote(for_scans.as_ref().map(CompactionSpec::input_bytes));
         let for_scans = for_scans.filter(|_| paid).map(|spec| (FOR_SCANS, spec));
         let found = urgent.or(for_scans).or_else(|| {
-            let spec = leveled::pick_tombstones(&version, &keyspace.options, oldest_snapshot)?;
+            let spec = policy::pick_tombstones(&version, options, oldest_snapshot)?;
             Some((0.0, spec))
         });
         if let Some((score, spec)) = found
@@ -134,12 +133,15 @@ impl Chosen {
             }
             return Err(Error::Cancelled);
         }
-        // Another job may have made the output level's run in the meantime.
-        let leveled_run = versions.keyspace(id)?.version.level(self.spec.output_level).first();
-        let run = match leveled_run {
-            Some(run) => run.id,
-            None => self.spec.output_run.unwrap_or_else(|| versions.new_run_id()),
+        let joined = match self.keyspace.options.compaction {
+            // Another job may have made the level's run in the meantime.
+            Compaction::Leveled => {
+                let version = &versions.keyspace(id)?.version;
+                version.level(self.spec.output_level).first().map(|run| run.id)
+            }
+            Compaction::Tiered => self.spec.output_run,
         };
+        let run = joined.unwrap_or_else(|| versions.new_run_id());
         let edit = job::edit_of(id, &self.spec, result, run);
         versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
         let version = versions.keyspace(id)?.version.clone();
@@ -162,9 +164,12 @@ impl Chosen {
                 level.duration_us += duration_ns / 1_000;
             }
         }
-        if spec.level == 0 && !spec.is_move {
-            let level0 = spec.tables().filter(|(level, _)| *level == 0);
-            core.stall.note_level0(level0.map(|(_, t)| t.meta.file_bytes).sum(), duration_ns);
+        let taken = spec.taken();
+        if !spec.is_move {
+            self.keyspace.schedule.lock().note_job(spec.level, taken.bytes, duration_ns);
+            if spec.level == 0 {
+                core.stall.note_level0(taken.bytes, duration_ns);
+            }
         }
         core.measure_level0();
         core.events.emit(&Event::CompactionFinished {
@@ -176,6 +181,21 @@ impl Chosen {
             output_tables: result.tables.len() as u64,
             duration_us: duration_ns / 1_000,
         });
+        let (level, output_level) = (spec.level, spec.output_level);
+        core.tell_step(
+            &self.keyspace,
+            match spec.is_move {
+                true => What::Moved { level, output_level, taken },
+                false => What::Compacted {
+                    level,
+                    output_level,
+                    taken,
+                    rewritten: spec.rewritten(),
+                    written: Amount::of(result.tables.iter().map(|meta| meta.file_bytes)),
+                    duration_us: duration_ns / 1_000,
+                },
+            },
+        );
     }
 }
 
@@ -203,58 +223,45 @@ pub(super) fn compact_range(
                 return Err(Error::Cancelled);
             }
             match choose_manual(core, keyspace, level, target, range)? {
-                Manual::Run(chosen) => {
+                Step::Run(chosen) => {
                     let result = chosen.run(core);
                     core.store.sweep();
                     core.background.wake_all();
                     result?;
                 }
-                Manual::Busy => core.wait_progress(BUSY_WAIT)?,
-                Manual::Nothing => break,
+                Step::Wait => core.wait_progress(BUSY_WAIT)?,
+                Step::Done => break,
             }
         }
     }
     Ok(())
 }
 
-enum Manual {
-    Run(Box<Chosen>),
-    /// Something is left, but others have it now.
-    Busy,
-    Nothing,
-}
-
+/// The next compaction of a step, its inputs marked as taken.
 fn choose_manual(
     core: &Core,
     keyspace: &Arc<KeyspaceCore>,
     level: usize,
     target: usize,
     range: &KeyRange<'_>,
-) -> Result<Manual> {
+) -> Result<Step> {
     let _versions = core.lock_versions()?;
     let version = keyspace.view.load().version.clone();
-    let options = &keyspace.options;
-    let order = &options.order;
-    let left = |keep: &dyn Fn(&crate::version::Table) -> bool| {
-        version
-            .level(level)
-            .iter()
-            .any(|run| run.overlapping(order, range).iter().any(|table| keep(table)))
-    };
     let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
-    let spec = if level < target {
-        match leveled::pick_manual(&version, options, level, range) {
-            Some(spec) => spec,
-            None if left(&|_| true) => return Ok(Manual::Busy),
-            None => return Ok(Manual::Nothing),
+    let step = ManualStep { level, target, range: *range, oldest_snapshot };
+    Ok(match policy::pick_manual(&version, &keyspace.options, &step) {
+        Manual::Nothing => Step::Done,
+        Manual::Busy => Step::Wait,
+        Manual::Run(spec) => {
+            let chosen = Chosen { keyspace: keyspace.clone(), version, spec };
+            chosen.mark(true);
+            Step::Run(Box::new(chosen))
         }
-    } else {
-        match leveled::pick_rewrite(&version, options, level, range, oldest_snapshot) {
-            Some(spec) => spec,
-            None => return Ok(Manual::Nothing),
-        }
-    };
-    let chosen = Chosen { keyspace: keyspace.clone(), version, spec };
-    chosen.mark(true);
-    Ok(Manual::Run(Box::new(chosen)))
+    })
+}
+
+enum Step {
+    Run(Box<Chosen>),
+    Wait,
+    Done,
 }

@@ -2,8 +2,8 @@
 //!
 //! Locks, in the order they may be taken: `commit` (the right to write), `spare` (the log after the
 //! current one), `versions` (the right to change the shape of a tree), then any of `background.state`,
-//! `current_wal`, `retired`, `snapshots`, and the one under which a keyspace's view changes. Readers take
-//! none of them: they load a keyspace's [`View`] and the visible sequence number, in this order.
+//! `current_wal`, `retired`, `snapshots`, a keyspace's `schedule`, and the one under which its view changes.
+//! Readers take none of them: they load a keyspace's [`View`] and the visible sequence number, in this order.
 //! `versions` is held while the manifest is synced; a writer therefore never waits for it, unless there is
 //! no spare log.
 
@@ -11,13 +11,15 @@ use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::queue::WriteQueue;
 use super::snapshot::SnapshotList;
-use super::stall::{self, Stall};
+use super::stall::Stall;
 use crate::compaction::scheduler::toll::Toll;
+use crate::compaction::scheduler::{Schedule, pace};
 use crate::event::{Event, EventSink};
 use crate::memtable::{Memtable, Supply};
 use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
+use crate::trace::{Step, What};
 use crate::version::{DEEPEST_LEVEL, NamedWals, TableStore, Version, VersionSet};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
@@ -105,6 +107,8 @@ pub(super) struct KeyspaceCore {
     pub(super) level_work: Mutex<Vec<LevelStats>>,
     /// What scans pay for the runs of level 0.
     pub(super) toll: Arc<Toll>,
+    /// Whose turn it is to be compacted.
+    pub(super) schedule: Mutex<Schedule>,
 }
 
 /// Where a keyspace's records are at one moment. Immutable.
@@ -161,6 +165,7 @@ impl KeyspaceCore {
             name,
             // A quarter of what all may hold at the most, so that some can be flushed while others fill.
             memtable_limit_bytes: options.memtable_bytes.min(memtables_limit_bytes / 4),
+            schedule: Mutex::new(Schedule::new(&options)),
             options,
             view: ArcSwap::from_pointee(view),
             view_change: Mutex::new(()),
@@ -259,7 +264,7 @@ impl Core {
             counters: WriteCounters::default(),
             memtable_bytes: AtomicU64::new(0),
             memtables_limit_bytes,
-            slow_from_bytes: (memtables_limit_bytes as f64 * stall::START) as u64,
+            slow_from_bytes: (memtables_limit_bytes as f64 * pace::START) as u64,
             poison: OnceLock::new(),
             read_only: parts.read_only,
             lock: Mutex::new(parts.lock),
@@ -310,13 +315,26 @@ impl Core {
         self.keyspaces.load().get(id).cloned()
     }
 
+    /// Tells listeners what happened to a tree.
+    pub(super) fn tell_step(&self, keyspace: &KeyspaceCore, what: What) {
+        if self.events.is_on() {
+            let step = Step {
+                at_us: self.env.clock.now_ns() / 1_000,
+                what,
+                user_bytes: keyspace.user_bytes.load(Ordering::Relaxed),
+                turn: keyspace.schedule.lock().turn(),
+                levels: keyspace.view.load().version.shape(),
+            };
+            self.events.emit(&Event::Step { keyspace: keyspace.id, step });
+        }
+    }
+
     /// Tells the pace-keeper how full level 0 is.
     pub(super) fn measure_level0(&self) {
         let fill = |keyspace: &Arc<KeyspaceCore>| {
-            let runs = keyspace.view.load().version.level(0).len() as f64;
-            let slow = f64::from(keyspace.options.level0_runs_slow);
-            let max = f64::from(keyspace.options.level0_runs_max);
-            (runs - slow) / (max - slow)
+            let runs = keyspace.view.load().version.level(0).len();
+            let options = &keyspace.options;
+            pace::level0_fill(runs, options.level0_runs_slow, options.level0_runs_max)
         };
         let fullest = self.keyspaces.load().by_id.values().map(fill).fold(0.0, f64::max);
         self.stall.set_level0_fill(fullest);

@@ -6,6 +6,7 @@ use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
 use crate::event::Event;
 use crate::flush::flush_memtable;
 use crate::names;
+use crate::trace::{Amount, What};
 use crate::version::{Change, TableMeta, VersionEdit, VersionSet};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, KeyspaceId, Result};
@@ -44,6 +45,8 @@ pub(super) fn flush(core: &Core, keyspace: &KeyspaceCore, sealed: &Arc<Sealed>) 
         flushed_seq: sealed.seq,
         duration_us: duration_ns / 1_000,
     });
+    let written = Amount::of(tables.iter().map(|meta| meta.file_bytes));
+    core.tell_step(keyspace, What::Flushed { written, duration_us: duration_ns / 1_000 });
     Ok(())
 }
 

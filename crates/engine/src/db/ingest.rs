@@ -9,8 +9,9 @@ use super::core::{Core, KeyspaceCore};
 use super::flushing::{begun_wals, tell_begun_wals};
 use super::keyspaces;
 use super::open::Running;
-use crate::compaction::policy::leveled::level_limit_bytes;
+use crate::compaction::policy::{self, LevelLimit};
 use crate::event::Event;
+use crate::options::Compaction;
 use crate::table::Origin;
 use crate::version::{Change, DEEPEST_LEVEL, KeyRange, RunOutput, TableMeta, Version, VersionEdit};
 use esker_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -156,8 +157,8 @@ fn add_tables(
     let id = keyspace.id;
     let version = versions.keyspace(id)?.version.clone();
     let level = level_for(&version, keyspace, tables);
-    let run = match version.level(level).first() {
-        Some(run) if level > 0 => run.id,
+    let run = match (keyspace.options.compaction, version.level(level).first()) {
+        (Compaction::Leveled, Some(run)) if level > 0 => run.id,
         _ => versions.new_run_id(),
     };
     let mut edit = VersionEdit::new();
@@ -196,8 +197,10 @@ fn level_for(version: &Version, keyspace: &KeyspaceCore, tables: &[TableMeta]) -
             break;
         }
         chosen = level;
-        let roomy =
-            version.level_bytes(level) + bytes <= level_limit_bytes(&keyspace.options, level);
+        let roomy = match policy::level_limit(&keyspace.options, level) {
+            LevelLimit::Bytes(limit) => version.level_bytes(level) + bytes <= limit,
+            LevelLimit::Runs(_) | LevelLimit::None => true,
+        };
         if roomy && level + 1 >= version.depth() {
             break;
         }

@@ -1,7 +1,7 @@
 //! Keyspaces: creating, dropping, flushing, measuring.
 
 use super::core::{Core, KeyspaceCore, Keyspaces};
-use crate::compaction::policy::leveled;
+use crate::compaction::policy;
 use crate::memtable::Memtable;
 use crate::names;
 use crate::options::KeyspaceOptions;
@@ -110,9 +110,9 @@ pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
 pub(super) fn wait_idle(core: &Core) -> Result<()> {
     let busy = |keyspace: &Arc<KeyspaceCore>| {
         let view = keyspace.view.load();
-        let scores = leveled::scores(&view.version, &keyspace.options);
+        let scores = policy::scores(&view.version, &keyspace.options);
         !view.sealed.is_empty()
-            || scores.iter().any(|score| score.score >= 1.0)
+            || scores.iter().any(|score| score.is_over())
             || keyspace.toll.is_paid()
     };
     loop {

@@ -1,18 +1,9 @@
-//! The write rate: slowing writes smoothly before anything has to stop them.
+//! Holding writers to the pace: they wait where writes must be slowed, and for nothing else.
 //!
-//! Two things must not grow without bound: memory held by memtables, and runs in level 0. As either
-//! nears its limit, writes are admitted at a rate that falls from a little above what flushes (or
-//! compactions out of level 0) were measured to drain, to a small part of it at the limit. The
-//! writer's wait is one timed wait on a condition variable, at most [`WAIT_MS_MAX`] long.
-//!
-//! ```text
-//! fill 0 ......... START ............ 1
-//! rate unlimited   | 2 x drained ... 1/8 x drained
-//! ```
-//!
-//! Source: the idea of pacing by measured drain is bLSM's and that of RocksDB's delayed writes; here the
-//! rate is a continuous function of the fill, so that it settles instead of oscillating.
+//! The rate comes from [`pace`], of what flushes and compactions were measured to drain. The writer's wait is one
+//! timed wait on a condition variable, at most [`WAIT_MS_MAX`] long.
 
+use crate::compaction::scheduler::pace::{self, Drained};
 use crate::event::{Event, EventSink};
 use esker_base::Clock;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,20 +11,11 @@ use esker_base::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Share of a limit from which writes are slowed.
-pub(super) const START: f64 = 0.5;
-
 /// Waits shorter than this are left to add up: a timed wait costs about as much.
 const WAIT_NS_MIN: u64 = 500_000;
 
 /// No write waits longer than this for its admission.
 const WAIT_MS_MAX: u64 = 50;
-
-/// The slowest rate, whatever was measured: one mebibyte a second.
-const RATE_MIN: f64 = (1 << 20) as f64;
-
-/// The drain assumed before any was measured, in bytes per second.
-const DRAIN_START: u64 = 200 << 20;
 
 /// Paces writes.
 pub(super) struct Stall {
@@ -59,8 +41,8 @@ impl Stall {
         Stall {
             clock,
             events,
-            flush_rate: AtomicU64::new(DRAIN_START),
-            level0_rate: AtomicU64::new(DRAIN_START),
+            flush_rate: AtomicU64::new(pace::DRAIN_START),
+            level0_rate: AtomicU64::new(pace::DRAIN_START),
             level0_fill: AtomicU64::new(0),
             slowing: AtomicBool::new(false),
             gate: Mutex::new(0),
@@ -81,9 +63,9 @@ impl Stall {
         blend(&self.level0_rate, bytes, duration_ns);
     }
 
-    /// Notes how far level 0 of the fullest keyspace is from `slow` (0.0) to `max` (1.0).
+    /// Notes how full level 0 of the fullest keyspace is, from 0.0 to 1.0.
     pub(super) fn set_level0_fill(&self, fill: f64) {
-        self.level0_fill.store((fill.clamp(0.0, 1.0) * 1_000.0) as u64, Ordering::Relaxed);
+        self.level0_fill.store((fill * 1_000.0) as u64, Ordering::Relaxed);
     }
 
     /// Notes that a write waited for memory.
@@ -104,19 +86,12 @@ impl Stall {
 
     /// Bytes per second that may be written now; `None` is no limit.
     fn rate(&self, memory_fill: f64) -> Option<f64> {
-        let level0_fill = self.level0_fill.load(Ordering::Relaxed);
-        if memory_fill <= START && level0_fill == 0 {
-            return None;
-        }
-        let by_memory = (memory_fill > START).then(|| {
-            let drained = self.flush_rate.load(Ordering::Relaxed) as f64;
-            paced(drained, (memory_fill - START) / (1.0 - START))
-        });
-        let by_level0 = (level0_fill > 0).then(|| {
-            let drained = self.level0_rate.load(Ordering::Relaxed) as f64;
-            paced(drained, level0_fill as f64 / 1_000.0)
-        });
-        by_memory.into_iter().chain(by_level0).min_by(f64::total_cmp)
+        let level0_fill = self.level0_fill.load(Ordering::Relaxed) as f64 / 1_000.0;
+        let drained = Drained {
+            flushes: self.flush_rate.load(Ordering::Relaxed),
+            level0: self.level0_rate.load(Ordering::Relaxed),
+        };
+        pace::rate(memory_fill, level0_fill, drained)
     }
 
     /// False if writes pass at once for as long as memory is far from its limit.
@@ -158,33 +133,8 @@ impl Stall {
     }
 }
 
-/// The rate at `fill` from 0.0 (just over the start) to 1.0 (at the limit).
-fn paced(drained: f64, fill: f64) -> f64 {
-    // 2 at the start, 1 at a quarter of the way, 1/8 at the limit.
-    (drained * 2.0 * (0.0625f64).powf(fill.clamp(0.0, 1.0))).max(RATE_MIN)
-}
-
-/// Moves a measured rate a third of the way to a new sample.
+/// Takes a sample into a measured rate.
 fn blend(rate: &AtomicU64, bytes: u64, duration_ns: u64) {
-    if bytes == 0 {
-        return;
-    }
-    let sample = (bytes as f64 * 1e9 / duration_ns.max(1) as f64) as u64;
     let old = rate.load(Ordering::Relaxed);
-    rate.store((2 * (old / 3)).saturating_add(sample / 3), Ordering::Relaxed);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_rate_falls_smoothly_with_the_fill() {
-        let rates: Vec<f64> = (0..=100).map(|i| paced(1e8, f64::from(i) / 100.0)).collect();
-        assert!((rates[0] - 2e8).abs() < 1.0 && (rates[100] - 1.25e7).abs() < 1.0);
-        for pair in rates.windows(2) {
-            assert!(pair[1] < pair[0] && pair[1] > pair[0] * 0.9, "no step");
-        }
-        assert!(paced(1.0, 1.0) >= RATE_MIN, "writes never stop");
-    }
+    rate.store(pace::blended(old, bytes, duration_ns), Ordering::Relaxed);
 }

@@ -1,10 +1,9 @@
 //! Gathers the statistics of an open database.
 
 use super::core::{Core, KeyspaceCore};
-use crate::compaction::policy::leveled;
+use crate::compaction::policy::{self, LevelLimit};
 use crate::report::{KeyspaceStats, LevelStats, MemoryUse, ReadStats, Stats, WriteStats};
 use crate::stats::TableCounter;
-use crate::version::DEEPEST_LEVEL;
 use esker_base::sync::atomic::Ordering;
 
 impl Core {
@@ -69,13 +68,17 @@ fn keyspace_stats(keyspace: &KeyspaceCore) -> KeyspaceStats {
     let depth = version.depth().max(worked).max(1);
     let level_stats = |level: usize| {
         let tables = || version.level(level).iter().flat_map(|run| &run.tables);
-        let limited = level > 0 && level < DEEPEST_LEVEL;
-        let limit = |level| leveled::level_limit_bytes(&keyspace.options, level);
+        let (limit_bytes, limit_runs) = match policy::level_limit(&keyspace.options, level) {
+            LevelLimit::Bytes(bytes) => (bytes, 0),
+            LevelLimit::Runs(runs) => (0, runs),
+            LevelLimit::None => (0, 0),
+        };
         LevelStats {
             runs: version.level(level).len() as u64,
             tables: tables().count() as u64,
             bytes: version.level_bytes(level),
-            limit_bytes: if limited { limit(level) } else { 0 },
+            limit_bytes,
+            limit_runs,
             entries: tables().map(|t| t.meta.entries).sum(),
             tombstones: tables().map(|t| t.meta.tombstones).sum(),
             range_tombstones: tables().map(|t| t.meta.range_tombstones).sum(),
@@ -90,6 +93,7 @@ fn keyspace_stats(keyspace: &KeyspaceCore) -> KeyspaceStats {
         memtable_bytes: mems().map(|mem| mem.memory_bytes()).sum(),
         sealed_memtables: view.sealed.len() as u64,
         user_bytes_written: keyspace.user_bytes.load(Ordering::Relaxed),
-        compaction_debt_bytes: leveled::debt_bytes(version, &keyspace.options),
+        slice_level: keyspace.schedule.lock().turn().map(|level| level as u64),
+        compaction_debt_bytes: policy::debt_bytes(version, &keyspace.options),
     }
 }

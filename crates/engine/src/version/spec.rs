@@ -2,13 +2,26 @@
 
 use super::store::Table;
 use crate::event::CompactionReason;
+use crate::trace::Amount;
 use std::sync::Arc;
 
-/// How urgent a level is: its size over its limit.
+/// How urgent a level is. What compactions have taken does not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LevelScore {
     pub(crate) level: usize,
+    /// Its size over its limit.
     pub(crate) score: f64,
+    /// Its sorted runs.
+    pub(crate) runs: usize,
+    /// What must leave it until it is under its limit.
+    pub(crate) excess_bytes: u64,
+}
+
+impl LevelScore {
+    /// True if it should be compacted.
+    pub(crate) fn is_over(&self) -> bool {
+        self.score >= 1.0
+    }
 }
 
 /// Deepest level of a tree.
@@ -38,6 +51,21 @@ pub(crate) struct CompactionSpec {
 impl CompactionSpec {
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
         self.inputs.iter().flat_map(|run| run.tables.iter().map(move |t| (run.level, t)))
+    }
+
+    /// What leaves the level that is to be made smaller.
+    pub(crate) fn taken(&self) -> Amount {
+        self.amount(|level| level == self.level)
+    }
+
+    /// What is read besides: of the level that takes the output, and between.
+    pub(crate) fn rewritten(&self) -> Amount {
+        self.amount(|level| level != self.level)
+    }
+
+    fn amount(&self, of: impl Fn(usize) -> bool) -> Amount {
+        let tables = self.tables().filter(|(level, _)| of(*level));
+        Amount::of(tables.map(|(_, table)| table.meta.file_bytes))
     }
 
     pub(crate) fn input_bytes(&self) -> u64 {

@@ -13,5 +13,6 @@ mod log_space;
 mod open_files;
 mod open_refused;
 mod repair_current;
+mod shapes;
 mod support;
 mod verify_read_only;

@@ -1,7 +1,7 @@
 //! A store, its model, and what lives across operations: snapshots and cursors.
 
 use super::orders::{LastByte, OrderKind};
-use crate::history::small_options;
+use crate::history::{random_compaction, small_options};
 use crate::random::Random;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::base::{Env, Vfs};
@@ -128,6 +128,7 @@ impl World {
         keyspace.level_fanout = 2 + random.below(5) as u32;
         keyspace.level0_runs_compact = 1 + random.below(5) as u32;
         keyspace.level0_runs_slow = 12;
+        random_compaction(keyspace, random);
         keyspace.tombstone_ratio_compact = if random.one_in(2) { 0.3 } else { 1.0 };
         let compressions = [
             Compression::None,

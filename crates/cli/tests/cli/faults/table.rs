@@ -115,6 +115,13 @@ const CALLS: &[Case] = &[
     plain("nothing to delete", "esker delete --db store", 2),
     plain("no such shell", "esker completions basic", 2),
     plain("no such manual page", "esker man gett", 2),
+    plain("no size", "esker simulate --size much", 2),
+    plain("no order of keys", "esker simulate --keys out:none", 2),
+    plain("settings that do not fit", "esker simulate --with tiered_runs=1", 2),
+    plain("memory for one memtable", "esker simulate --option memtables_bytes_max=64MiB", 2),
+    plain("no such trace", "esker replay nothing.trace", 4),
+    plain("no trace in it", "esker replay file", 3),
+    plain("no trace in it", "esker replay rows.csv", 3),
 ];
 
 const OPTIONS: &[Case] = &[
@@ -134,6 +141,9 @@ const OPTIONS: &[Case] = &[
     plain("no such compression", "esker get --db store --option compression=rar k1", 2),
     plain("no such level of it", "esker get --db store --option compression=zstd:99 k1", 2),
     plain("no such filter", "esker get --db store --option filter=bloom:0 k1", 2),
+    plain("no such shape", "esker get --db store --option compaction=flat k1", 2),
+    plain("no such schedule", "esker get --db store --option scheduler=fair k1", 2),
+    plain("no such slice", "esker get --db store --option scheduler=time-slice:0 k1", 2),
     plain("two options that do not fit", "esker get --db store --option level0_runs_slow=2 k1", 2),
     plain(
         "two options that do not fit",

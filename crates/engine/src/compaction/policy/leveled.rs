@@ -3,13 +3,15 @@
 //! Level 0 is compacted when it has too many runs, a deeper level when it has too many bytes.
 //! From a deeper level the table is taken whose compaction rewrites the least of the next level for
 //! each byte moved; tombstones count in a table's favour, because moving them frees space.
+//! A level that a tiered tree left with several runs is first merged into one.
 //! Source: LevelDB; choice of the table by overlap as in RocksDB's `kMinOverlappingRatio`.
 
-use super::{any_busy, is_busy, only_run, total_bytes};
+use super::manual::{Manual, ManualStep};
+use super::taken::{any_busy, any_run_busy, is_busy, total_bytes};
 use crate::event::CompactionReason;
 use crate::options::KeyspaceOptions;
 use crate::version::{
-    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Run, Table, Version,
+    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Run, Table, TableMeta, Version,
 };
 use esker_base::{KeyOrder, Seq};
 use std::sync::Arc;
@@ -25,27 +27,55 @@ pub(crate) fn level_limit_bytes(options: &KeyspaceOptions, level: usize) -> u64 
     options.level_base_bytes.saturating_mul(fanout.saturating_pow(level as u32 - 1))
 }
 
-/// The score of every level that could be compacted into the next. Tables being compacted do not count.
-pub(crate) fn scores(version: &Version, options: &KeyspaceOptions) -> Vec<LevelScore> {
-    let depth = version.depth().min(DEEPEST_LEVEL);
+/// The level's run, if it has one and no more.
+fn only_run(version: &Version, level: usize) -> Option<&Arc<Run>> {
+    match version.level(level) {
+        [run] => Some(run),
+        _ => None,
+    }
+}
+
+/// True if a tiered tree left several runs in the level. It is neither compacted nor takes anything before they
+/// are one.
+fn is_stacked(version: &Version, level: usize) -> bool {
+    level > 0 && version.level(level).len() > 1
+}
+
+pub(super) fn scores(version: &Version, options: &KeyspaceOptions) -> Vec<LevelScore> {
+    let depth = version.depth();
     (0..depth)
-        .map(|level| {
-            let idle = |run: &&Arc<Run>| !any_busy(&run.tables);
-            let score = if level == 0 {
-                let runs = version.level(0).iter().filter(idle).count();
-                runs as f64 / f64::from(options.level0_runs_compact)
-            } else {
-                let tables = version.level(level).iter().flat_map(|run| &run.tables);
-                let bytes: u64 = tables.filter(|t| !is_busy(t)).map(|t| t.meta.file_bytes).sum();
-                bytes as f64 / level_limit_bytes(options, level) as f64
-            };
-            LevelScore { level, score }
-        })
+        .filter(|&level| level < DEEPEST_LEVEL || is_stacked(version, level))
+        .map(|level| score(version, options, level))
         .collect()
 }
 
+fn score(version: &Version, options: &KeyspaceOptions, level: usize) -> LevelScore {
+    let idle = |run: &&Arc<Run>| !any_busy(&run.tables);
+    let idle_runs = || version.level(level).iter().filter(idle);
+    let runs = idle_runs().count();
+    if level == 0 {
+        let max = options.level0_runs_compact as usize;
+        let excess = idle_runs().rev().take((runs + 1).saturating_sub(max));
+        return LevelScore {
+            level,
+            score: runs as f64 / max as f64,
+            runs,
+            excess_bytes: excess.map(|run| run.bytes()).sum(),
+        };
+    }
+    if is_stacked(version, level) {
+        let bytes = idle_runs().map(|run| run.bytes()).sum();
+        return LevelScore { level, score: runs as f64, runs, excess_bytes: bytes };
+    }
+    let tables = version.level(level).iter().flat_map(|run| &run.tables);
+    let bytes: u64 = tables.filter(|t| !is_busy(t)).map(|t| t.meta.file_bytes).sum();
+    let limit = level_limit_bytes(options, level);
+    let excess_bytes = bytes.saturating_sub(limit);
+    LevelScore { level, score: bytes as f64 / limit as f64, runs, excess_bytes }
+}
+
 /// Bytes that stand above their level's limit and will have to be rewritten.
-pub(crate) fn debt_bytes(version: &Version, options: &KeyspaceOptions) -> u64 {
+pub(super) fn debt_bytes(version: &Version, options: &KeyspaceOptions) -> u64 {
     let mut debt = 0;
     let mut carried = 0;
     for level in 0..version.depth() {
@@ -62,8 +92,7 @@ pub(crate) fn debt_bytes(version: &Version, options: &KeyspaceOptions) -> u64 {
     debt
 }
 
-/// What to compact from `level`, if anything can be now.
-pub(crate) fn pick(
+pub(super) fn pick(
     version: &Version,
     options: &KeyspaceOptions,
     level: usize,
@@ -71,18 +100,60 @@ pub(crate) fn pick(
     if level == 0 {
         return pick_level0(version, options);
     }
-    let run = only_run(version.level(level))?;
-    let next = only_run(version.level(level + 1));
-    let best = run
-        .tables
-        .iter()
-        .filter(|table| !is_busy(table))
-        .filter_map(|table| {
-            let below = overlap(next, options, table);
-            (!any_busy(below)).then(|| (cost(table, total_bytes(below)), table))
-        })
-        .min_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(step_down(version, options, level, best.1.clone(), CompactionReason::Size))
+    if is_stacked(version, level) {
+        return unite(version, level, CompactionReason::Size);
+    }
+    if is_stacked(version, level + 1) {
+        return None;
+    }
+    let run = only_run(version, level)?;
+    let next = only_run(version, level + 1).map_or(&[][..], |next| &next.tables);
+    let mut from = 0;
+    let mut best: Option<(f64, &Arc<Table>)> = None;
+    for table in &run.tables {
+        let below = overlap_from(next, &mut from, &options.order, table);
+        if is_busy(table) || any_busy(below) {
+            continue;
+        }
+        let cost = cost(table, total_bytes(below));
+        if best.is_none_or(|(least, _)| cost < least) {
+            best = Some((cost, table));
+        }
+    }
+    let (_, table) = best?;
+    Some(step_down(version, options, level, table.clone(), CompactionReason::Size))
+}
+
+/// All runs of a level into one where they stand.
+fn unite(version: &Version, level: usize, reason: CompactionReason) -> Option<CompactionSpec> {
+    let runs = version.level(level);
+    if any_run_busy(runs) {
+        return None;
+    }
+    Some(CompactionSpec {
+        reason,
+        level,
+        output_level: level,
+        output_run: runs.first().map(|run| run.id),
+        inputs: runs.iter().map(|run| InputRun { level, tables: run.tables.clone() }).collect(),
+        is_move: false,
+    })
+}
+
+/// The tables of `next` that overlap `table`. `from` moves on with it: tables must be asked for in order.
+fn overlap_from<'a>(
+    next: &'a [Arc<Table>],
+    from: &mut usize,
+    order: &KeyOrder,
+    table: &Table,
+) -> &'a [Arc<Table>] {
+    let TableMeta { smallest, largest, .. } = &table.meta;
+    while next.get(*from).is_some_and(|other| other.ends_before(order, smallest)) {
+        *from += 1;
+    }
+    let rest = next.get(*from..).unwrap_or(&[]);
+    let count = rest.iter().take_while(|other| !order.less(largest, &other.meta.smallest)).count();
+    &rest[..count]
 }
 
 /// Bytes rewritten for each byte moved down, less for tables full of tombstones.
@@ -95,17 +166,11 @@ fn cost(table: &Table, overlap_bytes: u64) -> f64 {
 }
 
 /// A table with enough tombstones that compacting it is worth it although no level is over its limit.
-///
-/// Tombstones that some snapshot still needs (newer than `oldest_snapshot`) do not count: nothing
-/// would be gained.
-pub(crate) fn pick_tombstones(
+pub(super) fn pick_tombstones(
     version: &Version,
     options: &KeyspaceOptions,
     oldest_snapshot: Seq,
 ) -> Option<CompactionSpec> {
-    if options.tombstone_ratio_compact >= 1.0 {
-        return None;
-    }
     let ripe = |table: &Table| {
         let meta = &table.meta;
         let share = meta.tombstones as f64 / meta.entries.max(1) as f64;
@@ -114,8 +179,11 @@ pub(crate) fn pick_tombstones(
                 || (meta.tombstones > 0 && share >= options.tombstone_ratio_compact))
     };
     for level in 1..version.depth() {
-        let Some(run) = only_run(version.level(level)) else { continue };
-        let next = only_run(version.level(level + 1));
+        let Some(run) = only_run(version, level) else { continue };
+        if is_stacked(version, level + 1) {
+            continue;
+        }
+        let next = only_run(version, level + 1);
         let found = run.tables.iter().find(|table| {
             !is_busy(table) && ripe(table) && !any_busy(overlap(next, options, table))
         });
@@ -134,38 +202,78 @@ pub(crate) fn pick_tombstones(
     None
 }
 
-/// Level 0 into level 1 although it has few runs, so that scans find fewer. `None` if they would not, if
-/// tables are taken, or if the option is off.
-pub(crate) fn pick_for_scans(
+pub(super) fn pick_for_scans(
     version: &Version,
     options: &KeyspaceOptions,
 ) -> Option<CompactionSpec> {
     let runs = version.level(0).len() + version.level(1).len();
-    if !options.compact_for_scans || version.level(0).is_empty() || runs < 2 {
+    if version.level(0).is_empty() || runs < 2 {
         return None;
     }
     let spec = pick_level0(version, options)?;
     Some(CompactionSpec { reason: CompactionReason::Scans, ..spec })
 }
 
-/// A table of the deepest level with tombstones that nobody needs: for the end of a manual compaction.
-pub(crate) fn pick_rewrite(
+/// Moves everything of the range one level down, a part at a time; at the target, what lies there in several
+/// runs becomes one, and tombstones that nobody needs go.
+pub(super) fn pick_manual(
     version: &Version,
     options: &KeyspaceOptions,
-    level: usize,
-    range: &KeyRange<'_>,
-    oldest_snapshot: Seq,
+    step: &ManualStep<'_>,
+) -> Manual {
+    let ManualStep { level, target, .. } = *step;
+    let order = &options.order;
+    let runs = version.level(level);
+    let touched = |run: &Arc<Run>| !run.overlapping(order, &step.range).is_empty();
+    if !runs.iter().any(touched) {
+        return Manual::Nothing;
+    }
+    let spec = if is_stacked(version, level) {
+        unite(version, level, CompactionReason::Manual)
+    } else if level < target && is_stacked(version, level + 1) {
+        unite(version, level + 1, CompactionReason::Manual)
+    } else if level == 0 {
+        pick_level0(version, options)
+    } else if level < target {
+        pick_down(version, options, step)
+    } else {
+        return pick_rewrite(version, options, step).map_or(Manual::Nothing, Manual::Run);
+    };
+    let reason = CompactionReason::Manual;
+    spec.map_or(Manual::Busy, |spec| Manual::Run(CompactionSpec { reason, is_move: false, ..spec }))
+}
+
+/// A table of the range into the next level.
+fn pick_down(
+    version: &Version,
+    options: &KeyspaceOptions,
+    step: &ManualStep<'_>,
 ) -> Option<CompactionSpec> {
-    if level + 1 < version.depth() {
+    let level = step.level;
+    let next = only_run(version, level + 1);
+    let table = only_run(version, level)?
+        .overlapping(&options.order, &step.range)
+        .iter()
+        .find(|table| !is_busy(table) && !any_busy(overlap(next, options, table)))?;
+    Some(step_down(version, options, level, table.clone(), CompactionReason::Manual))
+}
+
+/// A table of the deepest level with tombstones that nobody needs.
+fn pick_rewrite(
+    version: &Version,
+    options: &KeyspaceOptions,
+    step: &ManualStep<'_>,
+) -> Option<CompactionSpec> {
+    if step.level + 1 < version.depth() {
         return None;
     }
-    let run = only_run(version.level(level))?;
-    let table = run.overlapping(&options.order, range).iter().find(|table| {
+    let run = only_run(version, step.level)?;
+    let table = run.overlapping(&options.order, &step.range).iter().find(|table| {
         let meta = &table.meta;
         let has_tombstones = meta.tombstones > 0 || meta.range_tombstones > 0;
-        !is_busy(table) && has_tombstones && meta.max_seq <= oldest_snapshot
+        !is_busy(table) && has_tombstones && meta.max_seq <= step.oldest_snapshot
     })?;
-    Some(rewrite_in_place(level, run, table))
+    Some(rewrite_in_place(step.level, run, table))
 }
 
 /// Nothing lies below: rewriting the table where it stands drops its tombstones.
@@ -178,32 +286,6 @@ fn rewrite_in_place(level: usize, run: &Run, table: &Arc<Table>) -> CompactionSp
         inputs: vec![InputRun { level, tables: vec![table.clone()] }],
         is_move: false,
     }
-}
-
-/// Moves everything of `range` in `level` one level down, a part at a time; `None` when none is left.
-pub(crate) fn pick_manual(
-    version: &Version,
-    options: &KeyspaceOptions,
-    level: usize,
-    range: &KeyRange<'_>,
-) -> Option<CompactionSpec> {
-    let order = &options.order;
-    if level == 0 {
-        let touched = version.level(0).iter().any(|run| !run.overlapping(order, range).is_empty());
-        let spec = if touched { pick_level0(version, options) } else { None };
-        return spec.map(|spec| CompactionSpec {
-            reason: CompactionReason::Manual,
-            is_move: false,
-            ..spec
-        });
-    }
-    let run = only_run(version.level(level))?;
-    let next = only_run(version.level(level + 1));
-    let table = run
-        .overlapping(order, range)
-        .iter()
-        .find(|table| !is_busy(table) && !any_busy(overlap(next, options, table)))?;
-    Some(step_down(version, options, level, table.clone(), CompactionReason::Manual))
 }
 
 fn overlap<'a>(
@@ -223,9 +305,9 @@ fn step_down(
     table: Arc<Table>,
     reason: CompactionReason,
 ) -> CompactionSpec {
-    let next = only_run(version.level(level + 1));
+    let next = only_run(version, level + 1);
     let below = overlap(next, options, &table);
-    let grandparents = overlap(only_run(version.level(level + 2)), options, &table);
+    let grandparents = overlap(only_run(version, level + 2), options, &table);
     let light = total_bytes(grandparents) <= GRANDPARENT_TABLES_MAX * options.table_bytes_max;
     let is_move = below.is_empty() && light && reason == CompactionReason::Size;
     let mut inputs = vec![InputRun { level, tables: vec![table] }];
@@ -245,11 +327,11 @@ fn step_down(
 /// The oldest runs of level 0 into level 1.
 fn pick_level0(version: &Version, options: &KeyspaceOptions) -> Option<CompactionSpec> {
     let runs = version.level(0);
-    if runs.iter().any(|run| any_busy(&run.tables)) {
+    if any_run_busy(runs) || is_stacked(version, 1) {
         return None;
     }
     let order = &options.order;
-    let next = only_run(version.level(1));
+    let next = only_run(version, 1);
     let oldest = runs.last()?;
     if overlap_of_runs(std::slice::from_ref(oldest), next, order).is_empty() {
         return Some(CompactionSpec {

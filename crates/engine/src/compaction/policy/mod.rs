@@ -1,24 +1,110 @@
 //! What to compact: functions from a version and options to a `CompactionSpec`.
+//!
+//! The options say which shape the tree shall have. A tree that has the other one, because the option was
+//! changed, is a tree in need of compaction like any other.
 
 pub(crate) mod leveled;
+mod manual;
+mod taken;
+mod tiered;
 
-use crate::version::{Run, Table};
-use std::sync::Arc;
+pub(crate) use manual::{Manual, ManualStep};
 
-fn is_busy(table: &Table) -> bool {
-    table.compacting.load(std::sync::atomic::Ordering::Relaxed)
+use crate::options::{Compaction, KeyspaceOptions};
+use crate::version::{CompactionSpec, DEEPEST_LEVEL, LevelScore, Version};
+use esker_base::Seq;
+
+#[cfg(test)]
+mod tests;
+
+/// What a level may hold before it is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LevelLimit {
+    Bytes(u64),
+    Runs(u64),
+    /// The deepest level of a leveled tree takes whatever comes.
+    None,
 }
 
-fn any_busy(tables: &[Arc<Table>]) -> bool {
-    tables.iter().any(|t| is_busy(t))
+/// The score of every level that could be compacted. Tables being compacted do not count.
+pub(crate) fn scores(version: &Version, options: &KeyspaceOptions) -> Vec<LevelScore> {
+    match options.compaction {
+        Compaction::Leveled => leveled::scores(version, options),
+        Compaction::Tiered => tiered::scores(version, options),
+    }
 }
 
-fn total_bytes(tables: &[Arc<Table>]) -> u64 {
-    tables.iter().map(|t| t.meta.file_bytes).sum()
+/// What to compact from `level`, if anything can be now.
+pub(crate) fn pick(
+    version: &Version,
+    options: &KeyspaceOptions,
+    level: usize,
+) -> Option<CompactionSpec> {
+    match options.compaction {
+        Compaction::Leveled => leveled::pick(version, options, level),
+        Compaction::Tiered => tiered::pick(version, options, level),
+    }
 }
 
-/// The level's only run, if the level has one.
-fn only_run(runs: &[Arc<Run>]) -> Option<&Arc<Run>> {
-    debug_assert!(runs.len() <= 1, "a leveled level below 0 has one run");
-    runs.first()
+/// What to compact because of its tombstones, although no level is over its limit.
+///
+/// Tombstones that some snapshot still needs (newer than `oldest_snapshot`) do not count: nothing
+/// would be gained.
+pub(crate) fn pick_tombstones(
+    version: &Version,
+    options: &KeyspaceOptions,
+    oldest_snapshot: Seq,
+) -> Option<CompactionSpec> {
+    if options.tombstone_ratio_compact >= 1.0 {
+        return None;
+    }
+    match options.compaction {
+        Compaction::Leveled => leveled::pick_tombstones(version, options, oldest_snapshot),
+        Compaction::Tiered => tiered::pick_tombstones(version, options, oldest_snapshot),
+    }
+}
+
+/// Level 0 into level 1 although it has few runs, so that scans find fewer. `None` if they would not, if
+/// tables are taken, or if the option is off.
+pub(crate) fn pick_for_scans(
+    version: &Version,
+    options: &KeyspaceOptions,
+) -> Option<CompactionSpec> {
+    if !options.compact_for_scans {
+        return None;
+    }
+    match options.compaction {
+        Compaction::Leveled => leveled::pick_for_scans(version, options),
+        Compaction::Tiered => tiered::pick_for_scans(version, options),
+    }
+}
+
+/// What to compact next when the user asked for it.
+pub(crate) fn pick_manual(
+    version: &Version,
+    options: &KeyspaceOptions,
+    step: &ManualStep<'_>,
+) -> Manual {
+    match options.compaction {
+        Compaction::Leveled => leveled::pick_manual(version, options, step),
+        Compaction::Tiered => tiered::pick_manual(version, options, step),
+    }
+}
+
+/// Bytes that stand above their level's limit and will have to be rewritten.
+pub(crate) fn debt_bytes(version: &Version, options: &KeyspaceOptions) -> u64 {
+    match options.compaction {
+        Compaction::Leveled => leveled::debt_bytes(version, options),
+        Compaction::Tiered => tiered::debt_bytes(version, options),
+    }
+}
+
+/// What a level may hold.
+pub(crate) fn level_limit(options: &KeyspaceOptions, level: usize) -> LevelLimit {
+    match options.compaction {
+        _ if level == 0 => LevelLimit::Runs(options.level0_runs_compact.into()),
+        Compaction::Tiered => LevelLimit::Runs(options.tiered_runs.into()),
+        Compaction::Leveled if level >= DEEPEST_LEVEL => LevelLimit::None,
+        Compaction::Leveled => LevelLimit::Bytes(leveled::level_limit_bytes(options, level)),
+    }
 }

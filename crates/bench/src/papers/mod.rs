@@ -1,0 +1,3 @@
+//! The experiments of papers, each by one command: simulated at their sizes, and on real stores.
+
+pub mod slot;

@@ -1,0 +1,26 @@
+//! Compaction by hand, as data: what is asked for, and what is answered.
+
+use crate::version::{CompactionSpec, KeyRange};
+use esker_base::Seq;
+
+/// Which part of a compaction by hand is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ManualStep<'a> {
+    /// From 0 to `target`, one after the other.
+    pub(crate) level: usize,
+    /// The level where everything shall end.
+    pub(crate) target: usize,
+    pub(crate) range: KeyRange<'a>,
+    /// Tombstones up to here are needed by no snapshot.
+    pub(crate) oldest_snapshot: Seq,
+}
+
+/// The next compaction of a step.
+#[derive(Debug)]
+pub(crate) enum Manual {
+    Run(CompactionSpec),
+    /// Something is left, but others have it now.
+    Busy,
+    /// The step is done.
+    Nothing,
+}

@@ -1,0 +1,348 @@
+//! What policies choose, on trees that exist on paper only.
+
+use super::{
+    Manual, ManualStep, debt_bytes, pick, pick_for_scans, pick_manual, pick_tombstones, scores,
+};
+use crate::event::{CompactionReason, EventSink};
+use crate::options::{Compaction, KeyspaceOptions, Options};
+use crate::version::{
+    CompactionSpec, DEEPEST_LEVEL, KeyRange, LevelScore, Table, TableMeta, TableStore, Version,
+};
+use esker_base::checksum::mix64;
+use esker_base::vfs::strict::StrictVfs;
+use esker_base::{Env, Seq};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const MIB: u64 = 1 << 20;
+
+/// A tree that is drawn by hand.
+struct Tree {
+    store: Arc<TableStore>,
+    options: Arc<KeyspaceOptions>,
+    version: Version,
+}
+
+/// A table of run `run` in `level`, from one key to another.
+fn table(level: u32, run: u64, smallest: &str, largest: &str) -> (u32, u64, TableMeta) {
+    let meta = TableMeta {
+        smallest: smallest.as_bytes().into(),
+        largest: largest.as_bytes().into(),
+        file_bytes: MIB,
+        entries: 100,
+        ..TableMeta::default()
+    };
+    (level, run, meta)
+}
+
+impl Tree {
+    fn new(compaction: Compaction, tables: Vec<(u32, u64, TableMeta)>) -> Tree {
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 7);
+        let shares = Options::default().memory_shares();
+        let store = TableStore::new(env, "/db".into(), EventSink::new(None), 100, shares);
+        let options = KeyspaceOptions {
+            compaction,
+            memtable_bytes: MIB,
+            table_bytes_max: MIB,
+            level_base_bytes: 4 * MIB,
+            level_fanout: 2,
+            tiered_runs: 3,
+            level0_runs_compact: 4,
+            ..KeyspaceOptions::default()
+        };
+        let (store, options) = (Arc::new(store), Arc::new(options));
+        let added = tables.into_iter().enumerate().map(|(number, (level, run, meta))| {
+            (level, run, store.table(TableMeta { number: number as u64, ..meta }, &options))
+        });
+        let version =
+            Version::default().apply(&options.order, &[], added.collect()).expect("a tree");
+        Tree { store, options, version }
+    }
+
+    fn find(&self, level: usize, smallest: &str) -> &Arc<Table> {
+        let mut tables = self.version.tables();
+        let is =
+            |at: usize, table: &Table| at == level && *table.meta.smallest == *smallest.as_bytes();
+        tables.find(|(at, table)| is(*at, table)).expect("it is there").1
+    }
+
+    fn take(&self, level: usize, smallest: &str) {
+        self.find(level, smallest).compacting.store(true, Ordering::Relaxed);
+    }
+
+    fn pick(&self, level: usize) -> Option<CompactionSpec> {
+        pick(&self.version, &self.options, level)
+    }
+
+    fn scores(&self) -> Vec<LevelScore> {
+        scores(&self.version, &self.options)
+    }
+
+    fn manual(&self, level: usize) -> Manual {
+        let target = self.version.depth().saturating_sub(1).max(1);
+        let range = KeyRange::default();
+        let step = ManualStep { level, target, range, oldest_snapshot: Seq::MAX };
+        pick_manual(&self.version, &self.options, &step)
+    }
+
+    /// The tree after a compaction that makes one table of all.
+    fn after(self, spec: &CompactionSpec) -> Tree {
+        let order = &self.options.order;
+        let removed: Vec<(u32, u64)> =
+            spec.tables().map(|(level, table)| (level as u32, table.meta.number)).collect();
+        let metas = || spec.tables().map(|(_, table)| &table.meta);
+        let meta = TableMeta {
+            number: 1_000 + self.version.tables().count() as u64,
+            smallest: metas().map(|meta| &meta.smallest).min().expect("some").clone(),
+            largest: metas().map(|meta| &meta.largest).max().expect("some").clone(),
+            file_bytes: spec.input_bytes(),
+            entries: metas().map(|meta| meta.entries).sum(),
+            ..TableMeta::default()
+        };
+        let run = spec.output_run.unwrap_or(1_000);
+        let added = (spec.output_level as u32, run, self.store.table(meta, &self.options));
+        let version = self.version.apply(order, &removed, vec![added]).expect("a tree");
+        Tree { version, ..self }
+    }
+
+    fn runs(&self) -> Vec<(usize, u64)> {
+        self.version.runs().map(|(level, run)| (level, run.id)).collect()
+    }
+}
+
+/// The runs a compaction takes: level, and the smallest keys of its tables.
+fn inputs(spec: &CompactionSpec) -> Vec<(usize, String)> {
+    let keys = |tables: &[Arc<Table>]| -> String {
+        tables.iter().map(|table| String::from_utf8_lossy(&table.meta.smallest)).collect()
+    };
+    spec.inputs.iter().map(|run| (run.level, keys(&run.tables))).collect()
+}
+
+fn named(runs: &[(usize, &str)]) -> Vec<(usize, String)> {
+    runs.iter().map(|(level, keys)| (*level, (*keys).to_owned())).collect()
+}
+
+fn dead(tombstones: u64, (level, run, meta): (u32, u64, TableMeta)) -> (u32, u64, TableMeta) {
+    (level, run, TableMeta { tombstones, ..meta })
+}
+
+#[test]
+fn a_full_tier_becomes_a_run_of_the_next() {
+    let runs = |count: u64| (0..count).map(|n| table(1, 10 + n, &n.to_string(), "z")).collect();
+    let tree = Tree::new(Compaction::Tiered, runs(2));
+    assert!(tree.pick(1).is_none(), "it is not full");
+    let LevelScore { score, excess_bytes, .. } = tree.scores()[1];
+    assert!(score < 1.0 && excess_bytes == 0);
+    let tree = Tree::new(Compaction::Tiered, runs(7));
+    let LevelScore { score, runs: found, excess_bytes, .. } = tree.scores()[1];
+    assert_eq!((score, found, excess_bytes), (7.0 / 3.0, 7, 5 * MIB), "two may stay");
+    assert_eq!(debt_bytes(&tree.version, &tree.options), 7 * MIB);
+    let spec = tree.pick(1).expect("it is full");
+    let oldest = [(1, "5"), (1, "4"), (1, "3"), (1, "2"), (1, "1"), (1, "0")];
+    assert_eq!(inputs(&spec), named(&oldest), "twice as many as usual, the newest first");
+    assert_eq!((spec.output_level, spec.output_run, spec.is_move), (2, None, false));
+    tree.take(1, "6");
+    assert!(tree.pick(1).is_none(), "one job for each level, or runs could arrive out of order");
+}
+
+#[test]
+fn tiers_that_do_not_overlap_move() {
+    let tables = [("a", "b"), ("c", "d"), ("e", "f")].iter().zip(5..);
+    let tree =
+        Tree::new(Compaction::Tiered, tables.map(|((a, b), run)| table(1, run, a, b)).collect());
+    let spec = tree.pick(1).expect("full");
+    assert!(spec.is_move);
+    let tree = tree.after(&spec);
+    assert_eq!(tree.runs(), [(2, 1_000)]);
+}
+
+#[test]
+fn the_deepest_tier_is_merged_in_place() {
+    let deepest = DEEPEST_LEVEL as u32;
+    let tables = vec![
+        table(deepest, 3, "a", "m"),
+        table(deepest, 5, "a", "n"),
+        table(deepest, 8, "b", "c"),
+        table(0, 9, "a", "z"),
+    ];
+    let tree = Tree::new(Compaction::Tiered, tables);
+    let spec = tree.pick(DEEPEST_LEVEL).expect("full");
+    assert_eq!((spec.output_level, spec.output_run, spec.is_move), (DEEPEST_LEVEL, Some(8), false));
+    assert_eq!(spec.inputs.len(), 3);
+    assert_eq!(tree.after(&spec).runs(), [(0, 9), (DEEPEST_LEVEL, 8)]);
+}
+
+#[test]
+fn tombstones_of_tiers_go_with_all_that_is_older() {
+    // 100 records each: the share counts over everything that would be rewritten.
+    let tree = |tombstones: [u64; 3]| {
+        let [newest, middle, oldest] = tombstones;
+        let tables = vec![
+            dead(newest, table(1, 9, "a", "z")),
+            dead(middle, table(1, 7, "b", "z")),
+            dead(oldest, table(2, 3, "c", "z")),
+        ];
+        Tree::new(Compaction::Tiered, tables)
+    };
+    let chosen = |tombstones: [u64; 3], oldest_snapshot: Seq| {
+        let tree = tree(tombstones);
+        pick_tombstones(&tree.version, &tree.options, oldest_snapshot)
+    };
+    assert!(chosen([0, 0, 0], Seq::MAX).is_none());
+    assert!(chosen([40, 30, 60], Seq::MAX).is_some_and(|spec| inputs(&spec) == named(&[(2, "c")])));
+    assert!(chosen([100, 40, 0], Seq::MAX).is_none(), "140 of 300");
+    let spec = chosen([100, 60, 0], Seq::MAX).expect("160 of 300");
+    assert_eq!(inputs(&spec), named(&[(1, "a"), (1, "b"), (2, "c")]));
+    assert_eq!((spec.output_level, spec.output_run), (2, None));
+    let spec = chosen([0, 100, 0], Seq::MAX).expect("100 of 200");
+    assert_eq!(inputs(&spec), named(&[(1, "b"), (2, "c")]));
+    assert_eq!(tree([0, 100, 0]).after(&spec).runs(), [(1, 9), (2, 1_000)]);
+    // In one level, what is newer stays newer.
+    let tables =
+        vec![table(1, 9, "a", "z"), dead(100, table(1, 7, "b", "z")), table(1, 5, "c", "z")];
+    let one_level = Tree::new(Compaction::Tiered, tables);
+    let spec = pick_tombstones(&one_level.version, &one_level.options, Seq::MAX).expect("half");
+    assert_eq!(one_level.after(&spec).runs(), [(1, 9), (1, 7)]);
+
+    let mut needed = table(2, 3, "c", "z");
+    needed.2.max_seq = 50;
+    let tree = Tree::new(Compaction::Tiered, vec![dead(100, needed)]);
+    let at = |snapshot: Seq| pick_tombstones(&tree.version, &tree.options, snapshot).is_some();
+    assert!(!at(49) && at(50), "a snapshot needs them");
+    tree.take(2, "c");
+    assert!(!at(50), "another job has them");
+}
+
+#[test]
+fn a_manual_compaction_of_tiers_makes_one_run() {
+    let tree = Tree::new(Compaction::Tiered, vec![table(0, 4, "a", "z")]);
+    assert!(matches!(tree.manual(0), Manual::Nothing), "one run, and nothing in it to drop");
+    let flushed = vec![table(0, 5, "a", "z"), table(0, 4, "b", "z")];
+    let Manual::Run(spec) = Tree::new(Compaction::Tiered, flushed).manual(0) else {
+        panic!("two runs")
+    };
+    assert_eq!((spec.output_level, spec.output_run, spec.is_move), (1, None, false));
+    let tables = vec![table(0, 9, "a", "z"), table(2, 4, "b", "z"), table(2, 3, "c", "z")];
+    let tree = Tree::new(Compaction::Tiered, tables);
+    let Manual::Run(spec) = tree.manual(0) else { panic!("three runs") };
+    assert_eq!(inputs(&spec), named(&[(0, "a"), (2, "b"), (2, "c")]));
+    assert_eq!((spec.output_level, spec.output_run), (2, None));
+    assert!(matches!(tree.manual(1), Manual::Nothing), "one step does it all");
+    tree.take(2, "b");
+    assert!(matches!(tree.manual(0), Manual::Busy));
+    let dying = Tree::new(Compaction::Tiered, vec![dead(1, table(2, 4, "b", "z"))]);
+    let Manual::Run(spec) = dying.manual(0) else { panic!("a tombstone to drop") };
+    assert_eq!((spec.output_level, spec.output_run), (2, Some(4)));
+}
+
+#[test]
+fn tiers_of_level_0_are_merged_for_scans() {
+    let tree = |runs: u64| {
+        Tree::new(Compaction::Tiered, (0..runs).map(|run| table(0, run, "a", "z")).collect())
+    };
+    let chosen = |tree: &Tree| pick_for_scans(&tree.version, &tree.options);
+    assert!(chosen(&tree(1)).is_none(), "it would stay one run");
+    let spec = chosen(&tree(2)).expect("two runs");
+    assert_eq!((spec.reason, spec.inputs.len()), (CompactionReason::Scans, 2));
+}
+
+/// What a tiered tree leaves behind when the shape is changed.
+fn stacked() -> Tree {
+    let tables = vec![
+        table(0, 9, "a", "z"),
+        table(0, 8, "a", "z"),
+        table(0, 7, "a", "z"),
+        table(0, 6, "a", "z"),
+        table(1, 5, "b", "z"),
+        table(1, 4, "c", "z"),
+        table(2, 3, "d", "z"),
+        table(3, 2, "e", "z"),
+        table(3, 1, "f", "z"),
+    ];
+    Tree::new(Compaction::Leveled, tables)
+}
+
+#[test]
+fn leveled_makes_one_run_of_what_tiers_left() {
+    let tree = stacked();
+    let over: Vec<(usize, bool)> =
+        tree.scores().iter().map(|score| (score.level, score.is_over())).collect();
+    assert_eq!(over, [(0, true), (1, true), (2, false), (3, true)]);
+    for (level, run) in [(1, 5), (3, 2)] {
+        let spec = tree.pick(level).expect("two runs");
+        assert_eq!((spec.level, spec.output_level, spec.output_run), (level, level, Some(run)));
+        assert_eq!(spec.inputs.len(), 2);
+    }
+    assert!(tree.pick(0).is_none() && tree.pick(2).is_none(), "nothing goes into several runs");
+    assert!(pick_for_scans(&tree.version, &tree.options).is_none());
+    let spec = tree.pick(1).expect("two runs");
+    let tree = tree.after(&spec);
+    assert_eq!(tree.pick(0).map(|spec| spec.output_run), Some(Some(5)));
+    tree.take(3, "f");
+    assert!(tree.pick(3).is_none(), "another job has one of them");
+}
+
+#[test]
+fn a_manual_compaction_makes_one_run_of_each_level_first() {
+    let mut tree = stacked();
+    let mut steps = 0;
+    for level in 0..=3 {
+        loop {
+            let spec = match tree.manual(level) {
+                Manual::Run(spec) => spec,
+                Manual::Nothing => break,
+                Manual::Busy => panic!("nobody is at it"),
+            };
+            assert_eq!(spec.reason, CompactionReason::Manual);
+            tree = tree.after(&spec);
+            steps += 1;
+            assert!(steps < 20, "it ends");
+        }
+    }
+    assert_eq!(tree.runs().len(), 1, "{:?}", tree.runs());
+    assert_eq!(tree.version.depth(), 4);
+}
+
+#[test]
+fn leveled_takes_the_table_that_rewrites_least() {
+    let mut random = 0u64;
+    let mut below = |n: u64| {
+        random += 1;
+        mix64(random) % n
+    };
+    for round in 0..300 {
+        let mut tables = Vec::new();
+        for (level, run) in [(1, 5), (2, 3)] {
+            // Ranges that touch, overlap and nest across the two levels.
+            let mut key = below(3);
+            while key < 60 {
+                let end = key + below(6);
+                let mut entry = table(level, run, &format!("{key:02}"), &format!("{end:02}"));
+                entry.2.file_bytes = 1 + below(20);
+                tables.push(entry);
+                key = end + 1 + below(4);
+            }
+        }
+        let tree = Tree::new(Compaction::Leveled, tables);
+        let [upper, next] = [1, 2].map(|level| &tree.version.level(level)[0].tables);
+        for table in upper.iter().chain(next) {
+            table.compacting.store(below(6) == 0, Ordering::Relaxed);
+        }
+        let is_free = |table: &&Arc<Table>| !table.compacting.load(Ordering::Relaxed);
+        let cost = |table: &Arc<Table>| {
+            let meta = &table.meta;
+            let overlapping = || {
+                let over = |other: &&Arc<Table>| {
+                    other.meta.largest >= meta.smallest && other.meta.smallest <= meta.largest
+                };
+                next.iter().filter(over)
+            };
+            let bytes: u64 = overlapping().map(|other| other.meta.file_bytes).sum();
+            let free = overlapping().all(|other| is_free(&other));
+            free.then(|| bytes as f64 / meta.file_bytes as f64)
+        };
+        let least = upper.iter().filter(is_free).filter_map(cost).min_by(f64::total_cmp);
+        let chosen = tree.pick(1).map(|spec| cost(&spec.inputs[0].tables[0]).expect("free"));
+        assert_eq!(chosen, least, "round {round}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Tiered compaction: every level holds several sorted runs, and a full level becomes one run of the next.
+//!
+//! Whole runs are merged, and nothing of the next level is rewritten. The deepest level is merged in place.
+//! Runs that do not overlap each other move down without being rewritten.
+//!
+//! Invariant: one job at a time takes runs of a level, always its oldest, so that what arrives in the next level
+//! arrives in order.
+//! Source: LooseKV; the stepped merge of Jagadish et al. (VLDB '97).
+
+use super::manual::{Manual, ManualStep};
+use super::taken::{any_busy, any_run_busy};
+use crate::event::CompactionReason;
+use crate::options::KeyspaceOptions;
+use crate::version::{
+    CompactionSpec, DEEPEST_LEVEL, InputRun, LevelScore, Run, Table, TableMeta, Version,
+};
+use esker_base::{KeyOrder, Seq};
+use std::sync::Arc;
+
+/// A level that has fallen behind is emptied by this many times the usual number of runs at once.
+const BACKLOG: usize = 2;
+
+/// Runs at which `level` is compacted.
+fn runs_max(options: &KeyspaceOptions, level: usize) -> usize {
+    let runs = if level == 0 { options.level0_runs_compact } else { options.tiered_runs };
+    runs as usize
+}
+
+pub(super) fn scores(version: &Version, options: &KeyspaceOptions) -> Vec<LevelScore> {
+    (0..version.depth())
+        .map(|level| {
+            let idle = |run: &&Arc<Run>| !any_busy(&run.tables);
+            let bytes: Vec<u64> =
+                version.level(level).iter().filter(idle).map(|run| run.bytes()).collect();
+            let (runs, max) = (bytes.len(), runs_max(options, level));
+            // Oldest first, until one less than `max` is left.
+            let excess = bytes.iter().rev().take((runs + 1).saturating_sub(max));
+            LevelScore { level, score: runs as f64 / max as f64, runs, excess_bytes: excess.sum() }
+        })
+        .collect()
+}
+
+/// Levels with as many runs as start a compaction.
+pub(super) fn debt_bytes(version: &Version, options: &KeyspaceOptions) -> u64 {
+    (0..version.depth())
+        .filter(|&level| version.level(level).len() >= runs_max(options, level))
+        .map(|level| version.level_bytes(level))
+        .sum()
+}
+
+pub(super) fn pick(
+    version: &Version,
+    options: &KeyspaceOptions,
+    level: usize,
+) -> Option<CompactionSpec> {
+    let (runs, max) = (version.level(level), runs_max(options, level));
+    if runs.len() < max || any_run_busy(runs) {
+        return None;
+    }
+    let count = if level < DEEPEST_LEVEL { BACKLOG * max } else { runs.len() };
+    let oldest = &runs[runs.len().saturating_sub(count)..];
+    Some(merge_down(oldest, options, level, CompactionReason::Size))
+}
+
+pub(super) fn pick_for_scans(
+    version: &Version,
+    options: &KeyspaceOptions,
+) -> Option<CompactionSpec> {
+    let runs = version.level(0);
+    if runs.len() < 2 || any_run_busy(runs) {
+        return None;
+    }
+    Some(merge_down(runs, options, 0, CompactionReason::Scans))
+}
+
+/// The oldest runs of `level` into one run of the next; those of the deepest into one of it.
+fn merge_down(
+    runs: &[Arc<Run>],
+    options: &KeyspaceOptions,
+    level: usize,
+    reason: CompactionReason,
+) -> CompactionSpec {
+    let in_place = level == DEEPEST_LEVEL;
+    CompactionSpec {
+        reason,
+        level,
+        output_level: if in_place { level } else { level + 1 },
+        output_run: if in_place { runs.first().map(|run| run.id) } else { None },
+        inputs: runs.iter().map(|run| input(level, run)).collect(),
+        is_move: !in_place && are_disjoint(runs, &options.order),
+    }
+}
+
+fn input(level: usize, run: &Run) -> InputRun {
+    InputRun { level, tables: run.tables.clone() }
+}
+
+/// True if the tables of all these runs together could be one run.
+fn are_disjoint(runs: &[Arc<Run>], order: &KeyOrder) -> bool {
+    let mut tables: Vec<&Arc<Table>> = runs.iter().flat_map(|run| &run.tables).collect();
+    tables.sort_by(|a, b| order.compare(&a.meta.smallest, &b.meta.smallest));
+    tables.windows(2).all(|pair| pair[0].ends_before(order, &pair[1].meta.smallest))
+}
+
+/// A run and everything older, if so many of their records are tombstones that merging them is worth it.
+pub(super) fn pick_tombstones(
+    version: &Version,
+    options: &KeyspaceOptions,
+    oldest_snapshot: Seq,
+) -> Option<CompactionSpec> {
+    let all: Vec<(usize, &Arc<Run>)> = version.runs().collect();
+    let (mut entries, mut dead) = (0, 0);
+    let mut found = None;
+    for (at, (_, run)) in all.iter().enumerate().rev() {
+        let metas = || run.tables.iter().map(|table| &table.meta);
+        if any_busy(&run.tables) || metas().any(|meta| meta.max_seq > oldest_snapshot) {
+            break;
+        }
+        let sum = |of: fn(&TableMeta) -> u64| metas().map(of).sum::<u64>();
+        entries += sum(|meta| meta.entries + meta.range_tombstones);
+        dead += sum(|meta| meta.tombstones + meta.range_tombstones);
+        // The oldest run of all loses its tombstones alone, and range tombstones that cover nothing are
+        // in the way of every read.
+        let useless = at + 1 == all.len() && sum(|meta| meta.range_tombstones) > 0;
+        let share = dead as f64 / entries.max(1) as f64;
+        if useless || (dead > 0 && share >= options.tombstone_ratio_compact) {
+            found = Some(at);
+        }
+    }
+    merge_suffix(&all, found?, CompactionReason::Tombstones)
+}
+
+/// The runs from `at` on, which are the oldest, into one. It stands where the oldest stood.
+fn merge_suffix(
+    all: &[(usize, &Arc<Run>)],
+    at: usize,
+    reason: CompactionReason,
+) -> Option<CompactionSpec> {
+    let (output_level, _) = *all.last()?;
+    let inputs = all.get(at..)?;
+    let (level, newest) = *inputs.first()?;
+    Some(CompactionSpec {
+        reason,
+        level,
+        output_level,
+        // Newer runs of the same level stay before it.
+        output_run: (level == output_level).then_some(newest.id),
+        inputs: inputs.iter().map(|(level, run)| input(*level, run)).collect(),
+        is_move: false,
+    })
+}
+
+/// Everything into one run: parts of runs are never merged.
+pub(super) fn pick_manual(
+    version: &Version,
+    options: &KeyspaceOptions,
+    step: &ManualStep<'_>,
+) -> Manual {
+    let all: Vec<(usize, &Arc<Run>)> = version.runs().collect();
+    let touched = |run: &Run| !run.overlapping(&options.order, &step.range).is_empty();
+    // What one step has merged, the others leave alone.
+    if step.level > 0 || !all.iter().any(|(_, run)| touched(run)) {
+        return Manual::Nothing;
+    }
+    let useless = |table: &Arc<Table>| {
+        let meta = &table.meta;
+        meta.tombstones + meta.range_tombstones > 0 && meta.max_seq <= step.oldest_snapshot
+    };
+    if let [(_, run)] = all.as_slice()
+        && !run.tables.iter().any(useless)
+    {
+        return Manual::Nothing;
+    }
+    if all.iter().any(|(_, run)| any_busy(&run.tables)) {
+        return Manual::Busy;
+    }
+    merge_suffix(&all, 0, CompactionReason::Manual).map_or(Manual::Nothing, |spec| {
+        // Below level 0, so that later flushes do not count it in.
+        let down = spec.output_level == 0;
+        Manual::Run(match down {
+            true => CompactionSpec { output_level: 1, output_run: None, ..spec },
+            false => spec,
+        })
+    })
+}

@@ -1,0 +1,34 @@
+//! The simulator: the engine's own policies, schedules and pace, on tables that are only counted and a machine that is
+//! only computed.
+//!
+//! Tables are sizes and key ranges, a compaction is a number of bytes that go through a device, and time jumps from
+//! one event to the next: a terabyte takes minutes. What is chosen, when, and what it leads to, is decided by the
+//! code that decides it in a store (`compaction/policy` and `compaction/scheduler`); what a compaction writes is
+//! computed from how many keys its inputs share (`spread.rs`).
+//!
+//! Left out: compression, tombstones, reads, and that outputs are cut where they would overlap too much of the level
+//! below them.
+
+mod plan;
+mod spread;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use plan::{Keys, Load, Machine, Plan, Progress, Writers};
+
+use crate::trace::Trace;
+use esker_base::Result;
+
+/// Runs a plan until everything is written and nothing is left to compact. `progress` is called after each step;
+/// false ends it early.
+///
+/// # Errors
+/// `InvalidArgument` of [`Plan::validate`]; `Cancelled` if `progress` said so.
+/// # Cost
+/// Time in proportion to compactions times tables of the levels they touch: a terabyte in tables of 64 MiB takes
+/// about a minute.
+pub fn run(plan: &Plan, progress: impl FnMut(&Progress) -> bool) -> Result<Trace> {
+    plan.validate()?;
+    world::World::new(plan).run(progress)
+}

@@ -1,0 +1,219 @@
+//! What simulations must have in common with stores and with arithmetic.
+
+use super::{Keys, Load, Machine, Plan, Progress, Writers, run};
+use crate::options::{Compaction, KeyspaceOptions, Scheduler, TimeSlice};
+use crate::trace::{Shape, Step, Trace, What};
+use esker_base::Error;
+
+const MIB: u64 = 1 << 20;
+
+/// Small tables on a disk that turns, as in the paper on time slices.
+fn plan(scheduler: Scheduler) -> Plan {
+    Plan {
+        options: KeyspaceOptions {
+            scheduler,
+            memtable_bytes: 2 * MIB,
+            table_bytes_max: 2 * MIB,
+            level_base_bytes: 10 * MIB,
+            level0_runs_slow: 8,
+            level0_runs_max: 12,
+            ..KeyspaceOptions::default()
+        },
+        memtables_bytes_max: 4 * MIB,
+        compaction_threads: 1,
+        load: Load {
+            bytes: 512 * MIB,
+            record_bytes: 1 << 10,
+            keys: Keys::Random,
+            bytes_per_second: 100 * MIB,
+            log: false,
+        },
+        machine: Machine::DISK,
+        writers: Writers::Stopped,
+    }
+}
+
+fn trace(plan: &Plan) -> Trace {
+    run(plan, |_| true).expect("a simulation")
+}
+
+fn slice(slice_ms: u64) -> Scheduler {
+    Scheduler::TimeSlice(TimeSlice { slice_ms: Some(slice_ms), ..TimeSlice::default() })
+}
+
+fn most_tables(trace: &Trace, level: usize) -> u64 {
+    let held = |step: &Step| step.levels.get(level).map_or(0, |shape| shape.tables);
+    trace.steps.iter().map(held).max().unwrap_or(0)
+}
+
+/// Bytes that a step read and wrote.
+fn moved_bytes(step: &Step) -> u64 {
+    match step.what {
+        What::Flushed { written, .. } => written.bytes,
+        What::Compacted { taken, rewritten, written, .. } => {
+            taken.bytes + rewritten.bytes + written.bytes
+        }
+        What::Moved { .. } | What::Stopped { .. } => 0,
+    }
+}
+
+fn last(trace: &Trace) -> &[Shape] {
+    &trace.steps.last().expect("steps").levels
+}
+
+#[test]
+fn under_priority_level_1_piles_up_and_under_the_slice_it_does_not() {
+    let [priority, slice] = [Scheduler::Priority, slice(8_000)].map(|scheduler| {
+        let mut plan = plan(scheduler);
+        plan.load.bytes = 1 << 30;
+        trace(&plan)
+    });
+    let most = [&priority, &slice].map(|trace| most_tables(trace, 1));
+    assert!(most[0] > 300 && most[1] < 150, "{most:?}");
+    assert!(slice.loaded_us * 2 < priority.loaded_us, "{} {}", slice.loaded_us, priority.loaded_us);
+    let stopped = |trace: &Trace| {
+        let stop = |step: &Step| match step.what {
+            What::Stopped { duration_us } => duration_us,
+            _ => 0,
+        };
+        trace.steps.iter().map(stop).max().unwrap_or(0)
+    };
+    assert!(stopped(&slice) < stopped(&priority), "shorter waits");
+}
+
+#[test]
+fn paced_writers_never_stop() {
+    let plan = Plan { writers: Writers::Paced, ..plan(Scheduler::Ratio) };
+    let stop = |step: &Step| matches!(step.what, What::Stopped { .. });
+    let trace = trace(&plan);
+    assert!(!trace.steps.iter().any(stop));
+    let runs = trace.steps.iter().map(|step| step.levels[..].first().map_or(0, |l| l.runs)).max();
+    // At the slowest pace they still come faster than a disk like this takes them away.
+    assert!(runs > Some(8) && runs <= Some(20), "{runs:?}");
+}
+
+#[test]
+fn a_load_that_is_slow_enough_is_not_held_back() {
+    let mut plan = plan(Scheduler::Ratio);
+    plan.load.bytes_per_second = 2 * MIB;
+    let trace = trace(&plan);
+    let expected_us = plan.load.bytes as f64 / plan.load.bytes_per_second as f64 * 1e6;
+    let late = trace.loaded_us as f64 / expected_us;
+    assert!((0.999..1.001).contains(&late), "{late}");
+}
+
+#[test]
+fn a_device_does_no_more_than_it_can() {
+    for writers in [Writers::Paced, Writers::Stopped] {
+        for (threads, heads) in [(1, 1), (3, 1), (3, 2)] {
+            let mut plan = Plan { writers, compaction_threads: threads, ..plan(Scheduler::Ratio) };
+            plan.machine.heads = heads;
+            plan.load.log = true;
+            let trace = trace(&plan);
+            let end = trace.steps.last().expect("steps");
+            let moved: u64 = trace.steps.iter().map(moved_bytes).sum::<u64>() + end.user_bytes;
+            let able = end.at_us as f64 / 1e6 * 1e8 * f64::from(heads);
+            assert!(moved as f64 <= able * 1.001, "{writers:?}, {threads} threads: {moved} {able}");
+            assert_eq!(end.user_bytes, plan.load.bytes);
+        }
+    }
+}
+
+#[test]
+fn at_the_end_no_level_is_over_its_limit_and_nothing_is_lost() {
+    for scheduler in [
+        Scheduler::Ratio,
+        Scheduler::Priority,
+        slice(1),
+        Scheduler::TimeSlice(TimeSlice::default()),
+    ] {
+        let plan = plan(scheduler);
+        let trace = trace(&plan);
+        let levels = last(&trace);
+        assert!(levels[0].runs < 4, "{levels:?}");
+        for (level, limit) in [(1, 10 * MIB), (2, 100 * MIB), (3, 1_000 * MIB)] {
+            assert!(levels[level].bytes < limit, "{levels:?}");
+        }
+        let bytes: u64 = levels.iter().map(|level| level.bytes).sum();
+        let share = bytes as f64 / plan.load.bytes as f64;
+        assert!((0.999..1.001).contains(&share), "{share}");
+    }
+}
+
+#[test]
+fn tiers_write_a_byte_once_for_each_level() {
+    let mut plan = plan(Scheduler::Ratio);
+    plan.options.compaction = Compaction::Tiered;
+    let trace = trace(&plan);
+    let mut written = [0u64; 8];
+    for step in &trace.steps {
+        if let What::Compacted { output_level, written: amount, .. } = step.what {
+            written[output_level] += amount.bytes;
+        }
+        assert!(step.levels.iter().skip(1).all(|level| level.runs < 3 * 4), "{:?}", step.levels);
+    }
+    assert!(written[3] > 0, "{written:?}");
+    for bytes in written {
+        assert!(bytes <= plan.load.bytes * 101 / 100, "{written:?}");
+    }
+}
+
+#[test]
+fn ascending_keys_are_written_once() {
+    for compaction in [Compaction::Leveled, Compaction::Tiered] {
+        let mut plan = plan(Scheduler::Ratio);
+        plan.options.compaction = compaction;
+        plan.load.keys = Keys::Ascending;
+        let trace = trace(&plan);
+        let written: u64 = trace.steps.iter().map(moved_bytes).sum();
+        let share = written as f64 / plan.load.bytes as f64;
+        assert!((0.999..1.001).contains(&share), "{compaction:?}: {share}");
+        assert!(last(&trace).len() > 2, "{:?}", last(&trace));
+    }
+}
+
+#[test]
+fn keys_that_are_written_again_take_no_more_space() {
+    let mut plan = plan(Scheduler::Ratio);
+    plan.load.keys = Keys::Out { of: 50 << 10 };
+    let trace = trace(&plan);
+    let bytes: u64 = last(&trace).iter().map(|level| level.bytes).sum();
+    assert!((45 * MIB..75 * MIB).contains(&bytes), "50 MiB are live: {bytes}");
+}
+
+#[test]
+fn a_plan_gives_one_trace() {
+    let plan = Plan { compaction_threads: 3, ..plan(slice(200)) };
+    assert_eq!(trace(&plan), trace(&plan));
+}
+
+#[test]
+fn a_simulation_can_be_ended() {
+    let mut seen = Vec::new();
+    let result = run(&plan(Scheduler::Ratio), |progress: &Progress| {
+        seen.push(progress.user_bytes);
+        seen.len() < 50
+    });
+    assert!(matches!(result, Err(Error::Cancelled)));
+    assert_eq!(seen.len(), 50);
+    assert!(seen.is_sorted());
+}
+
+#[test]
+fn plans_that_make_no_sense_are_refused() {
+    let refused = |change: fn(&mut Plan), name: &str| {
+        let mut plan = plan(Scheduler::Ratio);
+        change(&mut plan);
+        let message = run(&plan, |_| true).expect_err(name).to_string();
+        assert!(message.contains(name), "{message}");
+    };
+    refused(|plan| plan.memtables_bytes_max = 2 * MIB, "memtables_bytes_max");
+    refused(|plan| plan.load.record_bytes = 0, "record_bytes");
+    refused(|plan| plan.load.bytes_per_second = 0, "bytes_per_second");
+    refused(|plan| plan.load.keys = Keys::Out { of: 0 }, "distinct keys");
+    refused(|plan| plan.machine.heads = 0, "heads");
+    refused(|plan| plan.machine.request_bytes = 0, "request_bytes");
+    refused(|plan| plan.machine.thread_bytes_per_second = 0, "thread_bytes_per_second");
+    refused(|plan| plan.compaction_threads = 0, "compaction_threads");
+    refused(|plan| plan.options.tiered_runs = 1, "tiered_runs");
+}

@@ -1,0 +1,206 @@
+//! Leveled or tiered, in whatever order levels are compacted, and from one to the other: the data are the same.
+
+use super::support::{DIR, setup};
+use esker::base::checksum::mix64;
+use esker::base::vfs::strict::StrictVfs;
+use esker::{
+    Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Scheduler, Snapshot,
+    TimeSlice,
+};
+use std::collections::BTreeMap;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 += 1;
+        mix64(self.0) % n
+    }
+}
+
+/// Small tables and narrow levels: little data makes a deep tree.
+fn options(compaction: Compaction, scheduler: Scheduler) -> Options {
+    let default_keyspace = KeyspaceOptions {
+        compaction,
+        scheduler,
+        tiered_runs: 3,
+        memtable_bytes: 64 << 10,
+        block_bytes: 512,
+        index_partition_bytes: 1 << 10,
+        compression: vec![Compression::None],
+        table_bytes_max: 16 << 10,
+        level_base_bytes: 64 << 10,
+        level_fanout: 2,
+        level0_runs_compact: 3,
+        compact_for_scans: false,
+        ..KeyspaceOptions::default()
+    };
+    Options { default_keyspace, ..Options::default() }
+}
+
+fn schedulers() -> [Scheduler; 4] {
+    let fixed = TimeSlice { slice_ms: Some(1), release_share: 0.5 };
+    [
+        Scheduler::Ratio,
+        Scheduler::Priority,
+        Scheduler::TimeSlice(TimeSlice::default()),
+        Scheduler::TimeSlice(fixed),
+    ]
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number:05}").into_bytes()
+}
+
+fn contents(db: &Db, at: Option<&Snapshot>) -> Model {
+    let mut options = ScanOptions::default();
+    if let Some(snapshot) = at {
+        options = options.at(snapshot);
+    }
+    let mut cursor = db.default_keyspace().scan(&options).expect("cursor");
+    let mut found = Model::new();
+    cursor.seek_to_first().expect("seek");
+    while cursor.valid() {
+        found.insert(cursor.key().to_vec(), cursor.value().to_vec());
+        cursor.next().expect("next");
+    }
+    found
+}
+
+fn assert_holds(db: &Db, model: &Model, at: Option<&Snapshot>, random: &mut Random) {
+    assert!(contents(db, at) == *model, "a scan");
+    for _ in 0..200 {
+        let key = key(random.below(KEYS));
+        let found = match at {
+            Some(snapshot) => db.default_keyspace().get_at(&key, snapshot),
+            None => db.get(&key),
+        };
+        let found = found.expect("get").map(|value| value.to_vec());
+        assert_eq!(found.as_ref(), model.get(&key), "{}", String::from_utf8_lossy(&key));
+    }
+}
+
+const KEYS: u64 = 3_000;
+
+/// A change of the store and its model. Most of the keys are new values of old ones.
+fn change(db: &Db, model: &mut Model, random: &mut Random) {
+    let at = random.below(KEYS);
+    match random.below(400) {
+        0 => {
+            let (start, end) = (key(at), key(at + 1 + random.below(KEYS / 4)));
+            db.delete_range(&start, &end).expect("delete a range");
+            let gone: Vec<_> = model.range(start..end).map(|(key, _)| key.clone()).collect();
+            gone.iter().for_each(|key| drop(model.remove(key)));
+        }
+        1..80 => {
+            db.delete(&key(at)).expect("delete");
+            model.remove(&key(at));
+        }
+        _ => {
+            let value = vec![random.below(256) as u8; 100];
+            db.put(&key(at), &value).expect("put");
+            model.insert(key(at), value);
+        }
+    }
+}
+
+#[test]
+fn a_tree_may_change_its_shape_and_schedule_whenever_it_is_opened() {
+    let disk = StrictVfs::new();
+    let (mut model, mut random) = (Model::new(), Random(1));
+    let mut deepest = 0;
+    for round in 0..24 {
+        let compaction = [Compaction::Tiered, Compaction::Leveled][round / 4 % 2];
+        let scheduler = schedulers()[round % 4].clone();
+        let options = options(compaction, scheduler.clone());
+        let db = Db::open_with(DIR, options, setup(&disk)).expect("open");
+        assert_holds(&db, &model, None, &mut random);
+        let mut old = None;
+        for step in 0..2_000 {
+            if step == 700 {
+                old = Some((db.snapshot(), model.clone()));
+            }
+            change(&db, &mut model, &mut random);
+        }
+        let (snapshot, then) = old.expect("taken");
+        assert_holds(&db, &then, Some(&snapshot), &mut random);
+        drop(snapshot);
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+        assert_holds(&db, &model, None, &mut random);
+        if round % 8 == 6 {
+            db.default_keyspace().compact_range(None, None).expect("compact");
+            assert_holds(&db, &model, None, &mut random);
+        }
+        let levels = &db.stats().keyspaces[0].levels;
+        deepest = deepest.max(levels.len());
+        for (number, level) in levels.iter().enumerate() {
+            let max = if number > 0 && compaction == Compaction::Leveled { 1 } else { 2 };
+            assert!(level.runs <= max, "{scheduler:?}, level {number} of {levels:?}");
+        }
+        db.verify(|_| true).expect("whole");
+        db.close().expect("close");
+    }
+    assert!(deepest >= 3, "{deepest} levels");
+}
+
+#[test]
+fn tiers_write_a_byte_once_for_each_level() {
+    let disk = StrictVfs::new();
+    let options = options(Compaction::Tiered, Scheduler::Ratio);
+    let db = Db::open_with(DIR, options, setup(&disk)).expect("open");
+    for number in 0..20_000 {
+        db.put(&mix64(number).to_be_bytes(), &[1; 100]).expect("put");
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let levels = &db.stats().keyspaces[0].levels;
+    assert!(levels.len() >= 4, "{levels:?}");
+    for level in &levels[1..] {
+        // What left the level above came in once, and nothing that lay here was written again.
+        assert!(level.bytes_written > 0 && level.runs < 3, "{level:?}");
+        assert!(level.bytes_written <= levels[0].bytes_written * 101 / 100, "{level:?}");
+    }
+    db.close().expect("close");
+}
+
+#[test]
+fn tiers_in_ascending_order_are_written_once() {
+    let disk = StrictVfs::new();
+    let options = options(Compaction::Tiered, Scheduler::Ratio);
+    let db = Db::open_with(DIR, options, setup(&disk)).expect("open");
+    for number in 0u64..20_000 {
+        db.put(&number.to_be_bytes(), &[1; 100]).expect("put");
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let levels = &db.stats().keyspaces[0].levels;
+    assert!(levels.len() >= 4, "{levels:?}");
+    for level in &levels[1..] {
+        assert_eq!(level.bytes_written, 0, "tables move: {levels:?}");
+    }
+    assert_eq!(contents(&db, None).len(), 20_000);
+    db.close().expect("close");
+}
+
+#[test]
+fn tombstones_free_space_in_tiers_too() {
+    let disk = StrictVfs::new();
+    let options = options(Compaction::Tiered, Scheduler::Ratio);
+    let db = Db::open_with(DIR, options, setup(&disk)).expect("open");
+    for number in 0..KEYS {
+        db.put(&key(number), &[1; 100]).expect("put");
+    }
+    db.flush().expect("flush");
+    for number in 0..KEYS {
+        db.delete(&key(number)).expect("delete");
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let stats = db.stats();
+    assert_eq!(stats.keyspaces[0].table_bytes(), 0, "{:?}", stats.keyspaces[0].levels);
+    assert!(contents(&db, None).is_empty());
+    db.close().expect("close");
+}
