@@ -67,12 +67,17 @@ fn a_load_leaves_a_trace() {
         let line = shown.lines().find(|line| line.starts_with(name)).expect("a row");
         line.split_whitespace().last().expect("a figure").parse().expect("a number")
     };
-    assert!(figure("write amplification") > 0.3, "{shown}");
-    assert!(figure("L0 jobs") >= 1.0 && figure("L0 most runs") >= 4.0, "{shown}");
+    assert!(figure("L0 most tables") >= 1.0, "flushes were written down: {shown}");
     // A trace that ends in the middle of a step tells what was before.
     let text = fs::read_to_string(temp.join("load.trace")).expect("text");
     fs::write(temp.join("torn.trace"), &text[..text.len() - 20]).expect("write");
     esker(&["replay", &path(&temp, "torn.trace")]).good();
+    // What was still in the log becomes a table, and is compacted.
+    let trace = path(&temp, "compact.trace");
+    esker(&["compact", "--db", &store, "--trace", &trace]).good();
+    let ended = esker(&["replay", &trace]);
+    let jobs = ended.good().lines().find(|line| line.starts_with("L0 jobs")).expect("a row");
+    assert_ne!(jobs.split_whitespace().last(), Some("0"), "{}", ended.text());
     let nowhere = path(&temp, "no/where.trace");
     let ended = esker(&["compact", "--db", &store, "--trace", &nowhere]);
     assert_eq!(ended.code, 4, "{ended:?}");
