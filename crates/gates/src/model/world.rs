@@ -6,8 +6,8 @@ use crate::random::Random;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::base::{Env, Vfs};
 use esker::{
-    Compression, Cursor, Db, Filter, Keyspace, KeyspaceOptions, Options, ScanOptions, Setup,
-    Snapshot,
+    Compaction, Compression, Cursor, Db, Filter, Keyspace, KeyspaceOptions, Options, ScanOptions,
+    Setup, Snapshot,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -65,6 +65,8 @@ pub(super) struct World {
     pub(super) random: Random,
     pub(super) order: OrderKind,
     pub(super) options: Options,
+    /// Some open made trees tiered.
+    pub(super) was_tiered: bool,
     db: Option<Db>,
     pub(super) maps: Maps,
     /// The contents at the last moment that is certainly durable.
@@ -95,6 +97,7 @@ impl World {
             random: random.clone(),
             order,
             options: small_options(),
+            was_tiered: false,
             db: None,
             maps: Maps::from([("default".to_owned(), Map::new())]),
             durable: Maps::from([("default".to_owned(), Map::new())]),
@@ -129,6 +132,7 @@ impl World {
         keyspace.level0_runs_compact = 1 + random.below(5) as u32;
         keyspace.level0_runs_slow = 12;
         random_compaction(keyspace, random);
+        self.was_tiered |= keyspace.compaction == Compaction::Tiered;
         keyspace.tombstone_ratio_compact = if random.one_in(2) { 0.3 } else { 1.0 };
         let compressions = [
             Compression::None,
