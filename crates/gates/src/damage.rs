@@ -19,6 +19,7 @@ use crate::specimen::{self, Specimen};
 use esker::base::Vfs;
 use esker::base::sync::Mutex;
 use esker::base::vfs::strict::StrictVfs;
+use esker::report::LevelStats;
 use esker::{Db, Error, Keyspace, ScanOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -129,6 +130,10 @@ fn check_specimen(specimen: &Specimen) -> Result<(), String> {
     let disk = specimen.disk.deep_copy();
     let all = specimen.history.attempted();
     let db = World::plain(&disk).open(DIR, &specimen.options).map_err(|e| e.to_string())?;
+    let tiered = |levels: &[LevelStats]| levels.iter().skip(1).any(|level| level.runs > 1);
+    if !db.stats().keyspaces.iter().any(|keyspace| tiered(&keyspace.levels)) {
+        return fail("no level but level 0 has several runs");
+    }
     let mut seen = Seen::default();
     seen.check_store(&db, &|count| specimen.state(count), all)?;
     let survived = seen.count.unwrap_or(0);

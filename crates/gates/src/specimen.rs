@@ -1,8 +1,9 @@
 //! Small stores that hold every kind of file, to be damaged.
 //!
-//! Each has three keyspaces, compressed with LZ4, with Zstandard and not at all; a table whose index has
-//! two partitions, one with range tombstones, an ingested one; two logs, the older of which an idle
-//! keyspace needs; and a manifest with edits behind what CURRENT vouches for, unless it was closed.
+//! Each has three keyspaces, compressed with LZ4, with Zstandard and not at all, the last a tiered tree with
+//! several runs in level 1; a table whose index has two partitions, one with range tombstones, an ingested
+//! one; two logs, the older of which an idle keyspace needs; and a manifest with edits behind what CURRENT
+//! vouches for, unless it was closed.
 
 use crate::history::{History, KEYSPACES, MARKER, Op, State, marker_value, small_options};
 use crate::random::Random;
@@ -12,7 +13,9 @@ use esker::base::vfs::Access;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::stats::TableCounters;
 use esker::table::{BlockCache, TableContext, TableFile, TableReader, read_identity};
-use esker::{Compression, Db, KeyspaceId, KeyspaceOptions, Options, Result, WriteOptions};
+use esker::{
+    Compaction, Compression, Db, KeyspaceId, KeyspaceOptions, Options, Result, WriteOptions,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -187,6 +190,11 @@ impl Maker {
             .zip(keyspaces)
             .map(|(name, compression)| ((*name).to_owned(), with(compression)))
             .collect();
+        if let Some(tiered) = options.keyspaces.get_mut(KEYSPACES[1]) {
+            tiered.compaction = Compaction::Tiered;
+            tiered.level0_runs_compact = 2;
+            tiered.tiered_runs = 8;
+        }
         options.default_keyspace = with(Compression::Lz4);
         let world = World::plain(&strict);
         Maker { world, options, history: History::default(), random: Random::new(seed) }
@@ -199,6 +207,11 @@ impl Maker {
         let mut ids = [KeyspaceId::DEFAULT; 3];
         for (id, name) in ids[1..].iter_mut().zip(KEYSPACES) {
             *id = db.create_keyspace(name, self.options.keyspaces[name].clone())?.id();
+        }
+        // Every second run of the tiered keyspace makes one of level 1.
+        for _ in 0..2 {
+            self.fill(&db, &ids, 1, 20, false)?;
+            db.keyspace(KEYSPACES[1])?.flush()?;
         }
         self.fill(&db, &ids, 3, 100, false)?;
         let wide = self.wide();
