@@ -5,7 +5,6 @@ use crate::compaction::choice;
 use crate::compaction::job::{self, JobContext, JobResult};
 use crate::compaction::policy::{self, Manual, ManualStep};
 use crate::event::{CompactionReason, Event};
-use crate::options::Compaction;
 use crate::trace::{Amount, What};
 use crate::version::{CompactionSpec, DEEPEST_LEVEL, KeyRange, Version};
 use esker_base::sync::atomic::Ordering;
@@ -133,14 +132,8 @@ impl Chosen {
             }
             return Err(Error::Cancelled);
         }
-        let joined = match self.keyspace.options.compaction {
-            // Another job may have made the level's run in the meantime.
-            Compaction::Leveled => {
-                let version = &versions.keyspace(id)?.version;
-                version.level(self.spec.output_level).first().map(|run| run.id)
-            }
-            Compaction::Tiered => self.spec.output_run,
-        };
+        let version = &versions.keyspace(id)?.version;
+        let joined = policy::output_run(version, &self.keyspace.options, &self.spec);
         let run = joined.unwrap_or_else(|| versions.new_run_id());
         let edit = job::edit_of(id, &self.spec, result, run);
         versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;

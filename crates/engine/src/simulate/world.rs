@@ -2,11 +2,11 @@
 
 use super::plan::{Keys, Plan, Progress, Writers};
 use super::spread::{KEYS, Piece, Spread, key};
-use crate::compaction::choice;
 use crate::compaction::scheduler::Schedule;
 use crate::compaction::scheduler::pace::{self, Drained};
+use crate::compaction::{choice, policy};
 use crate::event::EventSink;
-use crate::options::{Compaction, KeyspaceOptions, Options};
+use crate::options::{KeyspaceOptions, Options};
 use crate::trace::{Amount, Step, Trace, What};
 use crate::version::{CompactionSpec, Table, TableMeta, TableStore, Version};
 use esker_base::sync::atomic::Ordering;
@@ -350,11 +350,8 @@ impl<'a> World<'a> {
 
     /// The run that takes a compaction's output.
     fn output_run(&mut self, spec: &CompactionSpec) -> u64 {
-        let joined = match self.options.compaction {
-            Compaction::Leveled => self.version.level(spec.output_level).first().map(|run| run.id),
-            Compaction::Tiered => None,
-        };
-        joined.or(spec.output_run).unwrap_or_else(|| self.new_run())
+        let joined = policy::output_run(&self.version, &self.options, spec);
+        joined.unwrap_or_else(|| self.new_run())
     }
 
     /// Takes tables out and puts others in.

@@ -91,6 +91,20 @@ pub(crate) fn pick_manual(
     }
 }
 
+/// The run of `version` that takes the output of `spec`, which may have been chosen from an older version; `None`
+/// is a new run.
+pub(crate) fn output_run(
+    version: &Version,
+    options: &KeyspaceOptions,
+    spec: &CompactionSpec,
+) -> Option<u64> {
+    match options.compaction {
+        // Another job may have made the level's run in the meantime, or emptied it.
+        Compaction::Leveled => version.level(spec.output_level).first().map(|run| run.id),
+        Compaction::Tiered => spec.output_run,
+    }
+}
+
 /// Bytes that stand above their level's limit and will have to be rewritten.
 pub(crate) fn debt_bytes(version: &Version, options: &KeyspaceOptions) -> u64 {
     match options.compaction {

@@ -1,7 +1,8 @@
 //! What policies choose, on trees that exist on paper only.
 
 use super::{
-    Manual, ManualStep, debt_bytes, pick, pick_for_scans, pick_manual, pick_tombstones, scores,
+    Manual, ManualStep, debt_bytes, output_run, pick, pick_for_scans, pick_manual, pick_tombstones,
+    scores,
 };
 use crate::event::{CompactionReason, EventSink};
 use crate::options::{Compaction, KeyspaceOptions, Options};
@@ -301,6 +302,24 @@ fn a_manual_compaction_makes_one_run_of_each_level_first() {
     }
     assert_eq!(tree.runs().len(), 1, "{:?}", tree.runs());
     assert_eq!(tree.version.depth(), 4);
+}
+
+#[test]
+fn what_comes_second_into_an_empty_level_joins_the_run_of_the_first() {
+    let tables = vec![table(1, 5, "a", "c"), table(1, 5, "d", "f")];
+    let tree = Tree::new(Compaction::Leveled, tables);
+    let first = tree.pick(1).expect("a table");
+    tree.take(1, "a");
+    let second = tree.pick(1).expect("the other table");
+    assert_eq!((first.output_run, second.output_run), (None, None), "level 2 is empty");
+    let run = |tree: &Tree| output_run(&tree.version, &tree.options, &second);
+    assert_eq!(run(&tree), None);
+    let tree = tree.after(&first);
+    assert_eq!(tree.runs(), [(1, 5), (2, 1_000)]);
+    assert_eq!(run(&tree), Some(1_000));
+    // A tier gets a run of its own.
+    let options = KeyspaceOptions { compaction: Compaction::Tiered, ..(*tree.options).clone() };
+    assert_eq!(output_run(&tree.version, &options, &second), None);
 }
 
 #[test]
