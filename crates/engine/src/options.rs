@@ -96,11 +96,12 @@ pub struct KeyspaceOptions {
     /// Sorted runs in level 0 from which writes are slowed, more with each further run.
     /// Default: 20. Minimum: `level0_runs_compact`.
     pub level0_runs_slow: u32,
-    /// Sorted runs in level 0 that the slow-down never lets the level pass.
+    /// Sorted runs in level 0 at which writes are slowest: an eighth of what compactions out of it drain, but 1 MiB
+    /// a second at least. Nothing stops them there, so that a slow disk may let level 0 pass it.
     /// Default: 36. Minimum: `level0_runs_slow` + 1.
     pub level0_runs_max: u32,
-    /// Share of tombstones in a table from which it is compacted although its level is not
-    /// over its limit. 1.0 turns it off. Default: 0.5. Range: 0.01 to 1.0.
+    /// Share of tombstones in a table (tiered: in a run and all that is older) from which it is compacted although
+    /// its level is not over its limit. 1.0 turns it off. Default: 0.5. Range: 0.01 to 1.0.
     pub tombstone_ratio_compact: f64,
     /// Compact level 0 as soon as scans have lost as much time over its runs as that takes, however few
     /// the runs are. Default: true.

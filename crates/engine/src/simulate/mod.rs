@@ -2,7 +2,7 @@
 //! only computed.
 //!
 //! Tables are sizes and key ranges, a compaction is a number of bytes that go through a device, and time jumps from
-//! one event to the next: a terabyte takes minutes. What is chosen, when, and what it leads to, is decided by the
+//! one event to the next: days pass in minutes. What is chosen, when, and what it leads to, is decided by the
 //! code that decides it in a store (`compaction/policy` and `compaction/scheduler`); what a compaction writes is
 //! computed from how many keys its inputs share (`spread.rs`).
 //!
@@ -26,8 +26,9 @@ use esker_base::Result;
 /// # Errors
 /// `InvalidArgument` of [`Plan::validate`]; `Cancelled` if `progress` said so.
 /// # Cost
-/// Time in proportion to compactions times tables of the levels they touch: a terabyte in tables of 64 MiB takes
-/// about a minute.
+/// Time in proportion to compactions times tables of the levels they touch: in a leveled tree the square of the load,
+/// and more. Measured with the default options and keys in random order, on a machine that others used too, in time of
+/// one processor: 256 GiB 2 s, 512 GiB 10 s, 1 TiB 70 to 110 s; in tiers, 1 TiB half a second.
 pub fn run(plan: &Plan, progress: impl FnMut(&Progress) -> bool) -> Result<Trace> {
     plan.validate()?;
     world::World::new(plan).run(progress)

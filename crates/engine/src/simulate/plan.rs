@@ -4,6 +4,9 @@ use crate::options::KeyspaceOptions;
 use esker_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+/// As many compactions as a store may run at once.
+const THREADS_MAX: u32 = 64;
+
 /// What is simulated.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,7 +76,7 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Writers {
-    /// As Esker does it: more and more, but never altogether, before memory and level 0 are full.
+    /// As Esker does it: more and more, but altogether only while memory is full.
     Paced,
     /// As LevelDB and RocksDB 2.5 do it: by a millisecond for each record from `level0_runs_slow` runs on, and
     /// altogether at `level0_runs_max` runs or while memory is full. Flushes have the device for themselves.
@@ -81,7 +84,8 @@ pub enum Writers {
 }
 
 impl Machine {
-    /// A disk that turns, 7 200 times a minute.
+    /// A disk that turns, 7 200 times a minute. Seeks are counted into its 100 MB a second: `seek_us` is 0, and requests
+    /// of any size go at the same rate.
     pub const DISK: Machine = Machine {
         bytes_per_second: 100_000_000,
         heads: 1,
@@ -137,6 +141,11 @@ impl Plan {
             if value < min {
                 return Err(Error::invalid(format!("{name} = {value} is below its minimum {min}")));
             }
+        }
+        let threads = self.compaction_threads;
+        if threads > THREADS_MAX {
+            let what = format!("compaction_threads = {threads} is above its maximum {THREADS_MAX}");
+            return Err(Error::invalid(what));
         }
         Ok(())
     }

@@ -214,6 +214,7 @@ fn plans_that_make_no_sense_are_refused() {
     refused(|plan| plan.machine.heads = 0, "heads");
     refused(|plan| plan.machine.request_bytes = 0, "request_bytes");
     refused(|plan| plan.machine.thread_bytes_per_second = 0, "thread_bytes_per_second");
-    refused(|plan| plan.compaction_threads = 0, "compaction_threads");
+    refused(|plan| plan.compaction_threads = 0, "compaction_threads = 0 is below its minimum 1");
+    refused(|plan| plan.compaction_threads = 65, "compaction_threads = 65 is above its maximum 64");
     refused(|plan| plan.options.tiered_runs = 1, "tiered_runs");
 }
