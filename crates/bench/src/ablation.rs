@@ -7,7 +7,6 @@
 
 use crate::config::Config;
 use crate::esker_store::{Kept, KeptEsker};
-use crate::outcome::Outcome;
 use crate::plot;
 use crate::progress::Progress;
 use crate::report::Report;
@@ -16,6 +15,7 @@ use crate::session;
 use crate::store::Engine;
 use crate::table;
 use clap::Parser;
+use esker_draw::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,9 +2,9 @@
 
 use crate::drive::Plan;
 use crate::keys::{KeyShape, Popularity};
-use crate::outcome::Outcome;
 use crate::store::Settings;
 use crate::workload::{Count, Shape, Workload};
+use esker_draw::Outcome;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

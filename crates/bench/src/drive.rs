@@ -6,13 +6,13 @@
 
 use crate::keys::{KeyShape, Known};
 use crate::machine::{Usage, disk_bytes, forget_peak_memory, memory_bytes};
-use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::result::{Latency, Measured};
 use crate::store::{Store, Walk};
 use crate::values::Values;
 use crate::workload::{Operation, Operations, Shape, Workload};
 use esker::base::checksum::mix64;
+use esker_draw::Outcome;
 use hdrhistogram::Histogram;
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus as Random;

@@ -1,10 +1,10 @@
 //! Esker as a store under test.
 
-use crate::outcome::Outcome;
 use crate::store::{Engine, OwnCounters, Settings, Store, Walk};
 pub use esker::Compaction;
 use esker::options::{Compression, Filter, WriteOptions};
 use esker::{Batch, Db, KeyspaceOptions, Options, ScanOptions};
+use esker_draw::Outcome;
 use std::path::Path;
 
 /// Memtables that may be in memory at once, as with RocksDB: one written, one flushed.

@@ -1,6 +1,6 @@
 //! Ctrl-C: the first one ends the workload that runs and then the command, the second one ends it at once.
 
-use crate::outcome::Outcome;
+use esker_draw::Outcome;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown};
 use std::sync::Arc;

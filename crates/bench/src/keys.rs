@@ -3,8 +3,8 @@
 //! Source of the shapes: LevelDB's and RocksDB's `db_bench` (a number in 16 digits), and YCSB (Zipf's
 //! law with its exponent of 0.99, ranks scattered over all keys; "latest" counts ranks from the end).
 
-use crate::outcome::Outcome;
 use esker::base::checksum::mix64;
+use esker_draw::Outcome;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus as Random;
 use rand_distr::{Distribution as _, Zipf};

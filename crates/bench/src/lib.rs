@@ -17,7 +17,6 @@ pub mod interrupt;
 pub mod keys;
 pub mod machine;
 pub mod markdown;
-mod outcome;
 pub mod papers;
 pub mod plot;
 pub mod progress;
@@ -29,4 +28,4 @@ pub mod table;
 pub mod values;
 pub mod workload;
 
-pub use outcome::Outcome;
+pub use esker_draw::Outcome;

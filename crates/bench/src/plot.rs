@@ -1,12 +1,11 @@
 //! Drawings of reports, as SVG files and as one page in HTML that holds them all.
 
-use crate::outcome::Outcome;
 use crate::report::{Report, Row};
 use crate::result::Measured;
 use esker_draw::units::{duration, rate};
 use esker_draw::{
-    Axes, BAR_HEIGHT, Bar, FONT, GROUP_GAP, Group, HEAD_HEIGHT, Line, NAME_WIDTH, Page, Palette,
-    Points, RATES, WIDTH, chart, drawing, title,
+    Axes, BAR_HEIGHT, FONT, GROUP_GAP, Group, HEAD_HEIGHT, Line, NAME_WIDTH, Outcome, Page,
+    Palette, Points, RATES, WIDTH, chart, drawing, title,
 };
 use plotters::prelude::*;
 use std::collections::BTreeMap;
@@ -96,13 +95,13 @@ fn by_step<'a>(report: &'a Report) -> BTreeMap<usize, Vec<Row<'a>>> {
 
 /// Each workload's operations a second: a bar for each engine, as long as its share of the fastest.
 fn throughput(report: &Report) -> Outcome<String> {
-    let bar = |row: &Row<'_>| {
+    let figure = |row: &Row<'_>| {
         let value = row.median(Measured::rate);
-        Bar { name: row.first().engine.clone(), value, text: rate(value) }
+        (value, rate(value))
     };
-    let group = |(step, rows): (usize, Vec<Row<'_>>)| Group {
-        label: report.label(step),
-        bars: rows.iter().map(bar).collect(),
+    let group = |(step, rows): (usize, Vec<Row<'_>>)| {
+        let bars = rows.iter().map(|row| (row.first().engine.as_str(), figure(row)));
+        Group::new(report.label(step), bars)
     };
     let groups: Vec<Group> = by_step(report).into_iter().map(group).collect();
     esker_draw::bars("Operations a second", &groups, &engines(report))

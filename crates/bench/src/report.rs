@@ -2,8 +2,8 @@
 
 use crate::config::{Config, REOPEN};
 use crate::machine::Machine;
-use crate::outcome::Outcome;
 use crate::result::Measured;
+use esker_draw::Outcome;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;

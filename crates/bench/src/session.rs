@@ -3,12 +3,12 @@
 use crate::config::{Config, REOPEN};
 use crate::drive;
 use crate::keys::Known;
-use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::result::Measured;
 use crate::store::{Engine, Store};
 use crate::table;
 use crate::workload::{self, Start, Workload};
+use esker_draw::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

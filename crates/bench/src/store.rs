@@ -1,6 +1,6 @@
 //! A store under test: what a workload asks of it.
 
-use crate::outcome::Outcome;
+use esker_draw::Outcome;
 use std::path::Path;
 
 /// How stores are set up, the same for all.

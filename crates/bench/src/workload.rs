@@ -1,7 +1,7 @@
 //! The workloads, by the names that `db_bench` and YCSB gave them.
 
 use crate::keys::{Draw, Known, Popularity, Shuffled};
-use crate::outcome::Outcome;
+use esker_draw::Outcome;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus as Random;
 

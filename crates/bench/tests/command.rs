@@ -157,6 +157,37 @@ fn what_is_kept_in_memory_is_taken_apart() {
 }
 
 #[test]
+fn schedules_of_a_paper_are_simulated_and_drawn() {
+    let place = Place::new("slot");
+    let out = place.path("out");
+    said(&["papers", "slot", "--simulated", "--sizes", "1", "--quiet", "--out", &out]);
+    let read = |name: &str| {
+        let path = Path::new(&out).join(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let schedules = ["priority", "slice of 8 s", "dynamic slice", "ratio"];
+    let tables = read("slot.md");
+    for schedule in schedules {
+        let rows = tables.matches(&format!("\n| 1 GB | {schedule} | ")).count();
+        assert_eq!(rows, 1, "{schedule}: {tables}");
+    }
+    for slice in ["200 ms", "8.00 s", "64.0 s", "dynamic"] {
+        assert!(tables.contains(&format!("\n| {slice} | ")), "{slice}: {tables}");
+    }
+    for drawing in ["throughput.svg", "level-1.svg", "simulated/report.html"] {
+        let text = read(drawing);
+        // The first two are drawn over time.
+        let count = if drawing.starts_with("simulated") { 2 } else { schedules.len() };
+        assert!(text.contains("<svg"), "{drawing}");
+        for schedule in &schedules[..count] {
+            assert!(text.contains(schedule), "{schedule} in {drawing}");
+        }
+    }
+    assert!(read("slices.svg").contains("1 GB"));
+    assert!(refused(&["papers", "slot", "--sizes", "one", "--out", &out]).contains("--sizes"));
+}
+
+#[test]
 fn a_store_of_ones_own_is_kept() {
     let place = Place::new("own");
     let db = place.path("db");

@@ -17,6 +17,17 @@ pub struct Group {
     pub bars: Vec<Bar>,
 }
 
+impl Group {
+    /// Of bars with a name, a value and what is written beside it.
+    pub fn new<'a>(
+        label: impl Into<String>,
+        bars: impl IntoIterator<Item = (&'a str, (f64, String))>,
+    ) -> Group {
+        let bar = |(name, (value, text)): (&str, _)| Bar { name: name.to_owned(), value, text };
+        Group { label: label.into(), bars: bars.into_iter().map(bar).collect() }
+    }
+}
+
 /// One bar.
 #[derive(Clone, Debug)]
 pub struct Bar {

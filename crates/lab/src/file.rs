@@ -8,10 +8,9 @@
 
 use esker::event::{Event, EventListener};
 use esker::trace::{Step, Trace};
-use esker_draw::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -50,21 +49,19 @@ pub fn write(path: &Path, traces: &[(String, Trace)]) -> io::Result<()> {
     out.flush()
 }
 
-/// Reads the traces of a file, with their names. What a process that was killed has left of its last line is passed
-/// over.
+/// The traces that stand in the text of a file, with their names. What a process that was killed has left of its last
+/// line is passed over.
 ///
 /// # Errors
-/// Of the file system, and where a line is none of a trace.
-pub fn read(path: &Path) -> Outcome<Vec<(String, Trace)>> {
-    let shown = path.display();
-    let text = fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
+/// Which line is none of a trace, or that there is no trace.
+pub fn parse(text: &str) -> Result<Vec<(String, Trace)>, String> {
     let mut traces: BTreeMap<u32, (String, Trace)> = BTreeMap::new();
     for (number, line) in text.split_inclusive('\n').enumerate() {
         let parsed = serde_json::from_str::<Line>(line);
         if parsed.is_err() && !line.ends_with('\n') {
             break;
         }
-        let wrong = |what: &str| format!("{shown}: line {}: {what}", number + 1);
+        let wrong = |what: &str| format!("line {}: {what}", number + 1);
         let line = parsed.map_err(|error| wrong(&format!("no step of a trace: {error}")))?;
         let unknown = || wrong("a step of a run that was not begun");
         match line {
@@ -80,7 +77,7 @@ pub fn read(path: &Path) -> Outcome<Vec<(String, Trace)>> {
         }
     }
     if traces.is_empty() {
-        return Err(format!("{shown}: there is no trace in it").into());
+        return Err("there is no trace in it".to_owned());
     }
     let mut traces: Vec<(String, Trace)> = traces.into_values().collect();
     for (_, trace) in &mut traces {
@@ -153,7 +150,7 @@ impl EventListener for Recorder {
 mod tests {
     use super::*;
     use esker::trace::{Amount, Shape, What};
-    use std::process;
+    use std::{fs, process};
 
     fn step(at_us: u64) -> Step {
         let shape = Shape { runs: 1, tables: 2, bytes: 3 };
@@ -173,22 +170,20 @@ mod tests {
         let second = Trace { loaded_us: 4, steps: vec![step(4)], ..Trace::default() };
         let traces = [("one".to_owned(), first), ("two".to_owned(), second)];
         write(&path, &traces).expect("written");
-        assert_eq!(read(&path).expect("read"), traces);
         let text = fs::read_to_string(&path).expect("text");
+        fs::remove_file(&path).expect("removed");
+        assert_eq!(parse(&text).expect("traces"), traces);
 
-        fs::write(&path, &text[..text.len() - 9]).expect("torn");
-        let torn = read(&path).expect("the last line is passed over");
+        let torn = parse(&text[..text.len() - 9]).expect("the last line is passed over");
         assert_eq!(torn[1].1.loaded_us, 4, "of its last step");
 
-        fs::write(&path, text.replacen("\"at_us\":10", "\"at_us\":-10", 1)).expect("damaged");
-        let error = read(&path).expect_err("damaged").to_string();
+        let damaged = text.replacen("\"at_us\":10", "\"at_us\":-10", 1);
+        let error = parse(&damaged).expect_err("damaged");
         assert!(error.contains("line 3"), "{error}");
-        fs::write(&path, text.replacen("\"number\":1", "\"number\":2", 1)).expect("damaged");
-        let error = read(&path).expect_err("no such run").to_string();
+        let damaged = text.replacen("\"number\":1", "\"number\":2", 1);
+        let error = parse(&damaged).expect_err("no such run");
         assert!(error.contains("not begun"), "{error}");
-        fs::write(&path, "").expect("empty");
-        assert!(read(&path).expect_err("empty").to_string().contains("no trace"));
-        fs::remove_file(&path).expect("removed");
+        assert!(parse("").expect_err("empty").contains("no trace"));
     }
 
     #[test]
@@ -200,7 +195,8 @@ mod tests {
             let keyspace = KeyspaceId(keyspace);
             recorder.on_event(&Event::Step { keyspace, step: step(at_us) });
         }
-        let traces = read(&path).expect("read, while it is open");
+        let text = fs::read_to_string(&path).expect("read, while it is open");
+        let traces = parse(&text).expect("traces");
         assert_eq!(recorder.failure(), None);
         let seen: Vec<(&str, usize, u64)> =
             traces.iter().map(|(name, t)| (name.as_str(), t.steps.len(), t.loaded_us)).collect();

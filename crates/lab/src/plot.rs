@@ -4,7 +4,7 @@ use crate::summary::Summary;
 use crate::table::table;
 use esker::trace::{Step, Trace, What};
 use esker_draw::units::{bytes, duration, rate};
-use esker_draw::{Axes, Bar, Group, Line, Outcome, Page, Palette, Points, RATES, bars, chart};
+use esker_draw::{Axes, Group, Line, Outcome, Page, Palette, Points, RATES, bars, chart};
 use std::path::{Path, PathBuf};
 
 /// Points of a line at the most: more could not be told apart.
@@ -48,15 +48,8 @@ pub fn draw(heading: &str, traces: &[(String, Trace)], out: &Path) -> Outcome<Ve
 
 /// The figures that sum a trace up.
 fn figures(columns: &[(String, Summary)], palette: &Palette) -> Outcome<String> {
-    let group = |label: &str, figure: &dyn Fn(&Summary) -> (f64, String)| Group {
-        label: label.to_owned(),
-        bars: columns
-            .iter()
-            .map(|(name, summary)| {
-                let (value, text) = figure(summary);
-                Bar { name: name.clone(), value, text }
-            })
-            .collect(),
+    let group = |label: &str, figure: &dyn Fn(&Summary) -> (f64, String)| {
+        Group::new(label, columns.iter().map(|(name, summary)| (name.as_str(), figure(summary))))
     };
     let groups = [
         group("written a second", &|s| (s.throughput(), bytes(s.throughput() as u64))),
@@ -74,15 +67,13 @@ fn figures(columns: &[(String, Summary)], palette: &Palette) -> Outcome<String> 
 /// Compactions of each level.
 fn jobs(columns: &[(String, Summary)], palette: &Palette) -> Outcome<String> {
     let depth = columns.iter().map(|(_, summary)| summary.levels.len()).max().unwrap_or(0);
-    let group = |level: usize| Group {
-        label: format!("out of level {level}"),
-        bars: columns
-            .iter()
-            .map(|(name, summary)| {
-                let jobs = summary.levels.get(level).map_or(0, |level| level.jobs);
-                Bar { name: name.clone(), value: jobs as f64, text: jobs.to_string() }
-            })
-            .collect(),
+    let group = |level: usize| {
+        let figure = |summary: &Summary| {
+            let jobs = summary.levels.get(level).map_or(0, |level| level.jobs);
+            (jobs as f64, jobs.to_string())
+        };
+        let bars = columns.iter().map(|(name, summary)| (name.as_str(), figure(summary)));
+        Group::new(format!("out of level {level}"), bars)
     };
     let groups: Vec<Group> = (0..depth).map(group).collect();
     bars("Compactions while the load was written", &groups, palette)

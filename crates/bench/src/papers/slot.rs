@@ -7,7 +7,6 @@
 //! slows writers in its own way instead of stopping them.
 
 use crate::keys::{KeyShape, Shuffled};
-use crate::outcome::Outcome;
 use crate::progress::Progress;
 use esker::base::Env;
 use esker::base::env::{Clock, SystemClock};
@@ -18,7 +17,7 @@ use esker::simulate::{self, Keys, Load, Machine, Plan, Writers};
 use esker::trace::Trace;
 use esker::{Compression, Db, KeyspaceOptions, Options, Scheduler, Setup, TimeSlice};
 use esker_draw::units::{bytes, duration};
-use esker_draw::{Axes, Bar, Group, Line, Palette, RATES, bars, chart};
+use esker_draw::{Axes, Group, Line, Outcome, Palette, RATES, bars, chart};
 use esker_lab::Summary;
 use std::fmt::Write as _;
 use std::fs;
@@ -184,15 +183,9 @@ impl Lab<'_> {
             }),
         ];
         for (file, heading, figure) in figures {
-            let group = |(size, summaries): &(u64, Vec<(String, Summary)>)| Group {
-                label: format!("{size} GB"),
-                bars: summaries
-                    .iter()
-                    .map(|(name, summary)| {
-                        let (value, text) = figure(summary);
-                        Bar { name: name.clone(), value, text }
-                    })
-                    .collect(),
+            let group = |(size, summaries): &(u64, Vec<(String, Summary)>)| {
+                let bars = summaries.iter().map(|(name, summary)| (name.as_str(), figure(summary)));
+                Group::new(format!("{size} GB"), bars)
             };
             let groups: Vec<Group> = all.iter().map(group).collect();
             self.write(&format!("{file}.svg"), &bars(heading, &groups, &palette)?)?;

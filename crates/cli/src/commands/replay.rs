@@ -2,6 +2,7 @@
 
 use super::simulate;
 use crate::failure::{Code, Failure, Result};
+use std::fs;
 use std::path::PathBuf;
 
 /// Show what happened to a tree, from traces that `load`, `compact` or `simulate` wrote with --trace
@@ -29,12 +30,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut traces = Vec::new();
     for file in &args.files {
-        // Told as for every other file, before it is told what stands in it.
-        std::fs::metadata(file).map_err(|error| Failure::io("read", file, &error))?;
-        let read = esker_lab::read(file).map_err(|error| {
-            Failure::new(Code::Corruption, format!("{error}: name a file written with --trace"))
+        let bytes = fs::read(file).map_err(|error| Failure::io("read", file, &error))?;
+        let parsed = esker_lab::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| {
+            let what = format!("{}: {error}: name a file written with --trace", file.display());
+            Failure::new(Code::Corruption, what)
         })?;
-        for (name, trace) in read {
+        for (name, trace) in parsed {
             let name = match args.files.len() {
                 1 => name,
                 _ => format!("{}: {name}", file.display()),

@@ -120,6 +120,7 @@ const CALLS: &[Case] = &[
     plain("settings that do not fit", "esker simulate --with tiered_runs=1", 2),
     plain("memory for one memtable", "esker simulate --option memtables_bytes_max=64MiB", 2),
     plain("no such trace", "esker replay nothing.trace", 4),
+    plain("no trace but a directory", "esker replay empty", 2),
     plain("no trace in it", "esker replay file", 3),
     plain("no trace in it", "esker replay rows.csv", 3),
 ];
