@@ -26,6 +26,8 @@ pub enum Suite {
     Ycsb,
     /// Puts and gets at 1, 10 and 50 million records; drawn against each other
     Growth,
+    /// What the paper on LooseKV measured: tiers, with and without a run index, beside LevelDB
+    Loose,
 }
 
 const LSM_TREES: &str = "esker,rocksdb,leveldb,fjall";
@@ -112,6 +114,42 @@ const GROWTH: &[Chapter] = &[
     },
 ];
 
+const TIERS: &str = "esker+tiered,esker+index:16,leveldb";
+
+const LOOSE: &[Chapter] = &[
+    Chapter {
+        name: "loose-256",
+        about: "4 million records, keys of 16 and values of 256 bytes",
+        engines: TIERS,
+        flags: "--num 4000000 --reads 1000000 --value_size 256 --benchmarks fillrandom,readrandom,readseq",
+    },
+    Chapter {
+        name: "loose-512",
+        about: "values of 512 bytes",
+        engines: TIERS,
+        flags: "--num 4000000 --reads 1000000 --value_size 512 --benchmarks fillrandom,readrandom,readseq",
+    },
+    Chapter {
+        name: "loose-1024",
+        about: "values of 1 024 bytes",
+        engines: TIERS,
+        flags: "--num 4000000 --reads 1000000 --value_size 1024 --benchmarks fillrandom,readrandom,readseq",
+    },
+    Chapter {
+        name: "loose-2048",
+        about: "values of 2 048 bytes",
+        engines: TIERS,
+        flags: "--num 4000000 --reads 1000000 --value_size 2048 --benchmarks fillrandom,readrandom,readseq",
+    },
+    Chapter {
+        name: "loose-ycsb",
+        about: "YCSB, 4 million records of 1 024 bytes",
+        engines: TIERS,
+        flags: "--num 4000000 --reads 500000 --value_size 1024 --duration 30 \
+                --benchmarks ycsb-load,ycsb-a,ycsb-b,ycsb-c,ycsb-d,ycsb-e,ycsb-f",
+    },
+];
+
 /// What is to be run of a suite.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Choice {
@@ -147,6 +185,7 @@ impl Suite {
             Suite::Basic => BASIC,
             Suite::Ycsb => YCSB,
             Suite::Growth => GROWTH,
+            Suite::Loose => LOOSE,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::redb_store::Redb;
 #[cfg(feature = "rocksdb")]
 use crate::rocks::Rocks;
 use esker_bench::config::Config;
-use esker_bench::esker_store::{Compaction, Esker};
+use esker_bench::esker_store::{Esker, Tree};
 use esker_bench::progress::Progress;
 use esker_bench::report::Report;
 use esker_bench::result::Measured;
@@ -27,8 +27,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The engines of this build, by their names on the command line.
 pub fn engines() -> Vec<Box<dyn Engine>> {
     vec![
-        Box::new(Esker(Compaction::Leveled)),
-        Box::new(Esker(Compaction::Tiered)),
+        Box::new(Esker { tree: Tree::Leveled, runs: None }),
+        Box::new(Esker { tree: Tree::Tiered, runs: None }),
+        // Merged rarely, which is what an index of runs is for.
+        Box::new(Esker { tree: Tree::Indexed, runs: Some(16) }),
         #[cfg(feature = "rocksdb")]
         Box::new(Rocks { blobs: false }),
         #[cfg(feature = "rocksdb")]

@@ -1,7 +1,7 @@
 //! Esker as a store under test.
 
 use crate::store::{Engine, OwnCounters, Settings, Store, Walk};
-pub use esker::Compaction;
+use esker::Compaction;
 use esker::options::{Compression, Filter, WriteOptions};
 use esker::{Batch, Db, KeyspaceOptions, Options, ScanOptions};
 use esker_draw::Outcome;
@@ -10,26 +10,49 @@ use std::path::Path;
 /// Memtables that may be in memory at once, as with RocksDB: one written, one flushed.
 const MEMTABLES: u64 = 4;
 
+/// The shape of a store's trees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tree {
+    /// One run in each level below level 0.
+    #[default]
+    Leveled,
+    /// Several runs in each level.
+    Tiered,
+    /// The same, with an index of which run has which key.
+    Indexed,
+}
+
 /// Esker, as it is in this build, with trees of one shape.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Esker(pub Compaction);
+pub struct Esker {
+    /// Their shape.
+    pub tree: Tree,
+    /// Runs at which a level is merged, if not the engine's default. Of no use in leveled trees but in level 0.
+    pub runs: Option<u32>,
+}
+
+/// Memory that a run index may take.
+const INDEX_BYTES: u64 = 512 << 20;
 
 struct EskerStore(Db);
 
 impl Engine for Esker {
     fn name(&self) -> String {
-        match self.0 {
-            Compaction::Leveled => "esker".to_owned(),
-            Compaction::Tiered => "esker+tiered".to_owned(),
-        }
+        let name = match self.tree {
+            Tree::Leveled => "esker",
+            Tree::Tiered => "esker+tiered",
+            Tree::Indexed => "esker+index",
+        };
+        self.runs.map_or(name.to_owned(), |runs| format!("{name}:{runs}"))
     }
 
     fn setup(&self, settings: &Settings) -> String {
         let options = self.options(settings);
         format!(
-            "{}: compaction = {:?}, memory_budget_bytes = {}, memtables_bytes_max = {}, compaction_threads = {}, compression = {:?}",
+            "{}: compaction = {:?}, run_index = {}, memory_budget_bytes = {}, memtables_bytes_max = {}, compaction_threads = {}, compression = {:?}",
             env!("CARGO_PKG_VERSION"),
             options.default_keyspace.compaction,
+            options.default_keyspace.run_index,
             options.memory_budget_bytes,
             options.memtables_bytes_max,
             options.compaction_threads,
@@ -45,7 +68,23 @@ impl Engine for Esker {
 impl Esker {
     fn options(self, settings: &Settings) -> Options {
         let mut options = options(settings);
-        options.default_keyspace.compaction = self.0;
+        options.default_keyspace.compaction = match self.tree {
+            Tree::Leveled => Compaction::Leveled,
+            Tree::Tiered | Tree::Indexed => Compaction::Tiered,
+        };
+        if let Some(runs) = self.runs {
+            let keyspace = &mut options.default_keyspace;
+            keyspace.level0_runs_compact = runs;
+            keyspace.tiered_runs = runs;
+            keyspace.level0_runs_slow = keyspace.level0_runs_slow.max(2 * runs);
+            keyspace.level0_runs_max = keyspace.level0_runs_max.max(3 * runs);
+        }
+        if self.tree == Tree::Indexed {
+            options.default_keyspace.run_index = true;
+            // Besides what the other engines may use; what it takes is part of the memory shown.
+            options.run_index_bytes_max = Some(INDEX_BYTES);
+            options.memory_budget_bytes += INDEX_BYTES + INDEX_BYTES / 7 + 1;
+        }
         options
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use esker_bench::config::Config;
-use esker_bench::esker_store::{Compaction, Esker};
+use esker_bench::esker_store::{Esker, Tree};
 use esker_bench::papers::slot;
 use esker_bench::progress::Progress;
 use esker_bench::report::Report;
@@ -32,6 +32,12 @@ enum Command {
         /// With tiered compaction instead of leveled
         #[arg(long)]
         tiered: bool,
+        /// With tiered compaction and a run index
+        #[arg(long, conflicts_with = "tiered")]
+        indexed: bool,
+        /// Sorted runs at which a level is merged, 2 to 32; the engine's default if not given
+        #[arg(long, value_parser = clap::value_parser!(u32).range(2..=32))]
+        runs: Option<u32>,
         /// Keep the results here
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -109,7 +115,14 @@ fn main() -> ExitCode {
 
 fn command(command: Command) -> Outcome<ExitCode> {
     match command {
-        Command::Run { config, tiered, json, quiet } => return run(&config, tiered, json, quiet),
+        Command::Run { config, tiered, indexed, runs, json, quiet } => {
+            let tree = match (tiered, indexed) {
+                (_, true) => Tree::Indexed,
+                (true, false) => Tree::Tiered,
+                (false, false) => Tree::Leveled,
+            };
+            return run(&config, Esker { tree, runs }, json, quiet);
+        }
         Command::Ablation { choice, json, plots, quiet } => {
             return run_ablation(&choice, json.as_deref(), plots.as_deref(), quiet);
         }
@@ -144,12 +157,11 @@ fn command(command: Command) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run(config: &Config, tiered: bool, json: Option<PathBuf>, quiet: bool) -> Outcome<ExitCode> {
+fn run(config: &Config, engine: Esker, json: Option<PathBuf>, quiet: bool) -> Outcome<ExitCode> {
     config.check()?;
     session::steps(config)?;
     let stop = interrupt::watch()?;
     let mut report = Report::new(config);
-    let engine = Esker(if tiered { Compaction::Tiered } else { Compaction::Leveled });
     report.engines.push((engine.name(), engine.setup(&config.settings(false))));
     let mut progress = Progress::start(quiet);
     let mut outcome = Ok(());

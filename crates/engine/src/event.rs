@@ -113,6 +113,33 @@ pub enum Event {
         /// What happened, and the tree after it.
         step: Step,
     },
+    /// A run index was made and is in force.
+    RunIndexMade {
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// Runs it knows.
+        runs: u64,
+        /// Its entries: about one for each key.
+        entries: u64,
+        /// Bytes of memory it takes.
+        bytes: u64,
+        /// How long it took, in microseconds.
+        duration_us: u64,
+    },
+    /// A run index would have taken more memory than it may. Reads go on without one, or with the old one.
+    RunIndexTooLarge {
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// What it might have taken.
+        bytes_max: u64,
+    },
+    /// A run index could not be made. Reads go on without one, or with the old one, until the store is reopened.
+    RunIndexFailed {
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// Why not.
+        error: Error,
+    },
     /// Tables were ingested.
     Ingested {
         /// Their keyspace.

@@ -25,6 +25,7 @@ pub mod options;
 #[doc(hidden)]
 pub mod range_tombstone;
 pub mod report;
+mod run_index;
 pub mod simulate;
 #[doc(hidden)]
 pub mod stats;

@@ -35,6 +35,10 @@ pub struct Options {
     /// displaces them; 0 leaves all of them to the cache. Default: none given, which means a quarter of what
     /// memtables and compactions leave, or all of it but the block cache if that is given.
     pub pinned_bytes_max: Option<u64>,
+    /// The part of the budget that run indexes of all keyspaces may take. A keyspace whose index would
+    /// not fit is read without one. Default: none given, which means a quarter of what memtables and compactions
+    /// leave if the default keyspace or one of `keyspaces` has a run index, and otherwise nothing.
+    pub run_index_bytes_max: Option<u64>,
     /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, the one that
     /// pins the oldest log is flushed. Default: 512 MiB. Minimum: 1 MiB.
     pub wal_bytes_max: u64,
@@ -89,6 +93,15 @@ pub struct KeyspaceOptions {
     /// Tiered compaction: sorted runs of a level that are merged into one of the next. Raising it writes less
     /// and lets reads look into more runs. Default: 4. Range: 2 to 32.
     pub tiered_runs: u32,
+    /// Keep in memory which runs hold which keys, so that a get looks into few runs and a scan merges none,
+    /// however many runs there are: for trees that are merged rarely, with `tiered_runs` and `level0_runs_compact` of a
+    /// dozen or more. Costs some 3 to 8 bytes of memory a key, see `run_index_bytes_max`, and about as many in each
+    /// table written from then on; runs without them are read as ever. Needs tiered compaction and bytewise order.
+    /// Default: false.
+    pub run_index: bool,
+    /// Runs from which on the run index is made and asked; fewer are looked into faster one by one, since filters
+    /// are. Raising it saves memory and work while there are few runs. Default: 24. Range: 2 to 128.
+    pub run_index_runs_min: u32,
     /// Which level is compacted first when several are over their limits. Default: ratio.
     pub scheduler: Scheduler,
     /// Sorted runs in level 0 that start a compaction. Default: 4. Range: 1 to 1 000.
@@ -180,6 +193,8 @@ pub(crate) struct MemoryShares {
     pub(crate) cache_bytes: u64,
     /// Index and filter bytes that all tables together may keep outside the block cache.
     pub(crate) pinned_bytes: u64,
+    /// Of run indexes.
+    pub(crate) run_index_bytes: u64,
     /// What a compaction reads of a table at a time.
     pub(crate) read_bytes: usize,
 }
@@ -200,6 +215,7 @@ impl Default for Options {
             memtables_bytes_max: 0,
             block_cache_bytes: None,
             pinned_bytes_max: None,
+            run_index_bytes_max: None,
             wal_bytes_max: 512 * MIB,
             compaction_threads: 0,
             open_files_max: 1_000,
@@ -224,6 +240,8 @@ impl Default for KeyspaceOptions {
             level_fanout: 10,
             compaction: Compaction::Leveled,
             tiered_runs: 4,
+            run_index: false,
+            run_index_runs_min: 24,
             scheduler: Scheduler::Ratio,
             level0_runs_compact: 4,
             level0_runs_slow: 20,
@@ -318,7 +336,11 @@ impl Options {
     pub(crate) fn memory_shares(&self) -> MemoryShares {
         let left = self.memory_budget_bytes - self.memtables_limit_bytes();
         let work = left / 8;
-        let blocks = left - work;
+        let keyspaces = self.keyspaces.values().chain([&self.default_keyspace]);
+        let has_index = keyspaces.into_iter().any(|keyspace| keyspace.run_index);
+        let usual = if has_index { (left - work) / 4 } else { 0 };
+        let run_index_bytes = self.run_index_bytes_max.unwrap_or(usual);
+        let blocks = (left - work).saturating_sub(run_index_bytes);
         let pinned_bytes = match (self.pinned_bytes_max, self.block_cache_bytes) {
             (Some(pinned), _) => pinned,
             (None, Some(cache)) => blocks.saturating_sub(cache),
@@ -327,7 +349,7 @@ impl Options {
         let cache_bytes = self.block_cache_bytes.unwrap_or(blocks.saturating_sub(pinned_bytes));
         let reads = self.compaction_thread_count() * RUNS_READ_AT_ONCE;
         let read_bytes = (work / reads as u64).clamp(32 * KIB, 512 * KIB) as usize;
-        MemoryShares { cache_bytes, pinned_bytes, read_bytes }
+        MemoryShares { cache_bytes, pinned_bytes, run_index_bytes, read_bytes }
     }
 
     /// Checks every range.
@@ -346,14 +368,18 @@ impl Options {
         let given = [
             ("block_cache_bytes", self.block_cache_bytes),
             ("pinned_bytes_max", self.pinned_bytes_max),
+            ("run_index_bytes_max", self.run_index_bytes_max),
         ];
         let given = given.map(|(name, bytes)| (name, bytes.unwrap_or(0)));
         let left = self.memory_budget_bytes - self.memtables_limit_bytes();
         let left = left - left / 8;
         if given.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes)) > left {
-            let given = given.map(|(name, bytes)| format!("{name} = {bytes}")).join(" and ");
+            let given = given.iter().filter(|(_, bytes)| *bytes > 0);
+            let given: Vec<String> =
+                given.map(|(name, bytes)| format!("{name} = {bytes}")).collect();
+            let given = given.join(" and ");
             return Err(Error::invalid(format!(
-                "{given} are more than the {left} bytes that memtables and compactions leave of \
+                "{given}: more than the {left} bytes that memtables and compactions leave of \
                  memory_budget_bytes = {}",
                 self.memory_budget_bytes
             )));
@@ -363,7 +389,20 @@ impl Options {
         in_range("open_files_max", self.open_files_max.into(), 16, u32::MAX.into())?;
         in_range("manifest_bytes_max", self.manifest_bytes_max, 4 * KIB, u64::MAX)?;
         self.keyspaces.values().try_for_each(KeyspaceOptions::validate)?;
-        self.default_keyspace.validate()
+        self.default_keyspace.validate()?;
+        let keyspaces = self.keyspaces.values().chain([&self.default_keyspace]);
+        keyspaces.into_iter().try_for_each(|keyspace| self.check_run_index(keyspace))
+    }
+
+    /// Fails if the keyspace has a run index and there is no memory for it.
+    pub(crate) fn check_run_index(&self, keyspace: &KeyspaceOptions) -> Result<()> {
+        if keyspace.run_index && self.memory_shares().run_index_bytes == 0 {
+            return Err(Error::invalid(
+                "run_index = true needs memory, and run_index_bytes_max = 0: set it, or leave it out and name \
+                 the keyspace with its options when the store is opened",
+            ));
+        }
+        Ok(())
     }
 
     /// The options of a keyspace that exists.
@@ -400,6 +439,18 @@ impl KeyspaceOptions {
         in_range("level_base_bytes", self.level_base_bytes, 64 * KIB, u64::MAX)?;
         in_range("level_fanout", self.level_fanout.into(), 2, 100)?;
         in_range("tiered_runs", self.tiered_runs.into(), 2, 32)?;
+        in_range("run_index_runs_min", self.run_index_runs_min.into(), 2, 128)?;
+        if self.run_index && self.compaction != Compaction::Tiered {
+            return Err(Error::invalid(
+                "run_index = true needs compaction = tiered: a leveled tree has one run for each level",
+            ));
+        }
+        if self.run_index && !self.order.is_bytewise() {
+            return Err(Error::invalid(format!(
+                "run_index = true needs keys in bytewise order, and order = {}",
+                self.order.name()
+            )));
+        }
         self.scheduler.validate()?;
         let (compact, slow) = (self.level0_runs_compact, self.level0_runs_slow);
         in_range("level0_runs_compact", compact.into(), 1, 1_000)?;

@@ -22,7 +22,7 @@ pub struct Stats {
     pub wal_bytes: u64,
     /// Table files that are open.
     pub open_files: u64,
-    /// Compactions running now.
+    /// Compactions running now, and run indexes being made.
     pub running_compactions: u64,
 }
 
@@ -46,6 +46,28 @@ pub struct KeyspaceStats {
     pub slice_level: Option<u64>,
     /// Bytes that compaction has still to rewrite, about.
     pub compaction_debt_bytes: u64,
+    /// Its run index, if one is in force.
+    pub run_index: Option<RunIndexStats>,
+}
+
+/// Statistics of a run index.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct RunIndexStats {
+    /// Sorted runs that it knows.
+    pub runs: u64,
+    /// Sorted runs there are.
+    pub runs_total: u64,
+    /// Records of the runs that it knows.
+    pub records: u64,
+    /// Its entries: about one for each key.
+    pub entries: u64,
+    /// Runs that entries name, each as often as it is named: about one for each record.
+    pub names: u64,
+    /// Bytes of memory. While it is made anew, both the old and the new one are there.
+    pub bytes: u64,
+    /// Times it was made since open.
+    pub made: u64,
 }
 
 /// Statistics of one level.
@@ -102,7 +124,9 @@ pub struct MemoryUse {
     pub block_cache_limit: u64,
     /// Index and filter blocks of open tables outside the cache.
     pub pinned_tables: u64,
-    /// Memory taken for blocks, indexes and filters, in use or free: what the two above lie in, but for
+    /// Run indexes.
+    pub run_indexes: u64,
+    /// Memory taken for blocks, indexes and filters, in use or free: what block cache and pinned tables lie in, but for
     /// what did not fit.
     pub table_heap: u64,
 }

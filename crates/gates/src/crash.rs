@@ -288,7 +288,9 @@ pub fn every_call(
     random_compaction(&mut options.default_keyspace, &mut Random::new(seed));
     // Of each scenario's two kinds of logs, one with a tree of each shape.
     let shapes = [Compaction::Leveled, Compaction::Tiered];
-    options.default_keyspace.compaction = shapes[usize::from(plain_logs ^ seed.is_multiple_of(2))];
+    let keyspace = &mut options.default_keyspace;
+    keyspace.compaction = shapes[usize::from(plain_logs ^ seed.is_multiple_of(2))];
+    keyspace.run_index = keyspace.compaction == Compaction::Tiered;
     let mut k = 1 + seed % stride;
     loop {
         let vfs = StrictVfs::with_options(disk.clone());

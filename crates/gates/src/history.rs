@@ -107,11 +107,15 @@ pub fn small_options() -> Options {
     options
 }
 
-/// Draws the shape that compactions give a tree, and the order in which levels get it. They may change
-/// whenever the store is opened.
+/// Draws the shape that compactions give a tree, the order in which levels get it, and whether runs are indexed. They
+/// may change whenever the store is opened.
 pub fn random_compaction(keyspace: &mut KeyspaceOptions, random: &mut Random) {
     keyspace.compaction = [Compaction::Leveled, Compaction::Tiered][random.below(2) as usize];
     keyspace.tiered_runs = 2 + random.below(4) as u32;
+    keyspace.run_index = keyspace.compaction == Compaction::Tiered
+        && keyspace.order.is_bytewise()
+        && random.one_in(2);
+    keyspace.run_index_runs_min = 2 + random.below(3) as u32;
     keyspace.scheduler = match random.below(4) {
         0 => Scheduler::Ratio,
         1 => Scheduler::Priority,

@@ -194,6 +194,8 @@ impl Maker {
             tiered.compaction = Compaction::Tiered;
             tiered.level0_runs_compact = 2;
             tiered.tiered_runs = 8;
+            tiered.run_index = true;
+            tiered.run_index_runs_min = 2;
         }
         options.default_keyspace = with(Compression::Lz4);
         let world = World::plain(&strict);

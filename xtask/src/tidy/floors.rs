@@ -29,6 +29,7 @@ pub(super) const RULES: Rules = Rules {
         ("table", 2),
         ("log", 1),
         ("memtable", 1),
+        ("run_index", 1),
         ("cache", 1),
         ("block", 1),
         ("event", 1),

@@ -103,6 +103,16 @@ pub(crate) fn print(store: &Store, json: bool, out: &mut Output) -> Result<()> {
             let debt = units::bytes(keyspace.compaction_debt_bytes);
             out.line(&row("to compact", format!("about {debt}")))?;
         }
+        if let Some(index) = &keyspace.run_index {
+            let knows = format!(
+                "knows {} of {} runs, {} in {}",
+                index.runs,
+                index.runs_total,
+                units::plural(index.entries, "entry", "entries"),
+                units::bytes(index.bytes)
+            );
+            out.line(&row("run index", knows))?;
+        }
     }
     Ok(())
 }

@@ -4,9 +4,10 @@ use super::core::{Core, KeyspaceCore};
 use crate::compaction::choice;
 use crate::compaction::job::{self, JobContext, JobResult};
 use crate::compaction::policy::{self, Manual, ManualStep};
+use crate::compaction::scheduler::toll;
 use crate::event::{CompactionReason, Event};
 use crate::trace::{Amount, What};
-use crate::version::{CompactionSpec, DEEPEST_LEVEL, KeyRange, Version};
+use crate::version::{CompactionSpec, DEEPEST_LEVEL, KeyRange, Replaced, Version};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, Seq};
 use std::sync::Arc;
@@ -39,9 +40,16 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
         let version = keyspace.view.load().version.clone();
         let options = &keyspace.options;
         let urgent = choice::urgent(&version, options, &mut keyspace.schedule.lock());
-        let for_scans = policy::pick_for_scans(&version, options);
-        let paid = keyspace.toll.quote(for_scans.as_ref().map(CompactionSpec::input_bytes));
-        let for_scans = for_scans.filter(|_| paid).map(|spec| (FOR_SCANS, spec));
+        // Of a keyspace that may have an index, scans pay for that.
+        let for_scans = match keyspace.may_index(&version) {
+            true => None,
+            false => {
+                let spec = policy::pick_for_scans(&version, options);
+                let price = spec.as_ref().map(|spec| toll::compaction_ns(spec.input_bytes()));
+                let paid = keyspace.toll.quote(price);
+                spec.filter(|_| paid).map(|spec| (FOR_SCANS, spec))
+            }
+        };
         let found = urgent.or(for_scans).or_else(|| {
             let spec = policy::pick_tombstones(&version, options, oldest_snapshot)?;
             Some((0.0, spec))
@@ -138,7 +146,15 @@ impl Chosen {
         let edit = job::edit_of(id, &self.spec, result, run);
         versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
         let version = versions.keyspace(id)?.version.clone();
-        self.keyspace.update_view(|view| view.version = version);
+        let replaced = Replaced {
+            taken: self.spec.tables().map(|(_, table)| table.meta.number).collect(),
+            by: result.tables.iter().map(|meta| meta.number).collect(),
+        };
+        self.keyspace.update_view(|view| {
+            let before = view.version.clone();
+            view.follow(version.clone(), Some(&replaced));
+            self.keyspace.note_replaced(&before, &version, replaced);
+        });
         Ok(())
     }
 

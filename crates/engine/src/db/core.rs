@@ -9,6 +9,7 @@
 
 use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
+use super::index_state::Indexing;
 use super::queue::WriteQueue;
 use super::snapshot::SnapshotList;
 use super::stall::Stall;
@@ -20,7 +21,7 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
 use crate::trace::{Step, What};
-use crate::version::{DEEPEST_LEVEL, NamedWals, TableStore, Version, VersionSet};
+use crate::version::{Coverage, DEEPEST_LEVEL, NamedWals, TableStore, Version, VersionSet};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
 use esker_base::vfs::FileLock;
@@ -105,10 +106,12 @@ pub(super) struct KeyspaceCore {
     pub(super) user_bytes: AtomicU64,
     /// What flushes and compactions wrote into each level.
     pub(super) level_work: Mutex<Vec<LevelStats>>,
-    /// What scans pay for the runs of level 0.
+    /// What scans pay for the runs of level 0, or for those that the run index does not know.
     pub(super) toll: Arc<Toll>,
     /// Whose turn it is to be compacted.
     pub(super) schedule: Mutex<Schedule>,
+    /// What is known of its run index besides what is in force.
+    pub(super) indexing: Mutex<Indexing>,
 }
 
 /// Where a keyspace's records are at one moment. Immutable.
@@ -121,6 +124,8 @@ pub(super) struct View {
     /// Newest first.
     pub(super) sealed: Vec<Arc<Sealed>>,
     pub(super) version: Arc<Version>,
+    /// What is known of which runs have which keys.
+    pub(super) coverage: Option<Arc<Coverage>>,
 }
 
 /// A memtable that takes no more records.
@@ -159,7 +164,7 @@ impl KeyspaceCore {
         let active = Memtable::supplied(options.order.clone(), 0, supply.clone());
         let active = Arc::new(active);
         let active_first_wal = Arc::new(AtomicU64::new(first_wal));
-        let view = View { active, active_first_wal, sealed: Vec::new(), version };
+        let view = View { active, active_first_wal, sealed: Vec::new(), version, coverage: None };
         KeyspaceCore {
             id,
             name,
@@ -174,6 +179,7 @@ impl KeyspaceCore {
             user_bytes: AtomicU64::new(0),
             level_work: Mutex::new(vec![LevelStats::default(); DEEPEST_LEVEL + 1]),
             toll: Arc::new(Toll::new()),
+            indexing: Mutex::default(),
         }
     }
 
@@ -188,6 +194,13 @@ impl KeyspaceCore {
         let mut view = View::clone(&self.view.load());
         change(&mut view);
         self.view.store(Arc::new(view));
+    }
+}
+
+impl View {
+    /// Memory of the run index.
+    pub(super) fn index_bytes(&self) -> u64 {
+        self.coverage.as_ref().map_or(0, |coverage| coverage.index.memory_bytes())
     }
 }
 

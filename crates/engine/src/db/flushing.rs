@@ -82,7 +82,7 @@ fn install(
             core.release_memtable_bytes(view.sealed.remove(at).memory_bytes);
         }
         if let Some(version) = version {
-            view.version = version;
+            view.follow(version, None);
         }
     });
     drop(versions);

@@ -173,7 +173,7 @@ fn add_tables(
         Failed { error, maybe_named: true }
     })?;
     let version = versions.keyspace(id)?.version.clone();
-    keyspace.update_view(|view| view.version = version);
+    keyspace.update_view(|view| view.follow(version, None));
     Ok(())
 }
 

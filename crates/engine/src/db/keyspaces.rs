@@ -23,6 +23,7 @@ pub(super) fn create(
     core.check_writable()?;
     names::check_keyspace(name)?;
     options.validate()?;
+    core.options.check_run_index(&options)?;
     let options = Arc::new(options);
     let mut versions = core.lock_versions()?;
     let mut keyspaces = Keyspaces::clone(&core.keyspaces.load());
@@ -77,6 +78,7 @@ pub(super) fn drop(core: &Core, name: &str) -> Result<()> {
         view.active = Arc::new(Memtable::new(keyspace.options.order.clone()));
         view.sealed.drain(..).for_each(|sealed| core.release_memtable_bytes(sealed.memory_bytes));
         view.version = Arc::default();
+        view.coverage = None;
     });
     std::mem::drop(versions);
     core.background.wake_all();
@@ -114,6 +116,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
         !view.sealed.is_empty()
             || scores.iter().any(|score| score.is_over())
             || keyspace.toll.is_paid()
+            || keyspace.wants_index()
     };
     loop {
         core.check_writable()?;

@@ -18,6 +18,8 @@ mod compact;
 mod core;
 mod flushing;
 mod handle;
+mod index_state;
+mod indexing;
 mod ingest;
 pub(crate) mod inspect;
 mod keyspaces;

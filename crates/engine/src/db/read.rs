@@ -9,10 +9,11 @@
 
 use super::core::{Core, KeyspaceCore, View};
 use super::snapshot::Snapshot;
+use crate::run_index::Slots;
 use crate::stats::TableCounter;
 use crate::table::{Probes, Spot, TableReader};
 use crate::value::Value;
-use crate::version::Table;
+use crate::version::{Coverage, Table};
 use esker_base::checksum::hash64;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
@@ -86,17 +87,20 @@ impl Core {
         let mut lookup = Lookup { order, key, probes: Probes::new(hash), seq };
         let mut ahead = [None; TABLES_AHEAD];
         let mut approached = 0;
-        for runs in &view.version.levels {
-            for run in runs {
-                let Some(table) = run.table_for(order, key) else { continue };
-                ahead[approached] = Some(lookup.approach(table));
-                approached += 1;
-                if approached == TABLES_AHEAD {
-                    if let Some(answer) = self.look_into(&mut lookup, &ahead) {
-                        return answer;
-                    }
-                    approached = 0;
+        let coverage = view.coverage.as_deref().filter(|coverage| coverage.speaks());
+        let mut named = Named { coverage, slots: None };
+        for (nth, run) in view.version.levels.iter().flatten().enumerate() {
+            if named.leave_out(nth, key) {
+                continue;
+            }
+            let Some(table) = run.table_for(order, key) else { continue };
+            ahead[approached] = Some(lookup.approach(table));
+            approached += 1;
+            if approached == TABLES_AHEAD {
+                if let Some(answer) = self.look_into(&mut lookup, &ahead) {
+                    return answer;
                 }
+                approached = 0;
             }
         }
         self.look_into(&mut lookup, &ahead[..approached]).unwrap_or(Ok(None))
@@ -153,6 +157,26 @@ impl Core {
                 what: "a record is of a kind that this version does not read".to_owned(),
             }),
         }
+    }
+}
+
+/// The runs that the run index names for a key, once it was asked.
+struct Named<'v> {
+    coverage: Option<&'v Coverage>,
+    slots: Option<Slots>,
+}
+
+impl Named<'_> {
+    /// True if the run that stands at `nth` place cannot hold the key, as the index says.
+    #[inline]
+    fn leave_out(&mut self, nth: usize, key: &[u8]) -> bool {
+        let Some(coverage) = self.coverage else { return false };
+        let speaks_for = coverage.spoken_for(nth);
+        if speaks_for == 0 {
+            return false;
+        }
+        let named = *self.slots.get_or_insert_with(|| coverage.index.slots(key));
+        named & speaks_for == 0
     }
 }
 

@@ -5,10 +5,12 @@ use super::snapshot::Snapshot;
 use crate::block::BlockCursor;
 use crate::compaction::scheduler::toll::Toll;
 use crate::cursor::{Advance, Cursor as RecordCursor, Step};
-use crate::iter::{Bounds, Lend, MergeCursor, Ranked, VisibleCursor};
-use crate::memtable::MemCursor;
+use crate::iter::{Bounds, IndexedCursor, Lend, MergeCursor, Ranked, VisibleCursor};
+use crate::memtable::{MemCursor, Memtable};
+use crate::range_tombstone::RangeTombstones;
+use crate::run_index::{EntryCursor, Slots};
 use crate::table::CursorOptions;
-use crate::version::{KeyRange, RunCursor};
+use crate::version::{Coverage, KeyRange, RunCursor, Table};
 use esker_base::key::prefix_end;
 use esker_base::{Error, KeyOrder, Result, Trailer};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
@@ -110,6 +112,7 @@ impl ScanRange for RangeFull {
 enum Source {
     Memtable(MemCursor),
     Run(Box<RunCursor>),
+    Indexed(Box<IndexedCursor<RunCursor>>),
 }
 
 /// Walks the keys of a range in order, in both directions.
@@ -125,7 +128,72 @@ pub struct Cursor {
     _view: Arc<View>,
 }
 
-/// Counts what a cursor pays for the runs of level 0 that it reads.
+/// What a scan is made of, newest data first.
+#[derive(Default)]
+struct Gathered {
+    sources: Vec<Ranked<Source>>,
+    tombstones: Vec<(usize, Arc<RangeTombstones>)>,
+    /// Runs that the run index speaks for, and the rank of the newest.
+    indexed: Vec<(Slots, RunCursor)>,
+    indexed_rank: usize,
+    /// Of what comes next.
+    rank: usize,
+}
+
+impl Gathered {
+    fn add_memtable(&mut self, mem: &Arc<Memtable>) {
+        if mem.is_empty() {
+            return;
+        }
+        let rank = self.rank;
+        let cursors = mem.cursors().into_iter();
+        self.sources.extend(cursors.map(|c| Ranked { rank, cursor: Source::Memtable(c) }));
+        let ranges = mem.range_tombstones();
+        if !ranges.is_empty() {
+            self.tombstones.push((rank, ranges));
+        }
+        self.rank += 1;
+    }
+
+    fn add_run(&mut self, cursor: RunCursor, tables: &[Arc<Table>]) -> Result<()> {
+        for table in tables.iter().filter(|table| table.meta.range_tombstones > 0) {
+            let reader = table.shared_reader()?;
+            self.tombstones.push((self.rank, table.range_tombstones(&reader)));
+        }
+        let cursor = Source::Run(Box::new(cursor));
+        self.sources.push(Ranked { rank: self.rank, cursor });
+        self.rank += 1;
+        Ok(())
+    }
+
+    /// All runs that the index speaks for are one source, as new as the newest of them: a range tombstone of
+    /// an older source must not send it on.
+    fn add_indexed(&mut self, slots: Slots, cursor: RunCursor) {
+        if self.indexed.is_empty() {
+            self.indexed_rank = self.rank;
+            self.rank += 1;
+        }
+        self.indexed.push((slots, cursor));
+    }
+
+    /// What a merge reads.
+    fn into_sources(mut self, coverage: Option<&Coverage>) -> Vec<Ranked<Source>> {
+        let cursor = match self.indexed.len() {
+            // There is nothing to choose from.
+            0 | 1 => self.indexed.pop().map(|(_, cursor)| Source::Run(Box::new(cursor))),
+            _ => coverage.map(|coverage| {
+                let entries = EntryCursor::new(coverage.index.clone());
+                Source::Indexed(Box::new(IndexedCursor::new(entries, self.indexed)))
+            }),
+        };
+        let rank = self.indexed_rank;
+        self.sources.extend(cursor.map(|cursor| Ranked { rank, cursor }));
+        self.sources
+    }
+}
+
+/// Counts what a cursor pays for the runs that it reads and need not: those of level 0, or those that the run
+/// index does not know.
 struct Meter {
     /// `None` if there are none.
     toll: Option<Arc<Toll>>,
@@ -152,20 +220,9 @@ impl Core {
         check_bounds(&order, options)?;
         let view = keyspace.view.load_full();
         let seq = self.read_seq(options.snapshot)?;
-        let mut sources = Vec::new();
-        let mut tombstones = Vec::new();
-        let mut rank = 0;
+        let mut gathered = Gathered::default();
         for mem in std::iter::once(&view.active).chain(view.sealed.iter().map(|s| &s.mem)) {
-            if mem.is_empty() {
-                continue;
-            }
-            let cursors = mem.cursors().into_iter();
-            sources.extend(cursors.map(|c| Ranked { rank, cursor: Source::Memtable(c) }));
-            let ranges = mem.range_tombstones();
-            if !ranges.is_empty() {
-                tombstones.push((rank, ranges));
-            }
-            rank += 1;
+            gathered.add_memtable(mem);
         }
         let range = KeyRange {
             start: options.start.as_deref(),
@@ -174,30 +231,32 @@ impl Core {
         };
         let table_options =
             CursorOptions { fill_cache: options.fill_cache, ..CursorOptions::default() };
-        let mut runs_level0 = 0;
-        for (level, run) in view.version.runs() {
+        let pays_for_all = keyspace.may_index(&view.version);
+        let mut runs_paid = 0;
+        for (nth, (level, run)) in view.version.runs().enumerate() {
             let walked = run.overlap(&order, &range);
             if walked.is_empty() {
                 continue;
             }
-            runs_level0 += u64::from(level == 0);
-            let tables = run.tables[walked.clone()].iter();
-            for table in tables.filter(|table| table.meta.range_tombstones > 0) {
-                let reader = table.shared_reader()?;
-                tombstones.push((rank, table.range_tombstones(&reader)));
+            let cursor = RunCursor::new(order.clone(), run.clone(), walked.clone(), table_options);
+            let slots = view.coverage.as_ref().map_or(0, |coverage| coverage.spoken_for(nth));
+            if slots == 0 {
+                runs_paid += u64::from(level == 0 || pays_for_all);
+                gathered.add_run(cursor, &run.tables[walked])?;
+            } else {
+                gathered.add_indexed(slots, cursor);
             }
-            let cursor = RunCursor::new(order.clone(), run.clone(), walked, table_options);
-            sources.push(Ranked { rank, cursor: Source::Run(Box::new(cursor)) });
-            rank += 1;
         }
+        let tombstones = std::mem::take(&mut gathered.tombstones);
+        let sources = gathered.into_sources(view.coverage.as_deref());
         let bounds = Bounds { start: options.start.clone(), end: options.end.clone() };
         let merge = MergeCursor::new(order.clone(), sources);
         let inner = VisibleCursor::new(order, merge, tombstones, seq, bounds, self.dir.clone());
         if keyspace.toll.falls_due() {
             self.background.wake_workers();
         }
-        let toll = (runs_level0 > 0).then(|| keyspace.toll.clone());
-        let meter = Meter { toll, runs: runs_level0, seeks: 0 };
+        let toll = (runs_paid > 0).then(|| keyspace.toll.clone());
+        let meter = Meter { toll, runs: runs_paid, seeks: 0 };
         Ok(Cursor { inner, meter, _view: view })
     }
 }
@@ -408,6 +467,7 @@ macro_rules! each {
         match $source {
             Source::Memtable($cursor) => $call,
             Source::Run($cursor) => $call,
+            Source::Indexed($cursor) => $call,
         }
     };
 }
@@ -464,7 +524,7 @@ impl Lend for Source {
     #[inline]
     fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool {
         match self {
-            Source::Memtable(_) => false,
+            Source::Memtable(_) | Source::Indexed(_) => false,
             Source::Run(run) => run.exchange_leaf(leaf),
         }
     }

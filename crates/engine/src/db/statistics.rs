@@ -2,7 +2,9 @@
 
 use super::core::{Core, KeyspaceCore};
 use crate::compaction::policy::{self, LevelLimit};
-use crate::report::{KeyspaceStats, LevelStats, MemoryUse, ReadStats, Stats, WriteStats};
+use crate::report::{
+    KeyspaceStats, LevelStats, MemoryUse, ReadStats, RunIndexStats, Stats, WriteStats,
+};
 use crate::stats::TableCounter;
 use esker_base::sync::atomic::Ordering;
 
@@ -19,6 +21,7 @@ impl Core {
                 block_cache: self.store.cache.usage_bytes(),
                 block_cache_limit: self.store.cache.capacity_bytes(),
                 pinned_tables: self.store.pinned_bytes(),
+                run_indexes: keyspaces.by_id.values().map(|k| k.view.load().index_bytes()).sum(),
                 table_heap: self.store.cache.heap().taken_bytes(),
             },
             writes: self.write_stats(),
@@ -95,5 +98,14 @@ fn keyspace_stats(keyspace: &KeyspaceCore) -> KeyspaceStats {
         user_bytes_written: keyspace.user_bytes.load(Ordering::Relaxed),
         slice_level: keyspace.schedule.lock().turn().map(|level| level as u64),
         compaction_debt_bytes: policy::debt_bytes(version, &keyspace.options),
+        run_index: view.coverage.as_ref().map(|coverage| RunIndexStats {
+            runs: coverage.runs(),
+            runs_total: version.runs().count() as u64,
+            records: coverage.entries(),
+            entries: coverage.index.entries(),
+            names: coverage.index.names(),
+            bytes: view.index_bytes(),
+            made: keyspace.indexes_made(),
+        }),
     }
 }

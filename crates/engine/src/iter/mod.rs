@@ -4,11 +4,13 @@
 //! Compaction uses the merge alone.
 //! Threads: a cursor belongs to one thread at a time.
 
+mod indexed;
 mod lane;
 mod merge;
 mod retain;
 mod visible;
 
+pub(crate) use indexed::IndexedCursor;
 pub(crate) use lane::Lend;
 pub(crate) use merge::{MergeCursor, Ranked};
 pub(crate) use retain::Retention;

@@ -12,6 +12,7 @@ use super::index::{DataIndex, PartitionHandles, SeparatorWriter, TopIndex};
 use crate::block::{BlockBuilder, Sealer, TRAILER_BYTES};
 use crate::options::{Compression, Filter, KeyspaceOptions};
 use crate::range_tombstone::RangeTombstone;
+use crate::run_index::DigestBuilder;
 use esker_base::coding::put_varint;
 use esker_base::vfs::WritableFile;
 use esker_base::{KeyOrder, Kind, Result, Seq, Trailer};
@@ -69,6 +70,8 @@ pub struct TableBuilder {
     index: SeparatorWriter,
     partition_at: u64,
     top: SeparatorWriter,
+    /// Of all keys, if the keyspace has a run index.
+    digest: Option<DigestBuilder>,
     tombstones: Vec<RangeTombstone>,
     properties: Properties,
     /// Bytes handed to the file.
@@ -114,6 +117,7 @@ impl TableBuilder {
             index: SeparatorWriter::default(),
             partition_at: 0,
             top: SeparatorWriter::default(),
+            digest: options.run_index.then(DigestBuilder::default),
             tombstones: Vec::new(),
             properties,
             written_bytes: 0,
@@ -141,7 +145,7 @@ impl TableBuilder {
     #[inline]
     pub fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
         let first = self.properties.entries == 0;
-        let mut new_key = true;
+        let (mut new_key, mut in_filter) = (true, true);
         if first {
             self.properties.smallest_key = key.to_vec();
         } else {
@@ -153,16 +157,20 @@ impl TableBuilder {
             };
             assert!(ascending, "records are added to a table in strictly increasing order");
             new_key = order == Ordering::Less;
+            in_filter = new_key;
             let most = BlockBuilder::record_bytes_max(key.len(), value.len());
             if !self.block.is_empty()
                 && self.block.payload_bytes() + most + TRAILER_BYTES > self.block_bytes
             {
                 let partition_done = self.finish_block(Some((key, !new_key)))?;
                 // A key that continues in a new partition has to be in that one's filter too.
-                new_key |= partition_done;
+                in_filter |= partition_done;
             }
         }
-        if self.has_filter && new_key {
+        if new_key && let Some(digest) = &mut self.digest {
+            digest.add(key);
+        }
+        if self.has_filter && in_filter {
             self.filter.add(key);
         }
         self.block.add(key, trailer, value);
@@ -206,7 +214,8 @@ impl TableBuilder {
         let waiting = self.block.payload_bytes()
             + self.index.bytes.len()
             + self.top.bytes.len()
-            + self.filter.estimated_bytes();
+            + self.filter.estimated_bytes()
+            + self.digest.as_ref().map_or(0, DigestBuilder::bytes);
         let tombstones: usize =
             self.tombstones.iter().map(|t| t.start.len() + t.end.len() + 12).sum();
         self.position() + (waiting + tombstones) as u64
@@ -221,6 +230,10 @@ impl TableBuilder {
             self.properties.largest_key = self.block.last_key().to_vec();
             self.finish_block(None)?;
             self.finish_partition()?;
+        }
+        if let Some(mut digest) = self.digest.take() {
+            let blocks = digest.finish().map(|block| self.put_block(block, self.compression));
+            self.properties.digest = blocks.collect();
         }
         let range_tombstones = self.finish_range_tombstones();
         if self.properties.seq_min > self.properties.seq_max {

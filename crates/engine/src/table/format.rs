@@ -9,7 +9,7 @@ use crate::block::{Damage, TRAILER_BYTES};
 use crate::range_tombstone::RangeTombstone;
 use esker_base::coding::{
     put_slice, put_u32, put_u64, put_varint, take_bytes, take_slice, take_u32, take_u64,
-    take_varint,
+    take_varint, take_varint_u32,
 };
 use esker_base::vfs::ReadableFile;
 use esker_base::{Error, KeyspaceId, Result, Seq, checksum};
@@ -221,6 +221,8 @@ pub struct Properties {
     pub compression: String,
     /// Whose it is; `None` if the builder was not told.
     pub origin: Option<Origin>,
+    /// The blocks of its digest, in their order; none if it has no digest.
+    pub digest: Vec<Handle>,
 }
 
 /// Tags of properties on disk; never reused. A reader passes over tags it does not know.
@@ -246,6 +248,7 @@ mod tag {
     pub(super) const KEYSPACE: u64 = 19;
     pub(super) const KEYSPACE_NAME: u64 = 20;
     pub(super) const INGESTED: u64 = 21;
+    pub(super) const DIGEST: u64 = 22;
 }
 
 impl Properties {
@@ -281,6 +284,9 @@ impl Properties {
             bytes(tag::KEYSPACE, &u64::from(origin.keyspace.0).to_le_bytes());
             bytes(tag::KEYSPACE_NAME, origin.name.as_bytes());
             bytes(tag::INGESTED, &u64::from(origin.ingested).to_le_bytes());
+        }
+        if !self.digest.is_empty() {
+            bytes(tag::DIGEST, &encode_row(&self.digest));
         }
     }
 
@@ -323,6 +329,7 @@ impl Properties {
             }
             tag::KEYSPACE_NAME => self.origin_mut().name = text()?.into(),
             tag::INGESTED => self.origin_mut().ingested = number()? != 0,
+            tag::DIGEST => self.digest = decode_row(value)?,
             _ => {}
         }
         Some(())
@@ -340,7 +347,29 @@ impl Properties {
             + self.order.len()
             + self.filter.len()
             + self.compression.len()
+            + self.digest.len() * size_of::<Handle>()
     }
+}
+
+/// Blocks that stand one right behind the other: the offset of the first, then the stored bytes of each.
+fn encode_row(blocks: &[Handle]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, blocks.first().map_or(0, |first| first.offset_bytes));
+    for block in blocks {
+        put_varint(&mut out, u64::from(block.stored_bytes));
+    }
+    out
+}
+
+fn decode_row(mut input: &[u8]) -> Option<Vec<Handle>> {
+    let mut offset_bytes = take_varint(&mut input)?;
+    let mut blocks = Vec::new();
+    while !input.is_empty() {
+        let block = Handle { offset_bytes, stored_bytes: take_varint_u32(&mut input)? };
+        offset_bytes = block.end_bytes();
+        blocks.push(block);
+    }
+    Some(blocks)
 }
 
 /// Appends range tombstones: a count, then sequence number, start and end of each.
@@ -429,6 +458,10 @@ mod tests {
             entries: 3,
             order: "o".into(),
             origin: Some(origin),
+            digest: vec![
+                Handle { offset_bytes: 700, stored_bytes: 300 },
+                Handle { offset_bytes: 1_005, stored_bytes: 20 },
+            ],
             ..Properties::default()
         };
         let mut out = Vec::new();

@@ -2,15 +2,19 @@
 //!
 //! Everything is read from the file, past the cache, so that the disk is what is judged.
 
+use super::digest::StoredDigest;
 use super::filter::Probes;
 use super::format::{Handle, Properties};
 use super::index::DataIndex;
 use super::reader::TableReader;
 use crate::block::{Block, BlockCursor, Damage, codec_name};
+use crate::run_index::{DigestCursor, Entries, single_slot};
 use esker_base::checksum::hash64;
 use esker_base::{Kind, Result, Seq, Trailer};
 use std::cmp::Ordering;
 use std::sync::Arc;
+
+const DIGEST_WRONG: &str = "digest does not fit the keys";
 
 /// A data block, or why it cannot be read.
 #[derive(Debug)]
@@ -86,10 +90,11 @@ pub(crate) struct StoredForm {
 }
 
 /// What was counted while verifying.
-#[derive(Default)]
-struct Seen {
+struct Seen<'t> {
     properties: Properties,
     last: Option<(Vec<u8>, Trailer)>,
+    /// The table's digest, if it has one, at the entry of the last key.
+    digest: Option<DigestCursor<StoredDigest<&'t TableReader>>>,
 }
 
 impl TableReader {
@@ -131,10 +136,19 @@ impl TableReader {
     /// # Cost
     /// Reads the whole file once, past the cache.
     pub fn verify(&self) -> Result<()> {
-        let mut seen = Seen::default();
-        seen.properties.seq_min = Seq::MAX;
+        let digest = DigestCursor::new(StoredDigest::new(self), single_slot(0));
+        let mut seen = Seen {
+            properties: Properties { seq_min: Seq::MAX, ..Properties::default() },
+            last: None,
+            digest: (!self.properties.digest.is_empty()).then_some(digest),
+        };
         for partition in 0..self.top.partitions.len() {
             self.verify_partition(partition, &mut seen)?;
+        }
+        if let Some(digest) = &mut seen.digest
+            && digest.advance()?
+        {
+            return Err(self.damaged_digest(0, DIGEST_WRONG));
         }
         for tombstone in self.range_tombstones().records() {
             seen.count_seq(tombstone.seq);
@@ -174,7 +188,7 @@ impl TableReader {
         points && ranges
     }
 
-    fn verify_partition(&self, partition: usize, seen: &mut Seen) -> Result<()> {
+    fn verify_partition(&self, partition: usize, seen: &mut Seen<'_>) -> Result<()> {
         let index = self.read_index(partition)?;
         let filter = match self.top.partitions[partition].filter {
             Some(handle) if self.is_hashable() => Some(self.read_filter(handle)?),
@@ -217,9 +231,15 @@ impl TableReader {
         Ok(())
     }
 
-    fn verify_record(&self, at: Handle, cursor: &BlockCursor, seen: &mut Seen) -> Result<()> {
+    fn verify_record(&self, at: Handle, cursor: &BlockCursor, seen: &mut Seen<'_>) -> Result<()> {
         let wrong = |what| -> Result<()> { Err(self.damaged(at, Damage(what))) };
         let (key, trailer) = (cursor.key(), cursor.trailer());
+        if let Some(digest) = &mut seen.digest
+            && seen.last.as_ref().is_none_or(|(last, _)| last != key)
+            && !(digest.advance()? && digest.covers(key))
+        {
+            return Err(self.damaged_digest(0, DIGEST_WRONG));
+        }
         match trailer.kind() {
             None | Some(Kind::DeleteRange) => return wrong("record is of an unknown kind"),
             Some(_) => {}
@@ -251,7 +271,7 @@ impl TableReader {
     }
 }
 
-impl Seen {
+impl Seen<'_> {
     fn count_seq(&mut self, seq: Seq) {
         self.properties.seq_min = self.properties.seq_min.min(seq);
         self.properties.seq_max = self.properties.seq_max.max(seq);

@@ -13,6 +13,7 @@
 
 mod builder;
 mod cursor;
+mod digest;
 mod file;
 mod filter;
 mod format;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use builder::{TableBuilder, TableSummary};
 pub use cursor::{CursorOptions, TableCursor};
+pub(crate) use digest::StoredDigest;
 pub use file::TableFile;
 pub use filter::{FilterBlock, Probes};
 pub use format::{FORMAT_VERSION, FileIdentity, Handle, Origin, Properties, read_identity};

@@ -186,6 +186,20 @@ impl TableReader {
         }
     }
 
+    /// Appends block `nth` of the digest to `out`.
+    pub(crate) fn read_digest(&self, nth: usize, out: &mut Vec<u8>) -> Result<()> {
+        let payload = self.read(self.properties.digest[nth])?;
+        out.extend_from_slice(payload.bytes());
+        Ok(())
+    }
+
+    /// What is wrong with block `nth` of the digest.
+    #[cold]
+    pub(crate) fn damaged_digest(&self, nth: usize, what: &'static str) -> Error {
+        let handle = self.properties.digest.get(nth).copied().unwrap_or_default();
+        self.damaged(handle, Damage(what))
+    }
+
     /// The most that this reader will pin: its indexes and filters, or 0 if it pins nothing.
     pub fn pin_limit_bytes(&self) -> u64 {
         if self.pins.is_empty() { 0 } else { pinnable_bytes(&self.properties) }

@@ -7,6 +7,7 @@
 //! Threads: the set is behind its owner's lock; versions are shared by reference count.
 //! Crash: an edit is in force exactly if it is durable in the manifest that CURRENT names.
 
+mod coverage;
 mod cursor;
 mod edit;
 mod fences;
@@ -20,6 +21,7 @@ mod store;
 mod tree;
 mod wals;
 
+pub(crate) use coverage::{Coverage, Replaced, RunDigest};
 pub(crate) use cursor::RunCursor;
 pub(crate) use edit::{Change, TableMeta, VersionEdit};
 pub(crate) use manifest::Current;

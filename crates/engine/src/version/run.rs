@@ -5,6 +5,7 @@
 use super::fences::{Fences, Place};
 use super::store::Table;
 use esker_base::KeyOrder;
+use esker_base::sync::atomic::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -52,6 +53,16 @@ impl Run {
     /// Bytes of all table files.
     pub(crate) fn bytes(&self) -> u64 {
         self.tables.iter().map(|t| t.meta.file_bytes).sum()
+    }
+
+    /// True if a compaction has taken a table of it.
+    pub(crate) fn is_compacting(&self) -> bool {
+        self.tables.iter().any(|table| table.compacting.load(Ordering::Relaxed))
+    }
+
+    /// Point records of all tables.
+    pub(crate) fn entries(&self) -> u64 {
+        self.tables.iter().map(|t| t.meta.entries).sum()
     }
 
     #[inline]

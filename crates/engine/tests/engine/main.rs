@@ -13,6 +13,7 @@ mod log_space;
 mod open_files;
 mod open_refused;
 mod repair_current;
+mod run_index;
 mod shapes;
 mod support;
 mod verify_read_only;

@@ -131,6 +131,7 @@ impl World {
         keyspace.level_fanout = 2 + random.below(5) as u32;
         keyspace.level0_runs_compact = 1 + random.below(5) as u32;
         keyspace.level0_runs_slow = 12;
+        keyspace.order = self.order.order();
         random_compaction(keyspace, random);
         self.was_tiered |= keyspace.compaction == Compaction::Tiered;
         keyspace.tombstone_ratio_compact = if random.one_in(2) { 0.3 } else { 1.0 };
@@ -147,7 +148,6 @@ impl World {
             _ => Filter::Bloom { bits_per_key: 1 + random.below(20) as u32 },
         };
         keyspace.table_bytes_max = [16 << 10, 64 << 10][random.below(2) as usize];
-        keyspace.order = self.order.order();
         self.options = options;
     }
 

@@ -18,6 +18,11 @@ const SWITCH_NS: u64 = 30;
 /// What it costs to compact a byte of a table.
 const COMPACT_NS_PER_BYTE: u64 = 5;
 
+/// The price of a compaction that reads so many bytes.
+pub(crate) fn compaction_ns(input_bytes: u64) -> u64 {
+    input_bytes.saturating_mul(COMPACT_NS_PER_BYTE)
+}
+
 /// The sum of what was paid, and the price at which paying ends.
 #[derive(Debug)]
 pub(crate) struct Toll {
@@ -37,7 +42,7 @@ impl Toll {
         }
     }
 
-    /// Adds what a scan over `runs` of level 0 has paid.
+    /// Adds what a scan has paid for `runs` that a compaction, or an index, would spare it.
     pub(crate) fn pay(&self, runs: u64, seeks: u64, switches: u64) {
         let ns = runs
             .saturating_mul(seeks)
@@ -60,10 +65,9 @@ impl Toll {
             && !self.due.swap(true, Ordering::Relaxed)
     }
 
-    /// Sets the price from what a compaction would read; true if it has been paid. `None`: there is nothing
-    /// to compact, or others are at it, and what was paid is forgotten.
-    pub(crate) fn quote(&self, input_bytes: Option<u64>) -> bool {
-        let price_ns = input_bytes.map(|bytes| bytes.saturating_mul(COMPACT_NS_PER_BYTE));
+    /// Sets the price; true if it has been paid. `None`: there is nothing to be had, or others are at it, and
+    /// what was paid is forgotten.
+    pub(crate) fn quote(&self, price_ns: Option<u64>) -> bool {
         self.price_ns.store(price_ns.unwrap_or(u64::MAX), Ordering::Relaxed);
         if price_ns.is_none() {
             self.settle();
@@ -93,17 +97,17 @@ mod tests {
         toll.pay(3, 1_000_000, 0);
         assert!(!toll.falls_due(), "there is nothing to compact");
         assert!(!toll.quote(None));
-        assert!(!toll.quote(Some(1_000_000)));
+        assert!(!toll.quote(Some(5_000_000)));
         // Five milliseconds: 1 000 seeks in two runs are four of them.
         toll.pay(2, 1_000, 0);
-        assert!(!toll.falls_due() && !toll.quote(Some(1_000_000)));
-        assert!(toll.quote(Some(100_000)) && toll.falls_due());
-        assert!(!toll.quote(Some(1_000_000)), "the price has gone up");
+        assert!(!toll.falls_due() && !toll.quote(Some(5_000_000)));
+        assert!(toll.quote(Some(500_000)) && toll.falls_due());
+        assert!(!toll.quote(Some(5_000_000)), "the price has gone up");
         toll.pay(2, 0, 40_000);
         assert!(toll.falls_due());
         assert!(!toll.falls_due(), "only once");
-        assert!(toll.quote(Some(1_000_000)));
+        assert!(toll.quote(Some(5_000_000)));
         toll.settle();
-        assert!(!toll.falls_due() && !toll.quote(Some(1)));
+        assert!(!toll.falls_due() && !toll.quote(Some(5)));
     }
 }

@@ -213,6 +213,10 @@ fn pairs(p: &Properties) -> Vec<(&'static str, String)> {
         ("partitions", p.partitions.to_string()),
         ("index bytes", p.index_bytes.to_string()),
         ("filter bytes", p.filter_bytes.to_string()),
+        (
+            "digest bytes",
+            p.digest.iter().map(|block| u64::from(block.stored_bytes)).sum::<u64>().to_string(),
+        ),
         ("key order", p.order.clone()),
         ("filter", p.filter.clone()),
         ("compression", p.compression.clone()),

@@ -86,7 +86,12 @@ pub fn repair(
         dir.to_path_buf(),
         EventSink::new(setup.listener),
         options.open_files_max as usize,
-        MemoryShares { cache_bytes: CACHE_BYTES, pinned_bytes: 0, read_bytes: READAHEAD_BYTES },
+        MemoryShares {
+            cache_bytes: CACHE_BYTES,
+            pinned_bytes: 0,
+            run_index_bytes: 0,
+            read_bytes: READAHEAD_BYTES,
+        },
     );
     let mut repair = Repair {
         options,

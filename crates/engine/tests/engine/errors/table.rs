@@ -3,8 +3,8 @@
 use super::World;
 use esker::base::vfs::faulty::{Fault, FaultRule, Op};
 use esker::{
-    Batch, Comparator, Db, KeyOrder, KeyspaceId, KeyspaceOptions, Options, Result, ScanOptions,
-    WriteOptions,
+    Batch, Compaction, Comparator, Db, KeyOrder, KeyspaceId, KeyspaceOptions, Options, Result,
+    ScanOptions, WriteOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -104,6 +104,7 @@ fn ranges() -> Vec<Case> {
         ("memtables_bytes_max", "536870913"),
         ("block_cache_bytes", "234881025"),
         ("pinned_bytes_max", "234881025"),
+        ("run_index_bytes_max", "234881025"),
         ("wal_bytes_max", "1048575"),
         ("compaction_threads", "65"),
         ("open_files_max", "15"),
@@ -129,6 +130,9 @@ fn ranges() -> Vec<Case> {
         ("level_fanout", "101"),
         ("tiered_runs", "1"),
         ("tiered_runs", "33"),
+        ("run_index", "true"),
+        ("run_index_runs_min", "1"),
+        ("run_index_runs_min", "129"),
         ("scheduler", "{\"time-slice\":{\"slice_ms\":0}}"),
         ("scheduler", "{\"time-slice\":{\"slice_ms\":3600001}}"),
         ("scheduler", "{\"time-slice\":{\"release_share\":0.0}}"),
@@ -152,6 +156,38 @@ fn ranges() -> Vec<Case> {
         let options = options(true, "block_bytes", "511").default_keyspace;
         world.open().create_keyspace("more", options).map(drop)
     }));
+    let indexed = || KeyspaceOptions {
+        compaction: Compaction::Tiered,
+        run_index: true,
+        ..KeyspaceOptions::default()
+    };
+    rows.push(row("Db::open", "a run index of keys in another order", "InvalidArgument", {
+        move |world| {
+            let order = backwards().default_keyspace.order;
+            let default_keyspace = KeyspaceOptions { order, ..indexed() };
+            world.open_with(Options { default_keyspace, ..Options::default() }).map(drop)
+        }
+    }));
+    rows.push(row(
+        "Db::open",
+        "a run index, and `run_index_bytes_max` = `0`",
+        "InvalidArgument",
+        {
+            move |world| {
+                let run_index_bytes_max = Some(0);
+                let default_keyspace = indexed();
+                let options =
+                    Options { run_index_bytes_max, default_keyspace, ..Options::default() };
+                world.open_with(options).map(drop)
+            }
+        },
+    ));
+    rows.push(row(
+        "Db::create_keyspace",
+        "a run index, of which `Db::open` was not told",
+        "InvalidArgument",
+        { move |world| world.open().create_keyspace("more", indexed()).map(drop) },
+    ));
     rows.push(row("Options::preset", "no such name", "InvalidArgument", |_| {
         Options::preset("fast").map(drop)
     }));

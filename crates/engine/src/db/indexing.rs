@@ -1,0 +1,264 @@
+//! The run indexes of open keyspaces: when one is made anew, and putting it in force.
+//!
+//! An index is never changed. When flushes and bulk loads have brought a share of the records that the index
+//! does not know, or scans have paid for the runs it does not know, a thread that compacts makes a new
+//! one of the old one and of the digests of those runs. Meanwhile reads go on with the old one. Nothing of it
+//! is on disk: after a crash or a reopening reads begin without an index.
+//! Invariant: the coverage in a view speaks of that view's version; both change together, under `versions`.
+
+use super::core::{Core, KeyspaceCore, View};
+use super::index_state::Step;
+use crate::event::Event;
+use crate::run_index::{DigestCursor, Entries, Renumbered, RunIndex, SLOTS_MAX, Slots};
+use crate::run_index::{single_slot, unite};
+use crate::version::{Coverage, Replaced, Run, RunDigest, Version};
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, Result};
+use std::sync::Arc;
+
+/// An index is made anew when so much of what it knows has come that it does not know: a part in four. Each record
+/// is then taken up, and later copied, some five times before the store is twice as large.
+const UNKNOWN_SHARE: u64 = 4;
+
+/// What it costs to take up an entry, or to copy it.
+const ENTRY_NS: u64 = 15;
+
+/// An index is made of nothing but digests when it has so many times the names that its runs have records: the
+/// others are of records that compactions have dropped.
+const STALE_TIMES: u64 = 2;
+
+impl View {
+    /// Goes on to the next version, which differs by what was `replaced`, and by what was added.
+    pub(super) fn follow(&mut self, version: Arc<Version>, replaced: Option<&Replaced>) {
+        if let Some(coverage) = &self.coverage {
+            let next = coverage.follow(&self.version, &version, replaced);
+            self.coverage = Some(Arc::new(next));
+        }
+        self.version = version;
+    }
+}
+
+impl KeyspaceCore {
+    /// Notes that a compaction was installed. To be called under `versions`.
+    pub(super) fn note_replaced(
+        &self,
+        before: &Arc<Version>,
+        after: &Arc<Version>,
+        replaced: Replaced,
+    ) {
+        if let Some(steps) = &mut self.indexing.lock().replaced {
+            steps.push(Step { before: before.clone(), after: after.clone(), replaced });
+        }
+    }
+
+    /// Indexes made since open.
+    pub(super) fn indexes_made(&self) -> u64 {
+        self.indexing.lock().made
+    }
+
+    /// True if what scans pay is for an index: there are enough runs, and it was not found to be impossible.
+    pub(super) fn may_index(&self, version: &Version) -> bool {
+        let runs_min = self.options.run_index_runs_min as usize;
+        if !self.options.run_index || version.runs().count() < runs_min {
+            return false;
+        }
+        let indexing = self.indexing.lock();
+        let has_digest = |run: &Arc<Run>| !indexing.without_digest.contains(&run.id);
+        let runs = version.runs().filter(|(_, run)| has_digest(run)).count();
+        !indexing.failed && indexing.too_large.is_none() && runs >= runs_min
+    }
+
+    /// True if an index should be made now.
+    pub(super) fn wants_index(&self) -> bool {
+        self.options.run_index && self.index_wanted(&self.view.load()).is_some()
+    }
+
+    /// The runs that a new index would take up, if it is time to make one.
+    fn index_wanted(&self, view: &View) -> Option<Wanted> {
+        let mut indexing = self.indexing.lock();
+        if indexing.failed || indexing.replaced.is_some() || self.dropped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let runs = || view.version.runs().map(|(_, run)| run);
+        let entries: u64 = runs().map(|run| run.entries()).sum();
+        if indexing.too_large.is_some_and(|too_many| entries * 10 >= too_many * 9) {
+            return None;
+        }
+        indexing.too_large = None;
+        indexing.without_digest.retain(|id| runs().any(|run| run.id == *id));
+        let coverage = view.coverage.as_deref();
+        let mut wanted = Wanted { known: Vec::new(), unknown: Vec::new() };
+        for run in runs() {
+            match coverage.and_then(|coverage| coverage.slots_of(run)) {
+                Some(slots) => wanted.known.push((run.clone(), slots)),
+                // What is about to be replaced is taken up as what replaces it.
+                None if run.is_compacting() => {}
+                None if indexing.without_digest.contains(&run.id) => {}
+                None => wanted.unknown.push(run.clone()),
+            }
+        }
+        // The oldest runs are the largest: if there are too many, the newest stay unknown.
+        let most = SLOTS_MAX.saturating_sub(wanted.known.len());
+        let too_many = wanted.unknown.len().saturating_sub(most);
+        wanted.unknown.drain(..too_many);
+        let known = coverage.map_or(0, Coverage::entries);
+        let unknown: u64 = wanted.unknown.iter().map(|run| run.entries()).sum();
+        let runs_min = self.options.run_index_runs_min as usize;
+        if wanted.known.len() + wanted.unknown.len() < runs_min {
+            // Then scans pay for compactions, see `may_index`; or soon there are others.
+            return None;
+        }
+        if wanted.unknown.is_empty() {
+            self.toll.quote(None);
+            return None;
+        }
+        let paid = self.toll.quote(Some((known + unknown).saturating_mul(ENTRY_NS)));
+        (paid || unknown * UNKNOWN_SHARE >= known).then_some(wanted)
+    }
+}
+
+/// What an index is to be made of.
+struct Wanted {
+    known: Vec<(Arc<Run>, Slots)>,
+    unknown: Vec<Arc<Run>>,
+}
+
+/// An index that is to be made. It counts as running.
+pub(super) struct IndexJob {
+    keyspace: Arc<KeyspaceCore>,
+    version: Arc<Version>,
+    coverage: Option<Arc<Coverage>>,
+    wanted: Wanted,
+}
+
+/// An index that should be made now, if there is one.
+pub(super) fn choose(core: &Core) -> Result<Option<IndexJob>> {
+    // A view that is read and a note of what replaces its runs must be one step.
+    let _versions = core.lock_versions()?;
+    for keyspace in core.keyspaces.load().by_id.values().filter(|k| k.options.run_index) {
+        let view = keyspace.view.load();
+        if let Some(wanted) = keyspace.index_wanted(&view) {
+            keyspace.indexing.lock().replaced = Some(Vec::new());
+            keyspace.toll.settle();
+            core.background.compactions_running.fetch_add(1, Ordering::Release);
+            let (version, coverage) = (view.version.clone(), view.coverage.clone());
+            return Ok(Some(IndexJob { keyspace: keyspace.clone(), version, coverage, wanted }));
+        }
+    }
+    Ok(None)
+}
+
+/// What became of making an index.
+enum Made {
+    Index(Arc<RunIndex>, Vec<(Arc<Run>, Slots)>),
+    TooLarge,
+}
+
+impl IndexJob {
+    /// Makes the index and puts it in force. Failures are told as events: reads are right without it.
+    pub(super) fn run(self, core: &Core) -> Result<()> {
+        let started = core.env.clock.now_ns();
+        // Also when this panics: the next one may be made.
+        let _done = Done(&self.keyspace);
+        let keyspace = &self.keyspace;
+        match self.make(core) {
+            Ok(Made::Index(index, covered)) => self.install(core, index, covered, started),
+            Ok(Made::TooLarge) => {
+                let bytes_max = self.bytes_max(core);
+                let entries = self.version.runs().map(|(_, run)| run.entries()).sum();
+                keyspace.indexing.lock().too_large = Some(entries);
+                core.events.emit(&Event::RunIndexTooLarge { keyspace: keyspace.id, bytes_max });
+                Ok(())
+            }
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            Err(error) => {
+                keyspace.indexing.lock().failed = true;
+                core.events.emit(&Event::RunIndexFailed { keyspace: keyspace.id, error });
+                Ok(())
+            }
+        }
+    }
+
+    /// What other keyspaces' indexes leave.
+    fn bytes_max(&self, core: &Core) -> u64 {
+        let keyspaces = core.keyspaces.load();
+        let others = keyspaces.by_id.values().filter(|other| other.id != self.keyspace.id);
+        let taken: u64 = others.map(|other| other.view.load().index_bytes()).sum();
+        core.store.memory.run_index_bytes.saturating_sub(taken)
+    }
+
+    fn make(&self, core: &Core) -> Result<Made> {
+        let Wanted { known, unknown } = &self.wanted;
+        let is_fresh =
+            |coverage: &&Arc<Coverage>| coverage.index.names() <= STALE_TIMES * coverage.entries();
+        let old = self.coverage.as_ref().filter(is_fresh);
+        let mut covered: Vec<(Arc<Run>, Slots)> = Vec::new();
+        let mut sources: Vec<Box<dyn Entries>> = Vec::new();
+        let mut now = vec![0; SLOTS_MAX];
+        let known = known.iter().map(|(run, slots)| (run, Some(*slots)));
+        for (run, slots) in known.chain(unknown.iter().map(|run| (run, None))) {
+            let slot = single_slot(covered.len());
+            match (slots, old) {
+                (Some(slots), Some(_)) => {
+                    let theirs = now.iter_mut().enumerate().filter(|(i, _)| slots >> i & 1 != 0);
+                    theirs.for_each(|(_, now)| *now |= slot);
+                }
+                _ => match RunDigest::of(run)? {
+                    Some(digest) => sources.push(Box::new(DigestCursor::new(digest, slot))),
+                    None => {
+                        self.keyspace.indexing.lock().without_digest.insert(run.id);
+                        continue;
+                    }
+                },
+            }
+            covered.push((run.clone(), slot));
+        }
+        if let Some(old) = old {
+            sources.push(Box::new(Renumbered::new(old.index.clone(), now)));
+        }
+        let stop = || self.keyspace.dropped.load(Ordering::Relaxed) || core.background.stopping();
+        Ok(match unite(sources, self.bytes_max(core), &stop)? {
+            Some(index) => Made::Index(Arc::new(index), covered),
+            None => Made::TooLarge,
+        })
+    }
+
+    fn install(
+        &self,
+        core: &Core,
+        index: Arc<RunIndex>,
+        covered: Vec<(Arc<Run>, Slots)>,
+        started_ns: u64,
+    ) -> Result<()> {
+        let _versions = core.lock_versions()?;
+        let keyspace = &self.keyspace;
+        if keyspace.dropped.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        let (runs, entries, bytes) = (covered.len() as u64, index.entries(), index.memory_bytes());
+        let runs_min = keyspace.options.run_index_runs_min as usize;
+        let mut coverage = Coverage::new(index, covered, runs_min, &self.version);
+        {
+            let mut indexing = keyspace.indexing.lock();
+            indexing.made += 1;
+            for step in indexing.replaced.take().into_iter().flatten() {
+                coverage = coverage.follow(&step.before, &step.after, Some(&step.replaced));
+            }
+        }
+        keyspace.update_view(|view| {
+            view.coverage = Some(Arc::new(coverage.follow(&view.version, &view.version, None)));
+        });
+        let duration_us = (core.env.clock.now_ns() - started_ns) / 1_000;
+        let id = keyspace.id;
+        core.events.emit(&Event::RunIndexMade { keyspace: id, runs, entries, bytes, duration_us });
+        Ok(())
+    }
+}
+
+struct Done<'a>(&'a KeyspaceCore);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.indexing.lock().replaced = None;
+    }
+}

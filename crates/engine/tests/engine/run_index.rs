@@ -1,0 +1,304 @@
+//! A run index changes what a read costs, and nothing of what it finds.
+
+use super::support::{DIR, setup};
+use esker::base::checksum::mix64;
+use esker::base::vfs::strict::StrictVfs;
+use esker::event::{Event, EventListener};
+use esker::{Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Setup, Snapshot};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const KEYS: u64 = 2_000;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 += 1;
+        mix64(self.0) % n
+    }
+}
+
+/// Trees with many small runs, which the index speaks for as soon as there are two.
+fn options(runs: u32) -> Options {
+    let default_keyspace = KeyspaceOptions {
+        compaction: Compaction::Tiered,
+        run_index: true,
+        run_index_runs_min: 2,
+        tiered_runs: runs.min(32),
+        level0_runs_compact: runs,
+        level0_runs_slow: 2 * runs,
+        level0_runs_max: 3 * runs,
+        memtable_bytes: 64 << 10,
+        block_bytes: 512,
+        compression: vec![Compression::None],
+        table_bytes_max: 16 << 10,
+        ..KeyspaceOptions::default()
+    };
+    Options { default_keyspace, ..Options::default() }
+}
+
+/// Keys of which some begin like others, and some are the beginning of others.
+fn key(number: u64) -> Vec<u8> {
+    match number % 3 {
+        0 => format!("key{number:05}").into_bytes(),
+        1 => mix64(number).to_be_bytes()[..5].to_vec(),
+        _ => vec![b'x'; (number % 300) as usize],
+    }
+}
+
+fn walk(db: &Db, at: Option<&Snapshot>, forward: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut options = ScanOptions::default();
+    if let Some(snapshot) = at {
+        options = options.at(snapshot);
+    }
+    let mut cursor = db.default_keyspace().scan(&options).expect("cursor");
+    let mut found = Vec::new();
+    if forward { cursor.seek_to_first() } else { cursor.seek_to_last() }.expect("seek");
+    while cursor.valid() {
+        found.push((cursor.key().to_vec(), cursor.value().to_vec()));
+        if forward { cursor.next() } else { cursor.prev() }.expect("step");
+    }
+    found
+}
+
+fn assert_holds(db: &Db, model: &Model, at: Option<&Snapshot>, random: &mut Random) {
+    let mut expected: Vec<_> = model.clone().into_iter().collect();
+    assert!(walk(db, at, true) == expected, "forward");
+    expected.reverse();
+    assert!(walk(db, at, false) == expected, "backward");
+    let mut options = ScanOptions::default();
+    if let Some(snapshot) = at {
+        options = options.at(snapshot);
+    }
+    let mut cursor = db.default_keyspace().scan(&options).expect("cursor");
+    for _ in 0..200 {
+        let key = key(random.below(KEYS + KEYS / 4));
+        let found = match at {
+            Some(snapshot) => db.default_keyspace().get_at(&key, snapshot),
+            None => db.get(&key),
+        };
+        let found = found.expect("get").map(|value| value.to_vec());
+        assert_eq!(found.as_ref(), model.get(&key), "{}", String::from_utf8_lossy(&key));
+        // A few steps to and fro from anywhere.
+        cursor.seek(&key).expect("seek");
+        let mut place = key.clone();
+        for _ in 0..random.below(6) {
+            let next = model.range(place.clone()..).next();
+            assert_eq!(cursor.valid().then(|| cursor.key()), next.map(|(key, _)| &key[..]));
+            let Some((here, _)) = next else { break };
+            if random.below(2) == 0 {
+                cursor.next().expect("next");
+                place = [here.as_slice(), &[0]].concat();
+            } else {
+                cursor.prev().expect("prev");
+                match model.range(..here.clone()).next_back() {
+                    Some((before, _)) => place = before.clone(),
+                    None => {
+                        assert!(!cursor.valid());
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn change(db: &Db, model: &mut Model, random: &mut Random, ranges: bool) {
+    let at = random.below(KEYS);
+    match random.below(400) {
+        0 if ranges => {
+            let (start, end) = (key(at), key(random.below(KEYS)));
+            if start < end {
+                db.delete_range(&start, &end).expect("delete a range");
+                model.retain(|key, _| *key < start || *key >= end);
+            }
+        }
+        1..80 => {
+            db.delete(&key(at)).expect("delete");
+            model.remove(&key(at));
+        }
+        _ => {
+            let value = vec![random.below(256) as u8; 100];
+            db.put(&key(at), &value).expect("put");
+            model.insert(key(at), value);
+        }
+    }
+}
+
+#[test]
+fn reads_find_the_same_with_an_index() {
+    let disk = StrictVfs::new();
+    let (mut model, mut random) = (Model::new(), Random(1));
+    let (mut spoke, mut several) = (0, 0);
+    for round in 0..20 {
+        let db = Db::open_with(DIR, options(3 + round % 4 * 4), setup(&disk)).expect("open");
+        assert_holds(&db, &model, None, &mut random);
+        let mut old = None;
+        for step in 0..3_000 {
+            if step == 1_000 {
+                old = Some((db.snapshot(), model.clone()));
+            }
+            change(&db, &mut model, &mut random, round % 5 == 4);
+        }
+        let (snapshot, then) = old.expect("taken");
+        assert_holds(&db, &then, Some(&snapshot), &mut random);
+        drop(snapshot);
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+        assert_holds(&db, &model, None, &mut random);
+        if let Some(index) = &db.stats().keyspaces[0].run_index {
+            spoke += u32::from(index.runs >= 2);
+            several += u32::from(index.made >= 2);
+            assert!(index.runs <= index.runs_total && index.names >= index.entries, "{index:?}");
+        }
+        db.verify(|_| true).expect("whole");
+        db.close().expect("close");
+    }
+    assert!(spoke >= 10, "an index spoke in {spoke} rounds");
+    assert!(several >= 10, "an index was made anew in {several} rounds");
+}
+
+#[test]
+fn a_get_looks_into_one_table_however_many_runs_there_are() {
+    let disk = StrictVfs::new();
+    let db = Db::open_with(DIR, options(64), setup(&disk)).expect("open");
+    for number in 0..12_000u64 {
+        db.put(&mix64(number % 9_000).to_be_bytes(), &[1; 100]).expect("put");
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    // What has come since the index was made pays for the next one.
+    let mut cursor = db.default_keyspace().scan(&ScanOptions::default()).expect("cursor");
+    for number in 0..2_000u64 {
+        cursor.seek(&mix64(number).to_be_bytes()).expect("seek");
+    }
+    drop(cursor);
+    let _ = db.default_keyspace().scan(&ScanOptions::default()).expect("cursor");
+    db.wait_idle().expect("idle");
+    let stats = db.stats();
+    let index = stats.keyspaces[0].run_index.as_ref().expect("an index");
+    assert!(index.runs >= 20 && index.runs == index.runs_total, "{index:?}");
+    assert!(index.bytes < 10 * 9_000, "{} bytes for 9 000 keys", index.bytes);
+    let checks = |first: u64| {
+        let before = db.stats().reads.filter_checks;
+        for number in first..first + 9_000 {
+            let found = db.get(&mix64(number).to_be_bytes()).expect("get");
+            assert_eq!(found.is_some(), number < 9_000);
+        }
+        db.stats().reads.filter_checks - before
+    };
+    let (present, absent) = (checks(0), checks(9_000));
+    // Two keys that begin alike have one entry: then both runs are named.
+    assert!(present <= 9_000 + 90, "{present} tables for 9 000 keys");
+    assert!(absent <= 9_000 / 2, "{absent} tables for 9 000 keys that are not there");
+}
+
+#[test]
+fn a_snapshot_sees_what_newer_runs_hide() {
+    let disk = StrictVfs::new();
+    let db = Db::open_with(DIR, options(64), setup(&disk)).expect("open");
+    let put = |value: &[u8]| {
+        for number in 0..200u64 {
+            db.put(&mix64(number).to_be_bytes(), value).expect("put");
+        }
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+    };
+    put(b"first");
+    let first = db.snapshot();
+    put(b"second");
+    let second = db.snapshot();
+    for number in 0..200u64 {
+        db.delete(&mix64(number).to_be_bytes()).expect("delete");
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let stats = db.stats();
+    let index = stats.keyspaces[0].run_index.as_ref().expect("an index");
+    assert_eq!((index.runs, index.runs_total), (3, 3), "the index speaks for all");
+    for number in 0..200u64 {
+        let key = mix64(number).to_be_bytes();
+        let at = |snapshot| db.default_keyspace().get_at(&key, snapshot).expect("get");
+        assert_eq!(at(&first).as_deref(), Some(&b"first"[..]));
+        assert_eq!(at(&second).as_deref(), Some(&b"second"[..]));
+        assert_eq!(db.get(&key).expect("get"), None);
+    }
+    let values = |snapshot| walk(&db, snapshot, true).into_iter().map(|(_, value)| value);
+    assert!(values(Some(&first)).eq(vec![b"first".to_vec(); 200]));
+    assert!(values(Some(&second)).eq(vec![b"second".to_vec(); 200]));
+    assert_eq!(values(None).count(), 0);
+}
+
+/// Keeps what it is told of run indexes.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl EventListener for Told {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::RunIndexTooLarge { .. } | Event::RunIndexFailed { .. }) {
+            self.0.lock().expect("not poisoned").push(format!("{event:?}"));
+        }
+    }
+}
+
+#[test]
+fn an_index_that_has_no_room_is_done_without() {
+    let disk = StrictVfs::new();
+    let options = Options { run_index_bytes_max: Some(1_000), ..options(64) };
+    let told = Arc::new(Told::default());
+    let setup = Setup { listener: Some(told.clone()), ..setup(&disk) };
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    let (mut model, mut random) = (Model::new(), Random(1));
+    for _ in 0..3_000 {
+        change(&db, &mut model, &mut random, false);
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    assert_holds(&db, &model, None, &mut random);
+    assert!(db.stats().keyspaces[0].run_index.is_none());
+    let told = told.0.lock().expect("not poisoned");
+    assert!(told.iter().any(|told| told.contains("bytes_max: 1000")), "{told:?}");
+}
+
+#[test]
+fn runs_without_a_digest_are_read_as_ever_and_scans_still_pay() {
+    let disk = StrictVfs::new();
+    let (mut model, mut random) = (Model::new(), Random(1));
+    let mut plain = options(32);
+    plain.default_keyspace.run_index = false;
+    let db = Db::open_with(DIR, plain, setup(&disk)).expect("open");
+    let more = |db: &Db, model: &mut Model, random: &mut Random| {
+        for _ in 0..3_000 {
+            change(db, model, random, false);
+        }
+        db.flush().expect("flush");
+    };
+    more(&db, &mut model, &mut random);
+    db.close().expect("close");
+
+    let mut indexed = options(32);
+    indexed.default_keyspace.run_index_runs_min = 4;
+    let db = Db::open_with(DIR, indexed, setup(&disk)).expect("open");
+    // Looks for digests, finds none, and from then on scans pay for compactions instead.
+    db.wait_idle().expect("idle");
+    assert!(db.stats().keyspaces[0].levels[0].runs >= 4);
+    let mut cursor = db.default_keyspace().scan(&ScanOptions::default()).expect("cursor");
+    for number in 0..5_000 {
+        cursor.seek(&key(number)).expect("seek");
+    }
+    drop(cursor);
+    assert_holds(&db, &model, None, &mut random);
+    db.wait_idle().expect("idle");
+    assert_eq!(db.stats().keyspaces[0].levels[0].runs, 0, "scans have paid for a compaction");
+    for _ in 0..2 {
+        more(&db, &mut model, &mut random);
+        db.wait_idle().expect("idle");
+        assert_holds(&db, &model, None, &mut random);
+    }
+    let stats = db.stats();
+    let index = stats.keyspaces[0].run_index.as_ref().expect("an index");
+    assert!(index.runs >= 4, "{index:?}");
+}
