@@ -228,7 +228,7 @@ impl Db {
         self.core().stats()
     }
 
-    /// Waits until no flush is due and no level is over its limit.
+    /// Waits until no flush is due, no level is over its limit and no run index is to be made.
     pub fn wait_idle(&self) -> Result<()> {
         keyspaces::wait_idle(self.core())
     }

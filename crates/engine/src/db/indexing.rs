@@ -23,16 +23,12 @@ const UNKNOWN_SHARE: u64 = 4;
 /// What it costs to take up an entry, or to copy it.
 const ENTRY_NS: u64 = 15;
 
-/// An index is made of nothing but digests when it has so many times the names that its runs have records: the
-/// others are of records that compactions have dropped.
-const STALE_TIMES: u64 = 2;
-
 impl View {
     /// Goes on to the next version, which differs by what was `replaced`, and by what was added.
     pub(super) fn follow(&mut self, version: Arc<Version>, replaced: Option<&Replaced>) {
         if let Some(coverage) = &self.coverage {
             let next = coverage.follow(&self.version, &version, replaced);
-            self.coverage = Some(Arc::new(next));
+            self.coverage = (!next.is_idle()).then(|| Arc::new(next));
         }
         self.version = version;
     }
@@ -108,12 +104,13 @@ impl KeyspaceCore {
             // Then scans pay for compactions, see `may_index`; or soon there are others.
             return None;
         }
-        if wanted.unknown.is_empty() {
+        let is_stale = coverage.is_some_and(Coverage::is_stale);
+        if wanted.unknown.is_empty() && !is_stale {
             self.toll.quote(None);
             return None;
         }
         let paid = self.toll.quote(Some((known + unknown).saturating_mul(ENTRY_NS)));
-        (paid || unknown * UNKNOWN_SHARE >= known).then_some(wanted)
+        (paid || is_stale || unknown * UNKNOWN_SHARE >= known).then_some(wanted)
     }
 }
 
@@ -138,9 +135,10 @@ pub(super) fn choose(core: &Core) -> Result<Option<IndexJob>> {
     for keyspace in core.keyspaces.load().by_id.values().filter(|k| k.options.run_index) {
         let view = keyspace.view.load();
         if let Some(wanted) = keyspace.index_wanted(&view) {
+            // Counted first, so that whoever waits sees that it is wanted or that it is being made.
+            core.background.compactions_running.fetch_add(1, Ordering::Release);
             keyspace.indexing.lock().replaced = Some(Vec::new());
             keyspace.toll.settle();
-            core.background.compactions_running.fetch_add(1, Ordering::Release);
             let (version, coverage) = (view.version.clone(), view.coverage.clone());
             return Ok(Some(IndexJob { keyspace: keyspace.clone(), version, coverage, wanted }));
         }
@@ -148,35 +146,40 @@ pub(super) fn choose(core: &Core) -> Result<Option<IndexJob>> {
     Ok(None)
 }
 
-/// What became of making an index.
-enum Made {
-    Index(Arc<RunIndex>, Vec<(Arc<Run>, Slots)>),
-    TooLarge,
+/// What an index is, and of which runs.
+struct Made {
+    index: Arc<RunIndex>,
+    covered: Vec<(Arc<Run>, Slots)>,
 }
 
 impl IndexJob {
     /// Makes the index and puts it in force. Failures are told as events: reads are right without it.
     pub(super) fn run(self, core: &Core) -> Result<()> {
         let started = core.env.clock.now_ns();
-        // Also when this panics: the next one may be made.
-        let _done = Done(&self.keyspace);
         let keyspace = &self.keyspace;
-        match self.make(core) {
-            Ok(Made::Index(index, covered)) => self.install(core, index, covered, started),
-            Ok(Made::TooLarge) => {
-                let bytes_max = self.bytes_max(core);
+        let installed = match self.make(core) {
+            Ok(Some(made)) => self.install(core, made, started),
+            Ok(None) => Ok(false),
+            Err(error) => Err(error),
+        };
+        let id = keyspace.id;
+        match installed {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
                 let entries = self.version.runs().map(|(_, run)| run.entries()).sum();
                 keyspace.indexing.lock().too_large = Some(entries);
-                core.events.emit(&Event::RunIndexTooLarge { keyspace: keyspace.id, bytes_max });
-                Ok(())
+                let bytes_max = self.bytes_max(core);
+                core.events.emit(&Event::RunIndexTooLarge { keyspace: id, bytes_max });
             }
-            Err(Error::Cancelled) => Err(Error::Cancelled),
+            Err(Error::Cancelled) => {}
             Err(error) => {
                 keyspace.indexing.lock().failed = true;
-                core.events.emit(&Event::RunIndexFailed { keyspace: keyspace.id, error });
-                Ok(())
+                core.events.emit(&Event::RunIndexFailed { keyspace: id, error });
             }
         }
+        // The next one may be made.
+        keyspace.indexing.lock().replaced = None;
+        Ok(())
     }
 
     /// What other keyspaces' indexes leave.
@@ -187,11 +190,10 @@ impl IndexJob {
         core.store.memory.run_index_bytes.saturating_sub(taken)
     }
 
-    fn make(&self, core: &Core) -> Result<Made> {
+    /// `None` if it would be too large.
+    fn make(&self, core: &Core) -> Result<Option<Made>> {
         let Wanted { known, unknown } = &self.wanted;
-        let is_fresh =
-            |coverage: &&Arc<Coverage>| coverage.index.names() <= STALE_TIMES * coverage.entries();
-        let old = self.coverage.as_ref().filter(is_fresh);
+        let old = self.coverage.as_ref().filter(|coverage| !coverage.is_stale());
         let mut covered: Vec<(Arc<Run>, Slots)> = Vec::new();
         let mut sources: Vec<Box<dyn Entries>> = Vec::new();
         let mut now = vec![0; SLOTS_MAX];
@@ -217,23 +219,20 @@ impl IndexJob {
             sources.push(Box::new(Renumbered::new(old.index.clone(), now)));
         }
         let stop = || self.keyspace.dropped.load(Ordering::Relaxed) || core.background.stopping();
-        Ok(match unite(sources, self.bytes_max(core), &stop)? {
-            Some(index) => Made::Index(Arc::new(index), covered),
-            None => Made::TooLarge,
-        })
+        let index = unite(sources, self.bytes_max(core), &stop)?;
+        Ok(index.map(|index| Made { index: Arc::new(index), covered }))
     }
 
-    fn install(
-        &self,
-        core: &Core,
-        index: Arc<RunIndex>,
-        covered: Vec<(Arc<Run>, Slots)>,
-        started_ns: u64,
-    ) -> Result<()> {
+    /// False if others have taken the memory meanwhile.
+    fn install(&self, core: &Core, made: Made, started_ns: u64) -> Result<bool> {
+        let Made { index, covered } = made;
         let _versions = core.lock_versions()?;
         let keyspace = &self.keyspace;
         if keyspace.dropped.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);
+        }
+        if index.memory_bytes() > self.bytes_max(core) {
+            return Ok(false);
         }
         let (runs, entries, bytes) = (covered.len() as u64, index.entries(), index.memory_bytes());
         let runs_min = keyspace.options.run_index_runs_min as usize;
@@ -251,14 +250,6 @@ impl IndexJob {
         let duration_us = (core.env.clock.now_ns() - started_ns) / 1_000;
         let id = keyspace.id;
         core.events.emit(&Event::RunIndexMade { keyspace: id, runs, entries, bytes, duration_us });
-        Ok(())
-    }
-}
-
-struct Done<'a>(&'a KeyspaceCore);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.indexing.lock().replaced = None;
+        Ok(true)
     }
 }

@@ -14,11 +14,14 @@ use crate::block::BlockCursor;
 use crate::cursor::{Advance, Cursor, Step};
 use crate::run_index::{EntryCursor, SLOTS_MAX, Slots};
 use esker_base::key::prefix_end;
-use esker_base::{Result, Trailer};
+use esker_base::{Error, Result, Trailer};
 use std::cmp::Ordering;
 
 /// Sorts before every record of a key.
 const FIRST: Trailer = Trailer(u64::MAX);
+
+/// Entries without a record, after which it is asked where the next record is.
+const IN_VAIN_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
@@ -82,16 +85,49 @@ impl<C: Lend> IndexedCursor<C> {
 
     /// From the present entry on, finds one that has a record.
     fn enter(&mut self) -> Result<()> {
+        let mut in_vain = 0;
         while self.entries.valid() {
-            if let Err(error) = self.gather() {
-                self.here.clear();
-                return Err(error);
-            }
+            self.gather()?;
             self.target = None;
             if !self.here.is_empty() {
                 return Ok(());
             }
+            in_vain += 1;
+            if in_vain == IN_VAIN_MAX {
+                return self.skip();
+            }
             self.leave();
+        }
+        Ok(())
+    }
+
+    /// Goes to the entry of the next record that any source has, or ends if none has any: what is between names runs
+    /// for keys that they do not have any more, or beyond the bounds of the scan.
+    #[cold]
+    fn skip(&mut self) -> Result<()> {
+        let mut next: Option<usize> = None;
+        for source in 0..self.sources.len() {
+            if !self.sources[source].placed {
+                self.place(source)?;
+            }
+            let key = |source: usize| self.sources[source].lane.key();
+            let is_nearer = |than: usize| match self.direction {
+                Direction::Forward => key(source) < key(than),
+                Direction::Backward => key(source) > key(than),
+            };
+            if self.sources[source].lane.valid() && next.is_none_or(is_nearer) {
+                next = Some(source);
+            }
+        }
+        let Some(next) = next else {
+            self.entries.leave();
+            return Ok(());
+        };
+        self.entries.seek(self.sources[next].lane.key());
+        self.gather()?;
+        if self.here.is_empty() {
+            // Only digests that leave keys out lead here, and `verify` finds them.
+            return Err(Error::corruption("", 0, "the run index does not know a key of its runs"));
         }
         Ok(())
     }
@@ -236,7 +272,7 @@ impl<C: Lend> Advance for IndexedCursor<C> {
                     Ok(_) => {
                         self.here.clear();
                         self.leave();
-                        self.enter()?;
+                        self.guarded(Self::enter)?;
                         false
                     }
                     Err(error) => {
@@ -264,25 +300,25 @@ impl<C: Lend> Cursor for IndexedCursor<C> {
     fn seek_to_first(&mut self) -> Result<()> {
         self.start(Direction::Forward, None);
         self.entries.seek_to_first();
-        self.enter()
+        self.guarded(Self::enter)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
         self.start(Direction::Backward, None);
         self.entries.seek_to_last();
-        self.enter()
+        self.guarded(Self::enter)
     }
 
     fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
         self.start(Direction::Forward, Some((key, trailer)));
         self.entries.seek(key);
-        self.enter()
+        self.guarded(Self::enter)
     }
 
     fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
         self.start(Direction::Backward, Some((key, trailer)));
         self.entries.seek_at_or_before(key);
-        self.enter()
+        self.guarded(Self::enter)
     }
 
     fn next(&mut self) -> Result<()> {

@@ -160,6 +160,8 @@ pub(super) struct IndexBuilder {
     first: Vec<u8>,
     shared: usize,
     leaves: usize,
+    /// Of entries that do not fit into leaves.
+    long_bytes: usize,
 }
 
 impl IndexBuilder {
@@ -179,6 +181,7 @@ impl IndexBuilder {
             Finished::Long(entry) => {
                 let number = self.index.long.len() as u32;
                 bytes[2..6].copy_from_slice(&number.to_le_bytes());
+                self.long_bytes += size_of_val(&entry) + entry.prefix.bytes.capacity();
                 self.index.long.push(entry);
             }
         }
@@ -205,7 +208,7 @@ impl IndexBuilder {
 
     /// Bytes that the index takes so far.
     pub(super) fn heap_bytes(&self) -> u64 {
-        (self.leaves * (LEAF_BYTES + size_of::<u64>())) as u64
+        (self.leaves * (LEAF_BYTES + size_of::<u64>()) + self.long_bytes) as u64
     }
 
     pub(super) fn finish(mut self) -> RunIndex {
@@ -336,7 +339,8 @@ impl EntryCursor {
         }
     }
 
-    fn leave(&mut self) {
+    /// Stands on nothing.
+    pub(crate) fn leave(&mut self) {
         self.leaf = self.index.leaves();
     }
 

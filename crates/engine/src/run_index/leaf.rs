@@ -218,7 +218,7 @@ pub(super) struct LeafBuilder {
     bytes: Vec<u8>,
     /// Where each ends, whether it is exact, and its slots.
     entries: Vec<(usize, bool, Slots)>,
-    /// What the entries would take at least, the common bytes and what groups begin with left out.
+    /// What the entries would take at least: what groups begin with is left out, but for the first.
     bytes_least: usize,
     coded: Vec<u8>,
 }
@@ -243,7 +243,7 @@ impl LeafBuilder {
         debug_assert!(slots != 0, "an entry names a run");
         let shared = match self.entries.len().checked_sub(1) {
             Some(last) => shared_prefix_len(self.prefix(last).bytes, prefix.bytes),
-            None => prefix.bytes.len(),
+            None => 0,
         };
         self.bytes_least += 1 + prefix.bytes.len() - shared + slots.count_ones() as usize;
         self.bytes.extend_from_slice(prefix.bytes);

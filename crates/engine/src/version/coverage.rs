@@ -15,6 +15,9 @@ use esker_base::{Error, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Times as many names as records, from which on an index is stale.
+const STALE_TIMES: u64 = 2;
+
 /// What an index knows of a version. Immutable.
 #[derive(Clone, Debug)]
 pub(crate) struct Coverage {
@@ -71,7 +74,7 @@ impl Coverage {
             let taken = before.runs().map(|(_, run)| run).filter(|run| replaced.has_taken(run));
             let slots =
                 taken.map(|run| self.slots_of(run)).try_fold(0, |all, slots| Some(all | slots?));
-            if let Some(slots) = slots {
+            if let Some(slots) = slots.filter(|&slots| slots != 0) {
                 let made = version.runs().map(|(_, run)| run).filter(|run| replaced.has_made(run));
                 covered.extend(made.map(|run| (run.clone(), slots)));
             }
@@ -93,6 +96,16 @@ impl Coverage {
         if self.spoken_for.iter().filter(|&&slots| slots != 0).count() < self.runs_min {
             self.spoken_for.clear();
         }
+    }
+
+    /// True if the index knows so few runs that it is not worth its memory.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.covered.len() * 2 < self.runs_min
+    }
+
+    /// True if so many names are of records that compactions have dropped that it should be made of digests alone.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.index.names() > STALE_TIMES * self.entries()
     }
 
     /// True if the index speaks for any run.

@@ -302,3 +302,53 @@ fn runs_without_a_digest_are_read_as_ever_and_scans_still_pay() {
     let index = stats.keyspaces[0].run_index.as_ref().expect("an index");
     assert!(index.runs >= 4, "{index:?}");
 }
+
+#[test]
+fn what_compactions_have_dropped_is_passed_over() {
+    let disk = StrictVfs::new();
+    let db = Db::open_with(DIR, options(8), setup(&disk)).expect("open");
+    let key = |number: u64| format!("key{number:05}").into_bytes();
+    let mut model = Model::new();
+    for number in 0..2_000 {
+        db.put(&key(number), b"value").expect("put");
+        model.insert(key(number), b"value".to_vec());
+        if number % 500 == 499 {
+            db.flush().expect("flush");
+        }
+    }
+    db.wait_idle().expect("idle");
+    for number in 300..900 {
+        db.delete(&key(number)).expect("delete");
+        model.remove(&key(number));
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    for number in (1_900..4_000).step_by(3) {
+        db.put(&key(number), b"newer").expect("put");
+        model.insert(key(number), b"newer".to_vec());
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let stats = db.stats();
+    let index = stats.keyspaces[0].run_index.as_ref().expect("an index");
+    assert_eq!((index.runs, index.runs_total), (2, 2));
+    assert!(index.names >= index.records + 300, "names of dropped keys: {index:?}");
+    let mut expected: Vec<_> = model.clone().into_iter().collect();
+    assert!(walk(&db, None, true) == expected);
+    expected.reverse();
+    assert!(walk(&db, None, false) == expected);
+    let mut cursor = db.default_keyspace().scan(&ScanOptions::default()).expect("cursor");
+    for number in [299, 300, 450, 899, 900, 3_999, 5_000] {
+        cursor.seek(&key(number)).expect("seek");
+        let next = model.range(key(number)..).next();
+        assert_eq!(cursor.valid().then(|| cursor.key()), next.map(|(key, _)| &key[..]), "{number}");
+        cursor.seek_before(&key(number)).expect("seek");
+        let before = model.range(..key(number)).next_back();
+        assert_eq!(
+            cursor.valid().then(|| cursor.key()),
+            before.map(|(key, _)| &key[..]),
+            "{number}"
+        );
+    }
+}
