@@ -186,7 +186,7 @@ fn ranges() -> Vec<Case> {
         "Db::create_keyspace",
         "a run index, of which `Db::open` was not told",
         "InvalidArgument",
-        { move |world| world.open().create_keyspace("more", indexed()).map(drop) },
+        move |world| world.open().create_keyspace("more", indexed()).map(drop),
     ));
     rows.push(row("Options::preset", "no such name", "InvalidArgument", |_| {
         Options::preset("fast").map(drop)
