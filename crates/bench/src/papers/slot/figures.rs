@@ -46,6 +46,10 @@ pub(super) fn traces(traces: &[(String, Trace)]) -> Outcome<Vec<Drawing>> {
     Ok(drawings)
 }
 
+fn palette_of(traces: &[(String, Trace)]) -> Palette {
+    Palette::of(traces.iter().map(|(name, _)| name.clone()))
+}
+
 fn by_size(
     heading: &str,
     all: &[AtSize],
@@ -114,14 +118,12 @@ fn amplification(traces: &[(String, Trace)]) -> Outcome<String> {
         .iter()
         .map(|(name, trace)| (name.as_str(), Summary::of(trace).job_amplification))
         .collect();
-    let groups = [
-        Group::new("here", ours.iter().map(|(name, value)| (*name, figure(*value)))),
-        Group::new("there", AMPLIFICATION.map(|(name, value)| (name, figure(value)))),
-    ];
+    let all = ours.iter().copied().chain(AMPLIFICATION);
+    let group = Group::new("at 5 GB", all.map(|(name, value)| (name, figure(value))));
     let names = ours.iter().map(|(name, _)| *name).chain(AMPLIFICATION.map(|(name, _)| name));
     bars(
         "Figure 5-9: mean amplification of a compaction",
-        &groups,
+        &[group],
         &Palette::of(names.map(str::to_owned)),
     )
 }
@@ -137,7 +139,7 @@ fn tables(traces: &[(String, Trace)], at: usize) -> Outcome<String> {
     let lines: Vec<Line> = traces.iter().map(line).collect();
     let axes = Axes { y_text: &|y: &f64| rate(*y), ..RATES };
     let heading = format!("Figure 5-10: tables in level {at} after each compaction");
-    chart(&heading, &lines, &palette(), &axes)
+    chart(&heading, &lines, &palette_of(traces), &axes)
 }
 
 fn job_times(traces: &[(String, Trace)]) -> Outcome<String> {
@@ -150,7 +152,12 @@ fn job_times(traces: &[(String, Trace)]) -> Outcome<String> {
     };
     let lines: Vec<Line> = traces.iter().map(line).collect();
     let axes = Axes { y_text: &|s: &f64| duration(*s * 1e9), ..RATES };
-    chart("Figure 5-11: how long each compaction of level 0 took", &lines, &palette(), &axes)
+    chart(
+        "Figure 5-11: how long each compaction of level 0 took",
+        &lines,
+        &palette_of(traces),
+        &axes,
+    )
 }
 
 fn jobs(traces: &[(String, Trace)]) -> Outcome<String> {
@@ -164,7 +171,7 @@ fn jobs(traces: &[(String, Trace)]) -> Outcome<String> {
         Group::new(format!("out of level {at}"), bars)
     };
     let groups: Vec<Group> = (0..LEVELS_SHOWN.len()).map(group).collect();
-    bars("Figure 5-12: compactions while the load was written", &groups, &palette())
+    bars("Figure 5-12: compactions while the load was written", &groups, &palette_of(traces))
 }
 
 /// A quarter of the points, each the highest of four: drawings stay small.

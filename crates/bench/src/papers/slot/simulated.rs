@@ -110,9 +110,9 @@ impl Lab<'_> {
             self.page.clear();
             self.tables(&all, longer);
             self.keep()?;
-        }
-        for (name, drawing) in figures::sizes(&all)? {
-            self.write(&name, &drawing)?;
+            for (name, drawing) in figures::sizes(&all)? {
+                self.write(&name, &drawing)?;
+            }
         }
         Ok(true)
     }
