@@ -174,16 +174,29 @@ fn schedules_of_a_paper_are_simulated_and_drawn() {
     for slice in ["200 ms", "8.00 s", "64.0 s", "dynamic"] {
         assert!(tables.contains(&format!("\n| {slice} | ")), "{slice}: {tables}");
     }
-    for drawing in ["throughput.svg", "level-1.svg", "simulated/report.html"] {
-        let text = read(drawing);
-        // The first two are drawn over time.
-        let count = if drawing.starts_with("simulated") { 2 } else { schedules.len() };
+    let drawings = [
+        ("5-5", 4),
+        ("5-6-7", 4),
+        ("5-9", 3),
+        ("5-10-a", 3),
+        ("5-10-d", 3),
+        ("5-11", 3),
+        ("5-12", 3),
+    ];
+    let named = drawings.map(|(number, count)| (format!("figure-{number}.svg"), count));
+    // In one report two are drawn over time.
+    for (drawing, count) in named.iter().chain([&("simulated/report.html".to_owned(), 2)]) {
+        let (text, count) = (read(drawing), *count);
         assert!(text.contains("<svg"), "{drawing}");
         for schedule in &schedules[..count] {
             assert!(text.contains(schedule), "{schedule} in {drawing}");
         }
     }
-    assert!(read("slices.svg").contains("1 GB"));
+    for drawing in ["figure-5-1.svg", "figure-5-13.svg"] {
+        let text = read(drawing);
+        assert!(text.contains("1 GB") && text.contains("as built there"), "{drawing}");
+    }
+    assert!(tables.contains("\n| lacks of the best | "), "{tables}");
     assert!(refused(&["papers", "slot", "--sizes", "one", "--out", &out]).contains("--sizes"));
 }
 

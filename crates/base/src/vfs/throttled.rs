@@ -20,6 +20,9 @@ use std::time::Duration;
 /// The longest single wait: a simulated clock may move faster than real time.
 const WAIT_NS_MAX: u64 = 1_000_000;
 
+/// Who waits wakes up a little late. So much of what the disk then seems to have been idle does not count.
+const LATE_NS_MAX: u64 = 200_000;
+
 /// How fast a disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskModel {
@@ -54,17 +57,7 @@ impl Disk {
     /// Waits for a transfer of `bytes` at `offset` of `file`; with `None`, for a seek alone.
     fn spend(&self, file: u64, transfer: Option<(u64, usize)>) {
         let mut bucket = self.bucket.lock();
-        let cost_ns = match transfer {
-            None => self.model.seek_ns,
-            Some((offset, bytes)) => {
-                let seek = if bucket.head == (file, offset) { 0 } else { self.model.seek_ns };
-                bucket.head = (file, offset + bytes as u64);
-                let ns = bytes as u128 * 1_000_000_000 / u128::from(self.model.bytes_per_second);
-                seek + ns as u64
-            }
-        };
-        let done_ns = bucket.free_at_ns.max(self.clock.now_ns()) + cost_ns;
-        bucket.free_at_ns = done_ns;
+        let done_ns = self.reserve(&mut bucket, file, transfer);
         loop {
             let left_ns = done_ns.saturating_sub(self.clock.now_ns());
             if left_ns == 0 {
@@ -74,6 +67,22 @@ impl Disk {
             let _ =
                 self.waiting.wait_for(&mut bucket, Duration::from_nanos(left_ns.min(WAIT_NS_MAX)));
         }
+    }
+
+    /// Takes the disk's time after what it was given before. Returns when it is over.
+    fn reserve(&self, bucket: &mut Bucket, file: u64, transfer: Option<(u64, usize)>) -> u64 {
+        let cost_ns = match transfer {
+            None => self.model.seek_ns,
+            Some((offset, bytes)) => {
+                let seek = if bucket.head == (file, offset) { 0 } else { self.model.seek_ns };
+                bucket.head = (file, offset + bytes as u64);
+                let ns = bytes as u128 * 1_000_000_000 / u128::from(self.model.bytes_per_second);
+                seek + ns as u64
+            }
+        };
+        let start_ns = bucket.free_at_ns.max(self.clock.now_ns().saturating_sub(LATE_NS_MAX));
+        bucket.free_at_ns = start_ns + cost_ns;
+        bucket.free_at_ns
     }
 }
 
@@ -98,18 +107,19 @@ impl ThrottledVfs {
         ThrottledVfs { inner, disk: Arc::new(disk) }
     }
 
-    fn writer(&self, inner: Box<dyn WritableFile>) -> Box<dyn WritableFile> {
-        Box::new(ThrottledWriter { inner, disk: self.disk.clone(), file: self.disk.new_file() })
+    fn writer(&self, inner: Box<dyn WritableFile>, is_log: bool) -> Box<dyn WritableFile> {
+        let (disk, file) = (self.disk.clone(), self.disk.new_file());
+        Box::new(ThrottledWriter { inner, disk, file, is_log })
     }
 }
 
 impl Vfs for ThrottledVfs {
     fn create(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
-        Ok(self.writer(self.inner.create(path)?))
+        Ok(self.writer(self.inner.create(path)?, false))
     }
 
     fn create_log(&self, path: &Path, reserve_bytes: u64) -> Result<Box<dyn WritableFile>> {
-        Ok(self.writer(self.inner.create_log(path, reserve_bytes)?))
+        Ok(self.writer(self.inner.create_log(path, reserve_bytes)?, true))
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadableFile>> {
@@ -178,11 +188,17 @@ struct ThrottledWriter {
     inner: Box<dyn WritableFile>,
     disk: Arc<Disk>,
     file: u64,
+    is_log: bool,
 }
 
 impl WritableFile for ThrottledWriter {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.disk.spend(self.file, Some((self.inner.len_bytes(), bytes.len())));
+        let transfer = Some((self.inner.len_bytes(), bytes.len()));
+        if self.is_log {
+            self.disk.reserve(&mut self.disk.bucket.lock(), self.file, transfer);
+        } else {
+            self.disk.spend(self.file, transfer);
+        }
         self.inner.append(bytes)
     }
 
@@ -262,6 +278,22 @@ mod tests {
         }
         let read = clock.0.now_ns() - written;
         assert!((43_000..70_000).contains(&read), "{read} ns");
+    }
+
+    #[test]
+    fn a_log_is_waited_for_when_it_is_synced() {
+        let clock = Arc::new(TickingClock::default());
+        let model = DiskModel { bytes_per_second: 1_000_000_000, seek_ns: 0 };
+        let vfs = ThrottledVfs::new(Arc::new(StrictVfs::new()), clock.clone(), model);
+        let mut log = vfs.create_log(Path::new("/l"), 0).unwrap();
+        for _ in 0..10 {
+            log.append(&[0; 100_000]).unwrap();
+        }
+        let appended = clock.0.now_ns();
+        assert!(appended < 50_000, "{appended} ns");
+        log.sync().unwrap();
+        let synced = clock.0.now_ns();
+        assert!((1_000_000..1_100_000).contains(&synced), "{synced} ns");
     }
 
     #[test]

@@ -11,9 +11,15 @@ pub(crate) fn urgent(
     options: &KeyspaceOptions,
     schedule: &mut Schedule,
 ) -> Option<(f64, CompactionSpec)> {
-    let scores = policy::scores(version, options);
-    schedule
-        .candidates(&scores)
-        .into_iter()
-        .find_map(|(level, urgency)| Some((urgency, policy::pick(version, options, level)?)))
+    first(version, options, schedule.candidates(&policy::scores(version, options)))
+}
+
+/// Of levels with their urgencies, the first of which something can be compacted now.
+pub(crate) fn first(
+    version: &Version,
+    options: &KeyspaceOptions,
+    candidates: Vec<(usize, f64)>,
+) -> Option<(f64, CompactionSpec)> {
+    let pick = |(level, urgency)| Some((urgency, policy::pick(version, options, level)?));
+    candidates.into_iter().find_map(pick)
 }

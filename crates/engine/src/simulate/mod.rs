@@ -10,13 +10,17 @@
 //! below them.
 
 mod plan;
+mod rule;
 mod spread;
 #[cfg(test)]
 mod tests;
 mod world;
 
+pub use crate::version::LevelScore;
 pub use plan::{Keys, Load, Machine, Plan, Progress, Writers};
+pub use rule::Rule;
 
+use crate::compaction::scheduler::Schedule;
 use crate::trace::Trace;
 use esker_base::Result;
 
@@ -31,5 +35,18 @@ use esker_base::Result;
 /// one processor: 256 GiB 2 s, 512 GiB 10 s, 1 TiB 70 to 110 s; in tiers, 1 TiB half a second.
 pub fn run(plan: &Plan, progress: impl FnMut(&Progress) -> bool) -> Result<Trace> {
     plan.validate()?;
-    world::World::new(plan).run(progress)
+    world::World::new(plan, &mut Schedule::new(&plan.options)).run(progress)
+}
+
+/// The same with a rule of one's own in the place of the options' `scheduler`: for experiments.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_by(
+    rule: &mut dyn Rule,
+    plan: &Plan,
+    progress: impl FnMut(&Progress) -> bool,
+) -> Result<Trace> {
+    plan.validate()?;
+    world::World::new(plan, rule).run(progress)
 }

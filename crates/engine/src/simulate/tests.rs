@@ -1,6 +1,6 @@
 //! What simulations must have in common with stores and with arithmetic.
 
-use super::{Keys, Load, Machine, Plan, Progress, Writers, run};
+use super::{Keys, LevelScore, Load, Machine, Plan, Progress, Rule, Writers, run, run_by};
 use crate::options::{Compaction, KeyspaceOptions, Scheduler, TimeSlice};
 use crate::trace::{Shape, Step, Trace, What};
 use esker_base::Error;
@@ -217,4 +217,49 @@ fn plans_that_make_no_sense_are_refused() {
     refused(|plan| plan.compaction_threads = 0, "compaction_threads = 0 is below its minimum 1");
     refused(|plan| plan.compaction_threads = 65, "compaction_threads = 65 is above its maximum 64");
     refused(|plan| plan.options.tiered_runs = 1, "tiered_runs");
+}
+
+#[test]
+fn a_measured_slice_is_as_good_as_the_best_of_a_given_length() {
+    let loaded_us = |scheduler| {
+        let plan = plan(scheduler);
+        let load = Load { bytes: 2 << 30, ..plan.load };
+        trace(&Plan { load, ..plan }).loaded_us
+    };
+    let given = [200, 1_000, 4_000].map(|ms| loaded_us(slice(ms)));
+    let measured = loaded_us(Scheduler::TimeSlice(TimeSlice::default()));
+    let best = given.into_iter().min().expect("several");
+    // Turns until each level is under its limit take 3 % longer.
+    assert!(measured as f64 <= 1.02 * best as f64, "{measured} beside {given:?} us");
+}
+
+/// Levels 0 and 1 alone, the upper one first.
+struct Shallow;
+
+impl Rule for Shallow {
+    fn candidates(&mut self, scores: &[LevelScore]) -> Vec<(usize, f64)> {
+        let over = scores.iter().filter(|score| score.is_over());
+        over.map(|score| (score.level, score.score)).filter(|(level, _)| *level < 2).collect()
+    }
+
+    fn note_job(&mut self, level: usize, _bytes: u64, _duration_ns: u64) {
+        assert!(level < 2, "only what it wanted");
+    }
+
+    fn turn(&self) -> Option<usize> {
+        Some(5)
+    }
+}
+
+#[test]
+fn a_rule_of_ones_own_decides() {
+    let trace = run_by(&mut Shallow, &plan(Scheduler::Ratio), |_| true).expect("a simulation");
+    let of = |step: &Step| match step.what {
+        What::Compacted { level, .. } => Some(level),
+        _ => None,
+    };
+    let levels: Vec<usize> = trace.steps.iter().filter_map(of).collect();
+    assert!(levels.contains(&0) && levels.contains(&1) && !levels.contains(&2), "{levels:?}");
+    assert!(last(&trace)[2].tables > 50, "nothing leaves level 2: {:?}", last(&trace));
+    assert_eq!(trace.steps[0].turn, Some(5));
 }

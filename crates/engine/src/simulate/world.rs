@@ -1,8 +1,8 @@
 //! The store on paper: memtables that fill, flushes and compactions that share a device, and the time of what is next.
 
 use super::plan::{Keys, Plan, Progress, Writers};
+use super::rule::Rule;
 use super::spread::{KEYS, Piece, Spread, key};
-use crate::compaction::scheduler::Schedule;
 use crate::compaction::scheduler::pace::{self, Drained};
 use crate::compaction::{choice, policy};
 use crate::event::EventSink;
@@ -30,7 +30,7 @@ pub(super) struct World<'a> {
     /// Tables need one; no file of theirs is ever opened.
     store: Arc<TableStore>,
     spread: Spread,
-    schedule: Schedule,
+    rule: &'a mut dyn Rule,
     version: Version,
     next_run: u64,
     now_ns: f64,
@@ -77,7 +77,7 @@ struct Rates {
 }
 
 impl<'a> World<'a> {
-    pub(super) fn new(plan: &'a Plan) -> World<'a> {
+    pub(super) fn new(plan: &'a Plan, rule: &'a mut dyn Rule) -> World<'a> {
         let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
         let shares = Options::default().memory_shares();
         let store = TableStore::new(env, "/simulated".into(), EventSink::new(None), 16, shares);
@@ -91,7 +91,7 @@ impl<'a> World<'a> {
             options: Arc::new(plan.options.clone()),
             store: Arc::new(store),
             spread: Spread { distinct, records_max: records_max.max(1.0) },
-            schedule: Schedule::new(&plan.options),
+            rule,
             version: Version::default(),
             next_run: 1,
             now_ns: 0.0,
@@ -182,7 +182,8 @@ impl<'a> World<'a> {
     /// Starts what the policy and the schedule want, as long as there are threads.
     fn start_jobs(&mut self) {
         while self.jobs.len() < self.plan.compaction_threads as usize {
-            let chosen = choice::urgent(&self.version, &self.options, &mut self.schedule);
+            let candidates = self.rule.candidates(&policy::scores(&self.version, &self.options));
+            let chosen = choice::first(&self.version, &self.options, candidates);
             let Some((_, spec)) = chosen else { break };
             if spec.is_move {
                 self.move_tables(&spec);
@@ -314,7 +315,7 @@ impl<'a> World<'a> {
             let Job { spec, pieces, started_ns, .. } = self.jobs.swap_remove(at);
             let duration_ns = self.now_ns - started_ns;
             let (taken, rewritten) = (spec.taken(), spec.rewritten());
-            self.schedule.note_job(spec.level, taken.bytes, duration_ns as u64);
+            self.rule.note_job(spec.level, taken.bytes, duration_ns as u64);
             if spec.level == 0 {
                 self.drained.level0 =
                     pace::blended(self.drained.level0, taken.bytes, duration_ns as u64);
@@ -380,7 +381,7 @@ impl<'a> World<'a> {
             at_us: (self.now_ns / 1e3) as u64,
             what,
             user_bytes: self.user.round() as u64,
-            turn: self.schedule.turn(),
+            turn: self.rule.turn(),
             levels: self.version.shape(),
         });
     }

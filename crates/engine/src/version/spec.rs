@@ -7,19 +7,20 @@ use std::sync::Arc;
 
 /// How urgent a level is. What compactions have taken does not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct LevelScore {
-    pub(crate) level: usize,
+pub struct LevelScore {
+    /// Which level.
+    pub level: usize,
     /// Its size over its limit.
-    pub(crate) score: f64,
+    pub score: f64,
     /// Its sorted runs.
-    pub(crate) runs: usize,
+    pub runs: usize,
     /// What must leave it until it is under its limit.
-    pub(crate) excess_bytes: u64,
+    pub excess_bytes: u64,
 }
 
 impl LevelScore {
     /// True if it should be compacted.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.score >= 1.0
     }
 }
