@@ -1,15 +1,16 @@
 //! The experiments in virtual time: every schedule at every size, and slices of every length.
 
+use super::at_size::{AtSize, MEASURED, OURS, THEIRS, THEIRS_SLOW};
 use super::theirs::Theirs;
 use super::{
-    CHOSEN_MS, COLUMNS, DISK_BYTES_PER_SECOND, GB, Lab, MIB, RECORD_BYTES, TABLE_MIB, figures,
-    options, schedules, slice,
+    CHOSEN_MS, COLUMNS, DISK_BYTES_PER_SECOND, DYNAMIC, GB, Lab, MIB, RECORD_BYTES, TABLE_MIB,
+    figures, options, schedules, slice,
 };
 use esker::Scheduler;
 use esker::simulate::{self, Keys, Load, Machine, Plan, Writers};
 use esker::trace::Trace;
+use esker_draw::Outcome;
 use esker_draw::units::{bytes, duration};
-use esker_draw::{Outcome, Points};
 use esker_lab::Summary;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,37 +31,6 @@ const SLOW_DISK_BYTES_PER_SECOND: u64 = 45_000_000;
 
 /// How many simulations run at once, at the most.
 const THREADS_MAX: usize = 4;
-
-/// What the thesis measured: gigabytes, and how many times as much was written a second with the slice.
-pub(super) const MEASURED: [(u64, f64); 2] = [(5, 4.86), (50, 20.17)];
-
-/// Everything that was simulated at one size.
-pub(super) struct AtSize {
-    pub(super) gigabytes: u64,
-    /// Of every schedule.
-    pub(super) summaries: Vec<(String, Summary)>,
-    /// Lines of bytes a second over the slice in milliseconds: the engine's rotation, and the thesis's.
-    pub(super) slices: Vec<(&'static str, Points)>,
-}
-
-/// The names of the lines.
-pub(super) const OURS: &str = "slices";
-pub(super) const THEIRS: &str = "as built there";
-pub(super) const THEIRS_SLOW: &str = "as built there, 45 MB/s";
-
-impl AtSize {
-    fn of(&self, name: &str) -> Option<&Summary> {
-        self.summaries.iter().find(|(other, _)| other == name).map(|(_, summary)| summary)
-    }
-
-    /// What the dynamic slice lacks of the best fixed one, as a share; below zero if it is ahead.
-    fn deficit(&self) -> Option<f64> {
-        let dynamic = self.of("dynamic slice")?.throughput();
-        let (_, points) = self.slices.iter().find(|(name, _)| *name == OURS)?;
-        let best = points.iter().map(|point| point.1).fold(0.0, f64::max);
-        Some(1.0 - dynamic / best)
-    }
-}
 
 /// One simulation.
 struct Run {
@@ -267,7 +237,7 @@ impl Lab<'_> {
                     let rate = point.map_or(String::new(), |point| bytes(point.1 as u64));
                     let _ = write!(row, " {rate} |");
                 }
-                let ours = (*line == OURS).then(|| (done.of("dynamic slice"), done.deficit()));
+                let ours = (*line == OURS).then(|| (done.of(DYNAMIC), done.deficit()));
                 let (rate, share) = match ours {
                     Some((Some(summary), Some(share))) => {
                         (bytes(summary.throughput() as u64), format!("{:.1} %", share * 100.0))
