@@ -1,7 +1,7 @@
 //! The figures of the thesis, under its numbers, with what it measured beside ours where its text says a number.
 
-use super::simulated::{AtSize, MEASURED, OURS};
-use super::{NAMES, level, palette};
+use super::at_size::{AtSize, MEASURED, OURS};
+use super::{DYNAMIC, NAMES, level, palette};
 use esker::trace::{Step, Trace, What};
 use esker_draw::units::{bytes, duration, rate};
 use esker_draw::{Axes, Group, Line, Outcome, Palette, Points, RATES, bars, chart};
@@ -95,7 +95,7 @@ fn slices(number: &str, done: &AtSize) -> Outcome<String> {
     let mut lines: Vec<Line> =
         lines.map(|(name, points)| ((*name).to_owned(), points.clone())).collect();
     // The dynamic slice has no length: a level line over all of them.
-    let dynamic = done.summaries.iter().find(|(name, _)| name == NAMES[2]);
+    let dynamic = done.summaries.iter().find(|(name, _)| name == DYNAMIC);
     let ours = lines.iter().find(|(name, _)| name == OURS).map(|(_, points)| points.clone());
     if let (Some((name, summary)), Some(points)) = (dynamic, ours) {
         let ends = [points.first(), points.last()].into_iter().flatten();

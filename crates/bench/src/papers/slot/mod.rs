@@ -5,6 +5,7 @@
 //! 4, 5, 50, 500; writes are slowed at 8 and stopped at 12 runs in level 0. Simulated, everything is as there. The
 //! real store has everything smaller by one factor, on a disk that is slowed to the same 100 MB a second.
 
+mod at_size;
 mod figures;
 mod real;
 mod simulated;
@@ -43,7 +44,7 @@ pub struct Choice {
     real: bool,
     /// Simulate tables of so many MiB, and slices longer by as much: the tree of a large load then has no more tables
     /// than can be computed in minutes
-    #[arg(long, default_value_t = TABLE_MIB, value_parser = clap::value_parser!(u64).range(2..=4096))]
+    #[arg(long, default_value_t = TABLE_MIB, value_parser = clap::value_parser!(u64).range(2..=900))]
     table_mib: u64,
     /// On the real store everything is so many times smaller
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=32))]
@@ -54,7 +55,8 @@ pub struct Choice {
 }
 
 /// The names of the schedules that are compared.
-const NAMES: [&str; 4] = ["priority", "slice of 8 s", "dynamic slice", "ratio"];
+const NAMES: [&str; 4] = ["priority", "slice of 8 s", DYNAMIC, "ratio"];
+const DYNAMIC: &str = "dynamic slice";
 
 /// The schedules that are compared, with slices as long as `slice_ms` says for those of 8 s.
 fn schedules(slice_ms: u64) -> [(&'static str, Scheduler); 4] {

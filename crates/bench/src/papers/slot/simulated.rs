@@ -1,15 +1,16 @@
 //! The experiments in virtual time: every schedule at every size, and slices of every length.
 
+use super::at_size::{AtSize, MEASURED, OURS, THEIRS, THEIRS_SLOW};
 use super::theirs::Theirs;
 use super::{
-    CHOSEN_MS, COLUMNS, DISK_BYTES_PER_SECOND, GB, Lab, MIB, RECORD_BYTES, TABLE_MIB, figures,
-    options, schedules, slice,
+    CHOSEN_MS, COLUMNS, DISK_BYTES_PER_SECOND, DYNAMIC, GB, Lab, MIB, RECORD_BYTES, TABLE_MIB,
+    figures, options, schedules, slice,
 };
 use esker::Scheduler;
 use esker::simulate::{self, Keys, Load, Machine, Plan, Writers};
 use esker::trace::Trace;
+use esker_draw::Outcome;
 use esker_draw::units::{bytes, duration};
-use esker_draw::{Outcome, Points};
 use esker_lab::Summary;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +22,9 @@ use std::thread;
 const SLICES_MS: [u64; 10] = [200, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 24_000, 32_000, 64_000];
 const SOME_SLICES_MS: [u64; 5] = [1_000, 4_000, 8_000, 16_000, 64_000];
 
+/// The longest slice that the engine's options take.
+const SLICE_MS_MAX: u64 = 3_600_000;
+
 /// Two slices between which the thesis saw a difference at 50 GB.
 const COMPARED_MS: [u64; 2] = [8_000, 64_000];
 
@@ -30,37 +34,6 @@ const SLOW_DISK_BYTES_PER_SECOND: u64 = 45_000_000;
 
 /// How many simulations run at once, at the most.
 const THREADS_MAX: usize = 4;
-
-/// What the thesis measured: gigabytes, and how many times as much was written a second with the slice.
-pub(super) const MEASURED: [(u64, f64); 2] = [(5, 4.86), (50, 20.17)];
-
-/// Everything that was simulated at one size.
-pub(super) struct AtSize {
-    pub(super) gigabytes: u64,
-    /// Of every schedule.
-    pub(super) summaries: Vec<(String, Summary)>,
-    /// Lines of bytes a second over the slice in milliseconds: the engine's rotation, and the thesis's.
-    pub(super) slices: Vec<(&'static str, Points)>,
-}
-
-/// The names of the lines.
-pub(super) const OURS: &str = "slices";
-pub(super) const THEIRS: &str = "as built there";
-pub(super) const THEIRS_SLOW: &str = "as built there, 45 MB/s";
-
-impl AtSize {
-    fn of(&self, name: &str) -> Option<&Summary> {
-        self.summaries.iter().find(|(other, _)| other == name).map(|(_, summary)| summary)
-    }
-
-    /// What the dynamic slice lacks of the best fixed one, as a share; below zero if it is ahead.
-    fn deficit(&self) -> Option<f64> {
-        let dynamic = self.of("dynamic slice")?.throughput();
-        let (_, points) = self.slices.iter().find(|(name, _)| *name == OURS)?;
-        let best = points.iter().map(|point| point.1).fold(0.0, f64::max);
-        Some(1.0 - dynamic / best)
-    }
-}
 
 /// One simulation.
 struct Run {
@@ -137,27 +110,32 @@ impl Lab<'_> {
             .collect();
         let scheduled = runs.len();
         let ours: &[u64] = if least { &SLICES_MS } else { &SOME_SLICES_MS };
+        // The thesis's own rotation is only simulated with the thesis's tables.
         let (theirs, theirs_slow): (&[u64], &[u64]) = match (least, most) {
+            _ if longer > 1 => (&[], &[]),
             (true, _) => (&SLICES_MS, &SLICES_MS),
             (_, true) => (&[], &COMPARED_MS),
             _ => (&[], &[]),
         };
+        let scaled = |slices: &[u64]| -> Vec<u64> {
+            let scaled = slices.iter().map(|ms| ms * longer);
+            scaled.filter(|&ms| ms <= SLICE_MS_MAX).collect()
+        };
         let lines = [
-            (OURS, ours, DISK_BYTES_PER_SECOND),
-            (THEIRS, theirs, DISK_BYTES_PER_SECOND),
-            (THEIRS_SLOW, theirs_slow, SLOW_DISK_BYTES_PER_SECOND),
+            (OURS, scaled(ours), DISK_BYTES_PER_SECOND),
+            (THEIRS, scaled(theirs), DISK_BYTES_PER_SECOND),
+            (THEIRS_SLOW, scaled(theirs_slow), SLOW_DISK_BYTES_PER_SECOND),
         ];
-        for (line, slices, disk) in lines {
-            for &ms in slices {
-                let slice_ms = ms * longer;
-                let order = match line {
+        for (line, slices, disk) in &lines {
+            for &slice_ms in slices {
+                let order = match *line {
                     OURS => Order::Engine(slice(slice_ms)),
                     _ => Order::Theirs { slice_ms },
                 };
                 runs.push(run(
                     format!("{line} of {}", duration(slice_ms as f64 * 1e6)),
                     order,
-                    disk,
+                    *disk,
                 ));
             }
         }
@@ -176,8 +154,7 @@ impl Lab<'_> {
         let mut rates = traces[scheduled..].iter().map(|trace| Summary::of(trace).throughput());
         let slices = lines
             .map(|(line, slices, _)| {
-                let at = |&ms: &u64| (ms * longer) as f64;
-                (line, slices.iter().map(at).zip(rates.by_ref()).collect())
+                (line, slices.iter().map(|&ms| ms as f64).zip(rates.by_ref()).collect())
             })
             .to_vec();
         Ok(Some(AtSize { gigabytes, summaries, slices }))
@@ -267,7 +244,7 @@ impl Lab<'_> {
                     let rate = point.map_or(String::new(), |point| bytes(point.1 as u64));
                     let _ = write!(row, " {rate} |");
                 }
-                let ours = (*line == OURS).then(|| (done.of("dynamic slice"), done.deficit()));
+                let ours = (*line == OURS).then(|| (done.of(DYNAMIC), done.deficit()));
                 let (rate, share) = match ours {
                     Some((Some(summary), Some(share))) => {
                         (bytes(summary.throughput() as u64), format!("{:.1} %", share * 100.0))
