@@ -44,7 +44,7 @@ pub struct Choice {
     real: bool,
     /// Simulate tables of so many MiB, and slices longer by as much: the tree of a large load then has no more tables
     /// than can be computed in minutes
-    #[arg(long, default_value_t = TABLE_MIB, value_parser = clap::value_parser!(u64).range(2..=4096))]
+    #[arg(long, default_value_t = TABLE_MIB, value_parser = clap::value_parser!(u64).range(2..=900))]
     table_mib: u64,
     /// On the real store everything is so many times smaller
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=32))]

@@ -22,6 +22,9 @@ use std::thread;
 const SLICES_MS: [u64; 10] = [200, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 24_000, 32_000, 64_000];
 const SOME_SLICES_MS: [u64; 5] = [1_000, 4_000, 8_000, 16_000, 64_000];
 
+/// The longest slice that the engine's options take.
+const SLICE_MS_MAX: u64 = 3_600_000;
+
 /// Two slices between which the thesis saw a difference at 50 GB.
 const COMPARED_MS: [u64; 2] = [8_000, 64_000];
 
@@ -107,27 +110,32 @@ impl Lab<'_> {
             .collect();
         let scheduled = runs.len();
         let ours: &[u64] = if least { &SLICES_MS } else { &SOME_SLICES_MS };
+        // The thesis's own rotation is only simulated with the thesis's tables.
         let (theirs, theirs_slow): (&[u64], &[u64]) = match (least, most) {
+            _ if longer > 1 => (&[], &[]),
             (true, _) => (&SLICES_MS, &SLICES_MS),
             (_, true) => (&[], &COMPARED_MS),
             _ => (&[], &[]),
         };
+        let scaled = |slices: &[u64]| -> Vec<u64> {
+            let scaled = slices.iter().map(|ms| ms * longer);
+            scaled.filter(|&ms| ms <= SLICE_MS_MAX).collect()
+        };
         let lines = [
-            (OURS, ours, DISK_BYTES_PER_SECOND),
-            (THEIRS, theirs, DISK_BYTES_PER_SECOND),
-            (THEIRS_SLOW, theirs_slow, SLOW_DISK_BYTES_PER_SECOND),
+            (OURS, scaled(ours), DISK_BYTES_PER_SECOND),
+            (THEIRS, scaled(theirs), DISK_BYTES_PER_SECOND),
+            (THEIRS_SLOW, scaled(theirs_slow), SLOW_DISK_BYTES_PER_SECOND),
         ];
-        for (line, slices, disk) in lines {
-            for &ms in slices {
-                let slice_ms = ms * longer;
-                let order = match line {
+        for (line, slices, disk) in &lines {
+            for &slice_ms in slices {
+                let order = match *line {
                     OURS => Order::Engine(slice(slice_ms)),
                     _ => Order::Theirs { slice_ms },
                 };
                 runs.push(run(
                     format!("{line} of {}", duration(slice_ms as f64 * 1e6)),
                     order,
-                    disk,
+                    *disk,
                 ));
             }
         }
@@ -146,8 +154,7 @@ impl Lab<'_> {
         let mut rates = traces[scheduled..].iter().map(|trace| Summary::of(trace).throughput());
         let slices = lines
             .map(|(line, slices, _)| {
-                let at = |&ms: &u64| (ms * longer) as f64;
-                (line, slices.iter().map(at).zip(rates.by_ref()).collect())
+                (line, slices.iter().map(|&ms| ms as f64).zip(rates.by_ref()).collect())
             })
             .to_vec();
         Ok(Some(AtSize { gigabytes, summaries, slices }))
