@@ -130,9 +130,14 @@ pub(super) struct IndexJob {
 
 /// An index that should be made now, if there is one.
 pub(super) fn choose(core: &Core) -> Result<Option<IndexJob>> {
+    let keyspaces = core.keyspaces.load();
+    let mut indexed = keyspaces.by_id.values().filter(|k| k.options.run_index).peekable();
+    if indexed.peek().is_none() {
+        return Ok(None);
+    }
     // A view that is read and a note of what replaces its runs must be one step.
     let _versions = core.lock_versions()?;
-    for keyspace in core.keyspaces.load().by_id.values().filter(|k| k.options.run_index) {
+    for keyspace in indexed {
         let view = keyspace.view.load();
         if let Some(wanted) = keyspace.index_wanted(&view) {
             // Counted first, so that whoever waits sees that it is wanted or that it is being made.

@@ -71,7 +71,7 @@ pub struct TableBuilder {
     partition_at: u64,
     top: SeparatorWriter,
     /// Of all keys, if the keyspace has a run index.
-    digest: Option<DigestBuilder>,
+    pub(super) digest: Option<DigestBuilder>,
     tombstones: Vec<RangeTombstone>,
     properties: Properties,
     /// Bytes handed to the file.
@@ -117,7 +117,7 @@ impl TableBuilder {
             index: SeparatorWriter::default(),
             partition_at: 0,
             top: SeparatorWriter::default(),
-            digest: options.run_index.then(DigestBuilder::default),
+            digest: (options.run_index && options.order.is_bytewise()).then(DigestBuilder::default),
             tombstones: Vec::new(),
             properties,
             written_bytes: 0,

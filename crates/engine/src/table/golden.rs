@@ -6,6 +6,7 @@ use crate::block::{Block, BlockBuilder, BlockCursor, Sealer, TRAILER_BYTES, open
 use crate::cursor::Cursor;
 use crate::options::{Compression, Filter, KeyspaceOptions};
 use crate::range_tombstone::RangeTombstone;
+use crate::run_index::DigestBuilder;
 use esker_base::heap::{Heap, SharedBytes};
 use esker_base::{KeyOrder, Kind, Trailer};
 use std::fmt::Write;
@@ -25,7 +26,11 @@ const ENTRIES: [Entry; 4] = [
 
 /// The bytes of the first fenced block marked `hex`; what follows `;` on a line is a remark.
 fn example(page: &str) -> Vec<u8> {
-    let from = page.split("```hex\n").nth(1).expect("the page has a hex example");
+    nth_example(page, 1)
+}
+
+fn nth_example(page: &str, nth: usize) -> Vec<u8> {
+    let from = page.split("```hex\n").nth(nth).expect("the page has a hex example");
     let text = from.split("```").next().expect("the example ends");
     text.lines()
         .flat_map(|line| line.split(';').next().unwrap_or_default().split_whitespace())
@@ -95,4 +100,14 @@ fn the_table_example_holds() {
     }
     assert!(!cursor.valid());
     assert_eq!(table.range_tombstones().covering(&KeyOrder::Bytewise, b"ca", 400), Some(301));
+}
+
+#[test]
+fn the_digest_example_holds() {
+    let mut builder = DigestBuilder::default();
+    for key in ["apple", "apricot jam", "banana", "banana split with cream", "cherry"] {
+        builder.add(key.as_bytes());
+    }
+    let bytes: Vec<u8> = builder.finish().flatten().copied().collect();
+    expect_same(&bytes, &nth_example(TABLE_PAGE, 2));
 }

@@ -213,6 +213,7 @@ fn random_options(random: &mut Random) -> KeyspaceOptions {
             1 => KeyOrder::Custom(Arc::new(CaseBlind)),
             _ => KeyOrder::Bytewise,
         },
+        run_index: pick(2) == 0,
         ..KeyspaceOptions::default()
     }
 }
@@ -455,6 +456,7 @@ fn specimen() -> (KeyspaceOptions, Vec<Entry>, Vec<u8>) {
         restart_interval: 4,
         index_partition_bytes: 20,
         compression: vec![Compression::Lz4],
+        run_index: true,
         ..KeyspaceOptions::default()
     };
     let mut random = Random(5);

@@ -1,25 +1,13 @@
 //! A run index changes what a read costs, and nothing of what it finds.
 
-use super::support::{DIR, setup};
+use super::support::{DIR, Model, Random, put_or_delete, setup};
 use esker::base::checksum::mix64;
 use esker::base::vfs::strict::StrictVfs;
 use esker::event::{Event, EventListener};
 use esker::{Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Setup, Snapshot};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
 const KEYS: u64 = 2_000;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 += 1;
-        mix64(self.0) % n
-    }
-}
 
 /// Trees with many small runs, which the index speaks for as soon as there are two.
 fn options(runs: u32) -> Options {
@@ -108,23 +96,13 @@ fn assert_holds(db: &Db, model: &Model, at: Option<&Snapshot>, random: &mut Rand
 
 fn change(db: &Db, model: &mut Model, random: &mut Random, ranges: bool) {
     let at = random.below(KEYS);
-    match random.below(400) {
-        0 if ranges => {
-            let (start, end) = (key(at), key(random.below(KEYS)));
-            if start < end {
-                db.delete_range(&start, &end).expect("delete a range");
-                model.retain(|key, _| *key < start || *key >= end);
-            }
-        }
-        1..80 => {
-            db.delete(&key(at)).expect("delete");
-            model.remove(&key(at));
-        }
-        _ => {
-            let value = vec![random.below(256) as u8; 100];
-            db.put(&key(at), &value).expect("put");
-            model.insert(key(at), value);
-        }
+    if !ranges || random.below(400) > 0 {
+        return put_or_delete(db, model, random, key(at));
+    }
+    let (start, end) = (key(at), key(random.below(KEYS)));
+    if start < end {
+        db.delete_range(&start, &end).expect("delete a range");
+        model.retain(|key, _| *key < start || *key >= end);
     }
 }
 
@@ -324,7 +302,8 @@ fn what_compactions_have_dropped_is_passed_over() {
     db.flush().expect("flush");
     db.wait_idle().expect("idle");
     db.default_keyspace().compact_range(None, None).expect("compact");
-    for number in (1_900..4_000).step_by(3) {
+    // On both sides of the gap, more behind it.
+    for number in (0..300).step_by(70).chain((1_900..4_000).step_by(3)) {
         db.put(&key(number), b"newer").expect("put");
         model.insert(key(number), b"newer".to_vec());
     }

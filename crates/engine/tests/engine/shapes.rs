@@ -1,24 +1,12 @@
 //! Leveled or tiered, in whatever order levels are compacted, and from one to the other: the data are the same.
 
-use super::support::{DIR, setup};
+use super::support::{DIR, Model, Random, put_or_delete, setup};
 use esker::base::checksum::mix64;
 use esker::base::vfs::strict::StrictVfs;
 use esker::{
     Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Scheduler, Snapshot,
     TimeSlice,
 };
-use std::collections::BTreeMap;
-
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 += 1;
-        mix64(self.0) % n
-    }
-}
 
 /// Small tables and narrow levels: little data makes a deep tree.
 fn options(compaction: Compaction, scheduler: Scheduler) -> Options {
@@ -87,23 +75,12 @@ const KEYS: u64 = 3_000;
 /// A change of the store and its model. Most of the keys are new values of old ones.
 fn change(db: &Db, model: &mut Model, random: &mut Random) {
     let at = random.below(KEYS);
-    match random.below(400) {
-        0 => {
-            let (start, end) = (key(at), key(at + 1 + random.below(KEYS / 4)));
-            db.delete_range(&start, &end).expect("delete a range");
-            let gone: Vec<_> = model.range(start..end).map(|(key, _)| key.clone()).collect();
-            gone.iter().for_each(|key| drop(model.remove(key)));
-        }
-        1..80 => {
-            db.delete(&key(at)).expect("delete");
-            model.remove(&key(at));
-        }
-        _ => {
-            let value = vec![random.below(256) as u8; 100];
-            db.put(&key(at), &value).expect("put");
-            model.insert(key(at), value);
-        }
+    if random.below(400) > 0 {
+        return put_or_delete(db, model, random, key(at));
     }
+    let (start, end) = (key(at), key(at + 1 + random.below(KEYS / 4)));
+    db.delete_range(&start, &end).expect("delete a range");
+    model.retain(|key, _| *key < start || *key >= end);
 }
 
 #[test]

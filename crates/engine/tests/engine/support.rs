@@ -1,8 +1,10 @@
-//! A database on a disk in memory.
+//! A database on a disk in memory, and a plain map that it is compared with.
 
+use esker::base::checksum::mix64;
 use esker::base::vfs::strict::StrictVfs;
 use esker::base::{Env, Vfs};
 use esker::{Db, Options, Setup};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where the database is.
@@ -21,4 +23,28 @@ pub(crate) fn setup(disk: &StrictVfs) -> Setup {
 /// Opens or creates the database, with options as they are.
 pub(crate) fn open(disk: &StrictVfs) -> Db {
     Db::open_with(DIR, Options::default(), setup(disk)).expect("open")
+}
+
+/// What a store should hold.
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 += 1;
+        mix64(self.0) % n
+    }
+}
+
+/// Puts `key`, or deletes it at every fifth time, in the store and its model.
+pub(crate) fn put_or_delete(db: &Db, model: &mut Model, random: &mut Random, key: Vec<u8>) {
+    if random.below(5) == 0 {
+        db.delete(&key).expect("delete");
+        model.remove(&key);
+    } else {
+        let value = vec![random.below(256) as u8; 100];
+        db.put(&key, &value).expect("put");
+        model.insert(key, value);
+    }
 }
