@@ -8,6 +8,7 @@ use crate::failure::{Code, Failure, Result};
 use crate::output::note;
 use esker::Db;
 use esker::base::sync::Mutex;
+use rustix::event::{Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -75,6 +76,14 @@ impl Interrupt {
     /// True once the user has asked.
     pub(crate) fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Waits for so long, or less if a signal comes.
+    pub(crate) fn pause(&self, time: Timespec) {
+        if !self.asked() {
+            // An error is that signal.
+            let _ = poll(&mut [], Some(&time));
+        }
     }
 
     /// Closes this store once the user asks, which ends what it is doing.

@@ -19,6 +19,7 @@ mod tour;
 mod tree;
 mod tuning;
 mod units;
+mod view;
 
 use clap::Parser;
 use clap::error::ErrorKind;

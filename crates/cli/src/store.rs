@@ -42,7 +42,7 @@ pub(crate) struct StoreArgs {
 /// Where the work of flushes and compactions is written down.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TraceArgs {
-    /// Write down what flushes and compactions do, for `esker replay`
+    /// Write down what flushes and compactions do, for `esker watch` and `esker replay`
     #[arg(long, value_name = "FILE", help_heading = "Store")]
     trace: Option<PathBuf>,
 }

@@ -7,9 +7,10 @@ use crate::paint::{Ink, Paint};
 use crate::units;
 use esker::KeyspaceOptions;
 use esker::report::{KeyspaceStats, LevelStats};
+use esker::trace::Shape;
 
 /// Columns of the name of a level.
-const NAME_WIDTH: usize = 5;
+pub(crate) const NAME_WIDTH: usize = 5;
 /// Columns of the figures at the right.
 const FIGURES_WIDTH: usize = 46;
 /// Columns of the shortest frame.
@@ -23,17 +24,26 @@ pub(crate) fn draw(
     options: &KeyspaceOptions,
     paint: &Paint,
 ) -> Vec<String> {
-    let field = paint.width.saturating_sub(NAME_WIDTH + FIGURES_WIDTH).clamp(FRAME_MIN + 2, 48);
+    let field = field_width(paint);
     let mut lines = vec![title(keyspace, paint), String::new(), head(field, paint)];
     let rows = keyspace.levels.len() + 1;
-    // Grows evenly to the full width of the field.
-    let frame = |row: usize| FRAME_MIN + (field - 2 - FRAME_MIN) * row / (rows - 1).max(1);
+    let frame = |row: usize| frame_width(row, rows, field);
     lines.push(memory_row(keyspace, options, frame(0), field, paint));
     for (i, level) in keyspace.levels.iter().enumerate() {
         lines.push(level_row(i, level, options, frame(i + 1), field, paint));
-        lines.extend(cells(i, level, paint));
+        lines.extend(cells(i, &shape(level), paint));
     }
     lines
+}
+
+/// Columns in which bars stand.
+pub(crate) fn field_width(paint: &Paint) -> usize {
+    paint.width.saturating_sub(NAME_WIDTH + FIGURES_WIDTH).clamp(FRAME_MIN + 2, 48)
+}
+
+/// Columns of the frame in one of so many rows: it grows evenly to the full width of the field.
+pub(crate) fn frame_width(row: usize, rows: usize, field: usize) -> usize {
+    FRAME_MIN + (field - 2 - FRAME_MIN) * row / (rows - 1).max(1)
 }
 
 fn title(keyspace: &KeyspaceStats, paint: &Paint) -> String {
@@ -51,7 +61,7 @@ fn title(keyspace: &KeyspaceStats, paint: &Paint) -> String {
 
 fn head(field: usize, paint: &Paint) -> String {
     let text = format!(
-        "{:NAME_WIDTH$}{:^field$}{:>10}{:>12}{:>12}{:>12}",
+        "{:NAME_WIDTH$}{:^field$}{:>10}{:>13}{:>11}{:>12}",
         "", "full", "bytes", "limit", "tables", "tombstones"
     );
     paint.ink(Ink::Faint, &text)
@@ -69,7 +79,7 @@ fn memory_row(
     // An empty memtable keeps a little memory; that is not something to draw.
     let share = if keyspace.memtable_entries == 0 { 0.0 } else { share };
     let figures = format!(
-        "{:>10}{:>12}",
+        "{:>10}{:>13}",
         units::bytes(keyspace.memtable_bytes),
         units::bytes(options.memtable_bytes),
     );
@@ -84,15 +94,7 @@ fn level_row(
     field: usize,
     paint: &Paint,
 ) -> String {
-    let (share, limit) = match (level.limit_bytes, level.limit_runs) {
-        // The deepest level takes whatever comes.
-        (0, 0) => (if level.bytes > 0 { 1.0 } else { 0.0 }, "none".to_owned()),
-        (0, most) => {
-            let limit = format!("{} of {most} runs", level.runs);
-            (level.runs as f64 / most as f64, limit)
-        }
-        (limit, _) => (level.bytes as f64 / limit as f64, units::bytes(limit)),
-    };
+    let (share, limit) = fullness(&shape(level));
     let dead = tombstone_share(level);
     let tombstones = format!("{:>11.1}%", dead * 100.0);
     let over = dead > 0.0 && dead >= options.tombstone_ratio_compact;
@@ -101,9 +103,32 @@ fn level_row(
     let tables = units::count(level.tables);
     let bar = framed(share, frame, field, paint);
     format!(
-        "{:NAME_WIDTH$}{bar}{bytes:>10}{limit:>12}{tables:>12}{tombstones}",
+        "{:NAME_WIDTH$}{bar}{bytes:>10}{limit:>13}{tables:>11}{tombstones}",
         format!("L{number}")
     )
+}
+
+fn shape(level: &LevelStats) -> Shape {
+    Shape {
+        runs: level.runs,
+        tables: level.tables,
+        bytes: level.bytes,
+        limit_bytes: level.limit_bytes,
+        limit_runs: level.limit_runs,
+    }
+}
+
+/// How full a level is against its limit, and what that is.
+pub(crate) fn fullness(level: &Shape) -> (f64, String) {
+    match (level.limit_bytes, level.limit_runs) {
+        // The deepest level takes whatever comes.
+        (0, 0) => (if level.bytes > 0 { 1.0 } else { 0.0 }, "none".to_owned()),
+        (0, most) => {
+            let limit = format!("{} of {most} runs", level.runs);
+            (level.runs as f64 / most as f64, limit)
+        }
+        (limit, _) => (level.bytes as f64 / limit as f64, units::bytes(limit)),
+    }
 }
 
 /// The share of records in a level that are tombstones.
@@ -113,7 +138,7 @@ fn tombstone_share(level: &LevelStats) -> f64 {
 }
 
 /// A bar between two edges, in the middle of its field.
-fn framed(share: f64, frame: usize, field: usize, paint: &Paint) -> String {
+pub(crate) fn framed(share: f64, frame: usize, field: usize, paint: &Paint) -> String {
     let ink = match share {
         s if s > 1.0 => Ink::Bad,
         s if s >= WARM => Ink::Warm,
@@ -128,7 +153,7 @@ fn framed(share: f64, frame: usize, field: usize, paint: &Paint) -> String {
 }
 
 /// One cell per table, or per so many tables as fit. None for a level without tables.
-fn cells(number: usize, level: &LevelStats, paint: &Paint) -> Option<String> {
+pub(crate) fn cells(number: usize, level: &Shape, paint: &Paint) -> Option<String> {
     if level.tables == 0 {
         return None;
     }
@@ -187,13 +212,13 @@ mod tests {
         let expected = "\
 default  324 430 414 records in 506 tables and memory, 30.2 GiB on disk
 
-                 full                  bytes       limit      tables  tombstones
-mem           [##......]            16.0 MiB    64.0 MiB
-L0         [#######.......]         20.0 MiB 2 of 4 runs           2       10.0%
+                 full                  bytes        limit     tables  tombstones
+mem           [##......]            16.0 MiB     64.0 MiB
+L0         [#######.......]         20.0 MiB  2 of 4 runs          2       10.0%
      o o
-L1      [################....]     200.0 MiB   256.0 MiB           4       10.0%
+L1      [################....]     200.0 MiB    256.0 MiB          4       10.0%
      oooo
-L2   [###########################]  30.0 GiB        none         500       10.0%
+L2   [###########################]  30.0 GiB         none        500       10.0%
      oooooooooooooooooooooooooooooooooooooooooooooooooo  each 10 tables";
         assert_eq!(lines.join("\n"), expected);
     }

@@ -25,10 +25,30 @@ pub struct Step {
     pub what: What,
     /// Bytes of keys and values that users had written by then.
     pub user_bytes: u64,
+    /// Bytes of memory of the memtables, full or not.
+    pub memtable_bytes: u64,
+    /// Bytes a second that users are let write, if they are being slowed.
+    pub slowed_to: Option<u64>,
     /// The level that has the time slice, if levels take turns and one has it.
     pub turn: Option<usize>,
     /// The tree after it, level 0 first.
     pub levels: Vec<Shape>,
+    /// Compactions under way, the oldest first.
+    pub running: Vec<Running>,
+}
+
+/// A compaction under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Running {
+    /// The level that is to be made smaller.
+    pub level: usize,
+    /// The level that takes the result.
+    pub output_level: usize,
+    /// What it reads, from both.
+    pub input: Amount,
+    /// When it began, in microseconds since the start.
+    pub since_us: u64,
 }
 
 /// What happened in a step.
@@ -42,6 +62,8 @@ pub enum What {
         /// How long it took.
         duration_us: u64,
     },
+    /// A compaction began: the last of those under way.
+    Started,
     /// Tables were merged.
     Compacted {
         /// The level that was to be made smaller.
@@ -91,6 +113,10 @@ pub struct Shape {
     pub tables: u64,
     /// Bytes of all tables.
     pub bytes: u64,
+    /// Bytes from which on the level is compacted; 0 if it is not for its bytes.
+    pub limit_bytes: u64,
+    /// Sorted runs from which on it is compacted; 0 if it is not for its runs.
+    pub limit_runs: u64,
 }
 
 impl Amount {

@@ -5,30 +5,85 @@
 //! {"step":{"run":0,"step":{...}}}
 //! {"loaded":{"run":0,"at_us":1000000}}
 //! ```
+//!
+//! Numbers of runs need not be in order, and runs may alternate.
 
 use esker::event::{Event, EventListener};
 use esker::trace::{Step, Trace};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// A line of a file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-enum Line {
+pub enum Entry {
     /// Begins a trace.
-    Run { number: u32, name: String, about: BTreeMap<String, String> },
+    Run {
+        /// Its number, by which the others name it.
+        number: u32,
+        /// What it is of.
+        name: String,
+        /// See [`Trace::about`].
+        about: BTreeMap<String, String>,
+    },
     /// Goes on with one.
-    Step { run: u32, step: Step },
-    /// When its load was written. Without it, that is when the last step ended.
-    Loaded { run: u32, at_us: u64 },
+    Step {
+        /// Its number.
+        run: u32,
+        /// What happened.
+        step: Step,
+    },
+    /// When its load was written; nothing follows. Without it, that is when the last step ended.
+    Loaded {
+        /// Its number.
+        run: u32,
+        /// See [`Trace::loaded_us`].
+        at_us: u64,
+    },
 }
 
-fn write_line(out: &mut impl Write, line: &Line) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
+/// Reads a file piece by piece, perhaps while it is being written.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// What was begun of the next line.
+    rest: Vec<u8>,
+    lines: usize,
+}
+
+impl Reader {
+    /// The entries of the lines that end in `bytes`, which come after those given before.
+    ///
+    /// # Errors
+    /// Which line is none of a trace.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Vec<Entry>, String> {
+        let mut entries = Vec::new();
+        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.rest.extend_from_slice(line);
+            if line.ends_with(b"\n") {
+                self.lines += 1;
+                let entry = self.rest_as_entry();
+                entries.push(entry.map_err(|error| format!("line {}: {error}", self.lines))?);
+                self.rest.clear();
+            }
+        }
+        // What cannot become a line of one is not waited for.
+        match self.rest.first() {
+            None | Some(b'{') => Ok(entries),
+            Some(_) => Err(format!("line {}: no step of a trace", self.lines + 1)),
+        }
+    }
+
+    fn rest_as_entry(&self) -> Result<Entry, String> {
+        serde_json::from_slice(&self.rest).map_err(|error| format!("no step of a trace: {error}"))
+    }
+}
+
+fn write_entry(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, entry)?;
     out.write_all(b"\n")
 }
 
@@ -40,11 +95,11 @@ pub fn write(path: &Path, traces: &[(String, Trace)]) -> io::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     for (run, (name, trace)) in (0..).zip(traces) {
         let (name, about) = (name.clone(), trace.about.clone());
-        write_line(&mut out, &Line::Run { number: run, name, about })?;
+        write_entry(&mut out, &Entry::Run { number: run, name, about })?;
         for step in &trace.steps {
-            write_line(&mut out, &Line::Step { run, step: step.clone() })?;
+            write_entry(&mut out, &Entry::Step { run, step: step.clone() })?;
         }
-        write_line(&mut out, &Line::Loaded { run, at_us: trace.loaded_us })?;
+        write_entry(&mut out, &Entry::Loaded { run, at_us: trace.loaded_us })?;
     }
     out.flush()
 }
@@ -54,24 +109,22 @@ pub fn write(path: &Path, traces: &[(String, Trace)]) -> io::Result<()> {
 ///
 /// # Errors
 /// Which line is none of a trace, or that there is no trace.
-pub fn parse(text: &str) -> Result<Vec<(String, Trace)>, String> {
+pub fn parse(text: &[u8]) -> Result<Vec<(String, Trace)>, String> {
+    let mut reader = Reader::default();
+    let mut entries = reader.read(text)?;
+    // A whole line, but for its end.
+    entries.extend(reader.rest_as_entry());
     let mut traces: BTreeMap<u32, (String, Trace)> = BTreeMap::new();
-    for (number, line) in text.split_inclusive('\n').enumerate() {
-        let parsed = serde_json::from_str::<Line>(line);
-        if parsed.is_err() && !line.ends_with('\n') {
-            break;
-        }
-        let wrong = |what: &str| format!("line {}: {what}", number + 1);
-        let line = parsed.map_err(|error| wrong(&format!("no step of a trace: {error}")))?;
-        let unknown = || wrong("a step of a run that was not begun");
-        match line {
-            Line::Run { number, name, about } => {
+    for (at, entry) in entries.into_iter().enumerate() {
+        let unknown = || format!("line {}: a step of a run that was not begun", at + 1);
+        match entry {
+            Entry::Run { number, name, about } => {
                 traces.insert(number, (name, Trace { about, ..Trace::default() }));
             }
-            Line::Step { run, step } => {
+            Entry::Step { run, step } => {
                 traces.get_mut(&run).ok_or_else(unknown)?.1.steps.push(step);
             }
-            Line::Loaded { run, at_us } => {
+            Entry::Loaded { run, at_us } => {
                 traces.get_mut(&run).ok_or_else(unknown)?.1.loaded_us = at_us;
             }
         }
@@ -99,7 +152,8 @@ pub struct Recorder {
 #[derive(Debug)]
 struct State {
     out: BufWriter<File>,
-    begun: BTreeSet<u32>,
+    /// When the last step of each run was over.
+    begun: BTreeMap<u32, u64>,
     failed: Option<io::Error>,
 }
 
@@ -110,7 +164,7 @@ impl Recorder {
     /// Of the file system.
     pub fn create(path: &Path) -> io::Result<Recorder> {
         let out = BufWriter::new(File::create(path)?);
-        let state = Mutex::new(State { out, begun: BTreeSet::new(), failed: None });
+        let state = Mutex::new(State { out, begun: BTreeMap::new(), failed: None });
         Ok(Recorder { path: path.to_owned(), state })
     }
 
@@ -123,14 +177,28 @@ impl Recorder {
 
 impl State {
     fn write(&mut self, run: u32, step: &Step) -> io::Result<()> {
-        if self.begun.insert(run) {
+        if self.begun.insert(run, step.at_us).is_none() {
             let name = format!("keyspace {run}");
             let about = BTreeMap::new();
-            write_line(&mut self.out, &Line::Run { number: run, name, about })?;
+            write_entry(&mut self.out, &Entry::Run { number: run, name, about })?;
         }
-        write_line(&mut self.out, &Line::Step { run, step: step.clone() })?;
+        write_entry(&mut self.out, &Entry::Step { run, step: step.clone() })?;
         // What is written is there when the process dies.
         self.out.flush()
+    }
+}
+
+impl Drop for Recorder {
+    /// The store is closed: says so to those who read along.
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.failed.is_none() {
+            for (&run, &at_us) in &state.begun {
+                // Without it the traces are as complete.
+                let _ = write_entry(&mut state.out, &Entry::Loaded { run, at_us });
+            }
+            let _ = state.out.flush();
+        }
     }
 }
 
@@ -149,13 +217,17 @@ impl EventListener for Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker::trace::{Amount, Shape, What};
+    use esker::trace::{Amount, Running, Shape, What};
     use std::{fs, process};
 
     fn step(at_us: u64) -> Step {
-        let shape = Shape { runs: 1, tables: 2, bytes: 3 };
+        let shape = Shape { runs: 1, tables: 2, bytes: 3, ..Shape::default() };
         let what = What::Flushed { written: Amount { tables: 2, bytes: 3 }, duration_us: 7 };
-        Step { at_us, what, user_bytes: 5, turn: Some(1), levels: vec![shape; 2] }
+        let input = Amount { tables: 4, bytes: 6 };
+        let running = vec![Running { level: 0, output_level: 1, input, since_us: 1 }];
+        let levels = vec![shape; 2];
+        let (turn, slowed_to) = (Some(1), Some(9));
+        Step { at_us, what, user_bytes: 5, memtable_bytes: 8, slowed_to, turn, levels, running }
     }
 
     fn path(name: &str) -> PathBuf {
@@ -170,20 +242,42 @@ mod tests {
         let second = Trace { loaded_us: 4, steps: vec![step(4)], ..Trace::default() };
         let traces = [("one".to_owned(), first), ("two".to_owned(), second)];
         write(&path, &traces).expect("written");
-        let text = fs::read_to_string(&path).expect("text");
+        let text = fs::read(&path).expect("text");
         fs::remove_file(&path).expect("removed");
         assert_eq!(parse(&text).expect("traces"), traces);
 
         let torn = parse(&text[..text.len() - 9]).expect("the last line is passed over");
         assert_eq!(torn[1].1.loaded_us, 4, "of its last step");
 
+        let text = String::from_utf8(text).expect("JSON");
         let damaged = text.replacen("\"at_us\":10", "\"at_us\":-10", 1);
-        let error = parse(&damaged).expect_err("damaged");
+        let error = parse(damaged.as_bytes()).expect_err("damaged");
         assert!(error.contains("line 3"), "{error}");
         let damaged = text.replacen("\"number\":1", "\"number\":2", 1);
-        let error = parse(&damaged).expect_err("no such run");
+        let error = parse(damaged.as_bytes()).expect_err("no such run");
         assert!(error.contains("not begun"), "{error}");
-        assert!(parse("").expect_err("empty").contains("no trace"));
+        assert!(parse(b"").expect_err("empty").contains("no trace"));
+    }
+
+    #[test]
+    fn a_file_may_come_in_pieces() {
+        let mut text = Vec::new();
+        let run = Entry::Run { number: 7, name: "seven".to_owned(), about: BTreeMap::new() };
+        let entries =
+            [run, Entry::Step { run: 7, step: step(3) }, Entry::Loaded { run: 7, at_us: 3 }];
+        entries.iter().for_each(|entry| write_entry(&mut text, entry).expect("written"));
+        for piece in [1, 7, 100, text.len()] {
+            let mut reader = Reader::default();
+            let read = |piece| reader.read(piece).expect("whole lines");
+            let seen: Vec<Entry> = text.chunks(piece).flat_map(read).collect();
+            assert_eq!(seen, entries, "pieces of {piece}");
+        }
+        let mut reader = Reader::default();
+        assert_eq!(reader.read(&text[..text.len() - 1]).expect("two lines").len(), 2);
+        let error = reader.read(b"?\n").expect_err("not JSON any more");
+        assert!(error.starts_with("line 3: "), "{error}");
+        let error = Reader::default().read(b"CURRENT").expect_err("no line of a trace");
+        assert_eq!(error, "line 1: no step of a trace");
     }
 
     #[test]
@@ -195,12 +289,18 @@ mod tests {
             let keyspace = KeyspaceId(keyspace);
             recorder.on_event(&Event::Step { keyspace, step: step(at_us) });
         }
-        let text = fs::read_to_string(&path).expect("read, while it is open");
+        let text = fs::read(&path).expect("read, while it is open");
         let traces = parse(&text).expect("traces");
         assert_eq!(recorder.failure(), None);
         let seen: Vec<(&str, usize, u64)> =
             traces.iter().map(|(name, t)| (name.as_str(), t.steps.len(), t.loaded_us)).collect();
         assert_eq!(seen, [("keyspace 0", 2, 5), ("keyspace 3", 1, 2)]);
+        drop(recorder);
+        let closed = fs::read(&path).expect("read, when it is closed");
+        let ends = Reader::default().read(&closed[text.len()..]).expect("lines");
+        let end = |run, at_us| Entry::Loaded { run, at_us };
+        assert_eq!(ends, [end(0, 5), end(3, 2)]);
+        assert_eq!(parse(&closed).expect("traces"), traces);
         fs::remove_file(&path).expect("removed");
     }
 }

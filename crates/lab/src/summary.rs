@@ -50,6 +50,16 @@ pub struct LevelSummary {
     pub runs_max: u64,
 }
 
+impl Stops {
+    /// Adds one of so many microseconds.
+    pub(crate) fn add(&mut self, duration_us: u64) {
+        let seconds = duration_us as f64 / 1e6;
+        self.count += 1;
+        self.total_s += seconds;
+        self.longest_s = self.longest_s.max(seconds);
+    }
+}
+
 impl Summary {
     /// Bytes a second that users wrote.
     pub fn throughput(&self) -> f64 {
@@ -105,22 +115,17 @@ impl Summary {
                 level.job_s += seconds;
                 level.job_s_max = level.job_s_max.max(seconds);
             }
-            What::Stopped { duration_us } => {
-                let seconds = duration_us as f64 / 1e6;
-                self.stops.count += 1;
-                self.stops.total_s += seconds;
-                self.stops.longest_s = self.stops.longest_s.max(seconds);
-            }
-            What::Flushed { .. } | What::Moved { .. } => {}
+            What::Stopped { duration_us } => self.stops.add(duration_us),
+            What::Flushed { .. } | What::Started | What::Moved { .. } => {}
         }
     }
 }
 
 /// Bytes that a step wrote to tables.
-fn written(what: &What) -> u64 {
+pub(crate) fn written(what: &What) -> u64 {
     match what {
         What::Flushed { written, .. } | What::Compacted { written, .. } => written.bytes,
-        What::Moved { .. } | What::Stopped { .. } => 0,
+        What::Started | What::Moved { .. } | What::Stopped { .. } => 0,
     }
 }
 
@@ -134,9 +139,19 @@ mod tests {
     }
 
     fn step(at_us: u64, what: What, tables: &[u64]) -> Step {
-        let shape = |&tables: &u64| Shape { runs: tables, tables, bytes: 10 * tables };
+        let shape =
+            |&tables: &u64| Shape { runs: tables, tables, bytes: 10 * tables, ..Shape::default() };
         let levels = tables.iter().map(shape).collect();
-        Step { at_us, what, user_bytes: 100, turn: None, levels }
+        Step {
+            at_us,
+            what,
+            user_bytes: 100,
+            memtable_bytes: 0,
+            slowed_to: None,
+            turn: None,
+            levels,
+            running: Vec::new(),
+        }
     }
 
     fn job(level: usize, taken: u64, rewritten: u64, duration_us: u64) -> What {

@@ -22,6 +22,7 @@ mod simulate;
 pub(crate) mod stats;
 mod tour;
 pub(crate) mod verify;
+mod watch;
 
 use crate::failure::{EXIT_CODES, Result};
 use crate::tour::child;
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     Options(options::Args),
     Simulate(simulate::Args),
     Replay(replay::Args),
+    Watch(watch::Args),
     Completions(completions::Args),
     Man(man::Args),
     /// What the tour kills.
@@ -92,6 +94,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Options(args) => options::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Completions(args) => completions::run(&args, Esker::command()),
         Command::Man(args) => man::run(&args, Esker::command()),
         Command::TourWriter(args) => child::run(&args),

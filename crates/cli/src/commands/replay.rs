@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut traces = Vec::new();
     for file in &args.files {
         let bytes = fs::read(file).map_err(|error| Failure::io("read", file, &error))?;
-        let parsed = esker_lab::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| {
+        let parsed = esker_lab::parse(&bytes).map_err(|error| {
             let what = format!("{}: {error}: name a file written with --trace", file.display());
             Failure::new(Code::Corruption, what)
         })?;

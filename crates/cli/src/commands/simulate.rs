@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
 
-    /// Write every step into this file, for `esker replay`
+    /// Write every step into this file, for `esker watch` and `esker replay`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 

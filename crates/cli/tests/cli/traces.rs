@@ -1,8 +1,13 @@
 //! Simulations and traces of real stores tell the same kind of story.
 
-use crate::support::{Temp, esker};
+use crate::support::{Ended, Temp, command, esker};
+use esker::base::env::{Clock, SystemClock};
+use rustix::event::{Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::process::Stdio;
 
 /// Options under which little data makes a tree.
 const SMALL: [&str; 10] = [
@@ -47,19 +52,25 @@ fn simulations_are_shown_side_by_side() {
     assert!(json.good().starts_with("{\"figures\":{"), "{}", json.text());
 }
 
-#[test]
-fn a_load_leaves_a_trace() {
-    let temp = Temp::new();
+/// Loads rows in no order into a small tree; the store, and the trace of it.
+fn loaded(temp: &Temp) -> (String, String) {
     let mut rows = String::new();
     for number in 0..20_000u64 {
         let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let _ = writeln!(rows, "{{\"k\":\"{key:016x}\",\"v\":\"{number:0100}\"}}");
     }
     temp.file("rows.jsonl", rows);
-    let source = format!("jsonl:{}", path(&temp, "rows.jsonl"));
-    let (store, trace) = (path(&temp, "store"), path(&temp, "load.trace"));
+    let source = format!("jsonl:{}", path(temp, "rows.jsonl"));
+    let (store, trace) = (path(temp, "store"), path(temp, "load.trace"));
     let words = ["load", "--db", &store, "--key", "k", "--trace", &trace, "--quiet", &source];
     esker(&[&words[..], &SMALL].concat()).good();
+    (store, trace)
+}
+
+#[test]
+fn a_load_leaves_a_trace() {
+    let temp = Temp::new();
+    let (store, trace) = loaded(&temp);
     let ended = esker(&["replay", &trace]);
     let shown = ended.good();
     assert!(shown.lines().next().expect("a line").contains("keyspace 0"), "{shown}");
@@ -81,4 +92,117 @@ fn a_load_leaves_a_trace() {
     let nowhere = path(&temp, "no/where.trace");
     let ended = esker(&["compact", "--db", &store, "--trace", &nowhere]);
     assert_eq!(ended.code, 4, "{ended:?}");
+}
+
+/// A trace of one keyspace: a step a second, the last one a stop.
+fn trace_of(seconds: u64) -> String {
+    let mut text = "{\"run\":{\"number\":0,\"name\":\"keyspace 0\",\"about\":{}}}\n".to_owned();
+    let level = "{\"runs\":3,\"tables\":3,\"bytes\":3145728,\"limit_bytes\":0,\"limit_runs\":4}";
+    let running =
+        "{\"level\":0,\"output_level\":1,\"input\":{\"tables\":2,\"bytes\":2048},\"since_us\":0}";
+    for second in 1..=seconds {
+        let _ = writeln!(
+            text,
+            "{{\"step\":{{\"run\":0,\"step\":{{\"at_us\":{},\"what\":{{\"stopped\":{{\"duration_us\":500000}}}},\
+             \"user_bytes\":{},\"memtable_bytes\":1024,\"slowed_to\":null,\"turn\":0,\"levels\":[{level}],\
+             \"running\":[{running}]}}}}}}",
+            second * 1_000_000,
+            second << 20,
+        );
+    }
+    text
+}
+
+const END: &str = "{\"loaded\":{\"run\":0,\"at_us\":4000000}}\n";
+
+#[test]
+fn a_trace_that_is_over_is_shown_as_it_ended() {
+    let temp = Temp::new();
+    temp.file("all.trace", trace_of(4) + END);
+    let ended = esker(&["watch", &path(&temp, "all.trace")]);
+    let shown = ended.good();
+    for part in [
+        "keyspace 0  users wrote 4.0 MiB in 4.0 s, over",
+        "3 of 4 runs",
+        "turn v",
+        "L0 to L1, 2 tables, 2.0 KiB, for 4.0 s",
+        "4 times, 2.00 s in all, 0.50 s the longest",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.contains('\x1b'), "no terminal: {shown}");
+    // Played, it takes its time: 4 s at twice the speed.
+    let clock = SystemClock::new();
+    let played = esker(&["watch", &path(&temp, "all.trace"), "--speed", "2"]);
+    assert!(clock.now_ns() >= 2_000_000_000, "{} ns", clock.now_ns());
+    assert!(played.good().ends_with(shown), "the same end: {}", played.text());
+}
+
+#[test]
+fn a_trace_is_followed_while_it_is_written() {
+    let temp = Temp::new();
+    let file = temp.join("live.trace");
+    fs::write(&file, "").expect("write");
+    let mut watch = command(&["watch", &path(&temp, "live.trace")]);
+    let watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("esker runs");
+    let text = trace_of(4) + END;
+    let mut out = File::options().append(true).open(&file).expect("open");
+    // In pieces that end anywhere.
+    for piece in text.as_bytes().chunks(300) {
+        out.write_all(piece).expect("write");
+        let moment = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+        poll(&mut [], Some(&moment)).expect("wait");
+    }
+    let ended = Ended::from(watch.wait_with_output().expect("it ends by itself"));
+    let shown = ended.good();
+    assert!(shown.contains("users wrote 4.0 MiB in 4.0 s, over"), "{shown}");
+}
+
+#[test]
+fn ctrl_c_ends_a_watch_with_its_last_drawing() {
+    let temp = Temp::new();
+    temp.file("live.trace", trace_of(3));
+    let mut watch = command(&["watch", &path(&temp, "live.trace")]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().expect("esker runs");
+    let mut out = BufReader::new(watch.stdout.take().expect("piped"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    assert!(line.starts_with("keyspace 0: 3.0 s, 1.0 MiB/s, L0 75%, 1 running"), "{line}");
+    kill_process(Pid::from_child(&watch), Signal::INT).expect("signal");
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("text");
+    assert!(watch.wait().expect("it ends").success(), "as it always ends");
+    assert!(rest.contains("users wrote 3.0 MiB in 3.0 s\n"), "not over: {rest}");
+}
+
+#[test]
+fn a_store_can_be_watched_from_its_first_step_to_its_end() {
+    let temp = Temp::new();
+    let (_, trace) = loaded(&temp);
+    let ended = esker(&["watch", &trace]);
+    let shown = ended.good();
+    assert!(shown.contains(", over") && shown.contains("compacting  nothing"), "{shown}");
+    let text = fs::read_to_string(temp.join("load.trace")).expect("text");
+    assert!(text.contains("\"what\":\"started\""), "compactions are told when they begin");
+    assert!(text.contains("\"running\":[{\"level\":"), "and as long as they last");
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused() {
+    let temp = Temp::new();
+    temp.file("all.trace", trace_of(2) + END);
+    temp.file("wrong.trace", trace_of(2) + "something else\n");
+    let good = path(&temp, "all.trace");
+    for (args, code, part) in [
+        (vec![path(&temp, "none.trace")], 4, "check the path"),
+        (vec![path(&temp, "wrong.trace")], 3, "line 4: no step of a trace"),
+        (vec![good.clone(), "--only".to_owned(), "other".to_owned()], 4, "it has keyspace 0"),
+        (vec![good, "--speed".to_owned(), "0".to_owned()], 2, "write a number above 0"),
+    ] {
+        let words: Vec<&str> =
+            std::iter::once("watch").chain(args.iter().map(String::as_str)).collect();
+        let ended = esker(&words);
+        assert_eq!(ended.code, code, "{ended:?}");
+        assert!(ended.err.contains(part), "{part}: {ended:?}");
+    }
 }

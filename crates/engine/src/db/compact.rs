@@ -91,6 +91,7 @@ impl Chosen {
             input_tables: spec.tables().count() as u64,
             input_bytes: spec.input_bytes(),
         });
+        let underway = (!spec.is_move).then(|| core.begin_compaction(&self.keyspace, spec));
         let started = core.env.clock.now_ns();
         let (keyspace, background) = (self.keyspace.clone(), core.background.clone());
         let context = JobContext {
@@ -105,6 +106,7 @@ impl Chosen {
         };
         let result = job::run(spec, context, self.parts_max(core), &*core.background)?;
         self.install(core, &result)?;
+        drop(underway);
         self.account(core, &result, core.env.clock.now_ns() - started);
         Ok(())
     }

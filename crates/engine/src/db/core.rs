@@ -3,7 +3,7 @@
 //! Locks, in the order they may be taken: `commit` (the right to write), `spare` (the log after the
 //! current one), `versions` (the right to change the shape of a tree), then any of `background.state`,
 //! `current_wal`, `retired`, `snapshots`, a keyspace's `schedule`, the one under which its view changes, and then its
-//! `indexing`.
+//! `indexing`. Nothing is locked under the one of the compactions that are `underway`.
 //! Readers take none of them: they load a keyspace's [`View`] and the visible sequence number, in this order.
 //! `versions` is held while the manifest is synced; a writer therefore never waits for it, unless there is
 //! no spare log.
@@ -14,6 +14,7 @@ use super::index_state::Indexing;
 use super::queue::WriteQueue;
 use super::snapshot::SnapshotList;
 use super::stall::Stall;
+use super::underway::Underway;
 use crate::compaction::scheduler::toll::Toll;
 use crate::compaction::scheduler::{Schedule, pace};
 use crate::event::{Event, EventSink};
@@ -21,7 +22,6 @@ use crate::memtable::{Memtable, Supply};
 use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
-use crate::trace::{Step, What};
 use crate::version::{Coverage, DEEPEST_LEVEL, NamedWals, TableStore, Version, VersionSet};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
@@ -111,6 +111,8 @@ pub(super) struct KeyspaceCore {
     pub(super) toll: Arc<Toll>,
     /// Whose turn it is to be compacted.
     pub(super) schedule: Mutex<Schedule>,
+    /// Its compactions.
+    pub(super) underway: Underway,
     /// What is known of its run index besides what is in force.
     pub(super) indexing: Mutex<Indexing>,
 }
@@ -180,6 +182,7 @@ impl KeyspaceCore {
             user_bytes: AtomicU64::new(0),
             level_work: Mutex::new(vec![LevelStats::default(); DEEPEST_LEVEL + 1]),
             toll: Arc::new(Toll::new()),
+            underway: Underway::default(),
             indexing: Mutex::default(),
         }
     }
@@ -199,6 +202,12 @@ impl KeyspaceCore {
 }
 
 impl View {
+    /// The memtables, newest first.
+    #[inline]
+    pub(super) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(self.sealed.iter().map(|sealed| &sealed.mem))
+    }
+
     /// Memory of the run index.
     pub(super) fn index_bytes(&self) -> u64 {
         self.coverage.as_ref().map_or(0, |coverage| coverage.index.memory_bytes())
@@ -327,20 +336,6 @@ impl Core {
     /// The keyspace with this id.
     pub(super) fn keyspace(&self, id: KeyspaceId) -> Option<Arc<KeyspaceCore>> {
         self.keyspaces.load().get(id).cloned()
-    }
-
-    /// Tells listeners what happened to a tree.
-    pub(super) fn tell_step(&self, keyspace: &KeyspaceCore, what: What) {
-        if self.events.is_on() {
-            let step = Step {
-                at_us: self.env.clock.now_ns() / 1_000,
-                what,
-                user_bytes: keyspace.user_bytes.load(Ordering::Relaxed),
-                turn: keyspace.schedule.lock().turn(),
-                levels: keyspace.view.load().version.shape(),
-            };
-            self.events.emit(&Event::Step { keyspace: keyspace.id, step });
-        }
     }
 
     /// Tells the pace-keeper how full level 0 is.

@@ -35,6 +35,8 @@ mod snapshot;
 mod spare;
 mod stall;
 mod statistics;
+mod steps;
+mod underway;
 mod verify;
 mod workers;
 mod write;

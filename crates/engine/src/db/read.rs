@@ -74,8 +74,7 @@ impl Core {
     fn get_in(&self, keyspace: &KeyspaceCore, view: &View, key: &[u8], seq: Seq) -> Answer {
         let order = &keyspace.options.order;
         let hash = if order.is_hashable() { hash64(key) } else { 0 };
-        let mems = std::iter::once(&view.active).chain(view.sealed.iter().map(|s| &s.mem));
-        for mem in mems {
+        for mem in view.memtables() {
             let hidden = mem.covering(key, seq);
             if let Some((trailer, value)) = mem.get(key, hash, seq) {
                 return self.answer(trailer, hidden, || Value::copied(value));

@@ -221,7 +221,7 @@ impl Core {
         let view = keyspace.view.load_full();
         let seq = self.read_seq(options.snapshot)?;
         let mut gathered = Gathered::default();
-        for mem in std::iter::once(&view.active).chain(view.sealed.iter().map(|s| &s.mem)) {
+        for mem in view.memtables() {
             gathered.add_memtable(mem);
         }
         let range = KeyRange {

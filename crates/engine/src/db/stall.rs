@@ -94,6 +94,11 @@ impl Stall {
         pace::rate(memory_fill, level0_fill, drained)
     }
 
+    /// Bytes per second that may be written while memtables hold `held` of `limit` bytes; `None` is no limit.
+    pub(super) fn slowed_to(&self, held: u64, limit: u64) -> Option<u64> {
+        self.rate(held as f64 / limit as f64).map(|rate| rate as u64)
+    }
+
     /// False if writes pass at once for as long as memory is far from its limit.
     #[inline]
     pub(super) fn is_active(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Gathers the statistics of an open database.
 
 use super::core::{Core, KeyspaceCore};
-use crate::compaction::policy::{self, LevelLimit};
+use crate::compaction::policy;
 use crate::report::{
     KeyspaceStats, LevelStats, MemoryUse, ReadStats, RunIndexStats, Stats, WriteStats,
 };
@@ -71,11 +71,8 @@ fn keyspace_stats(keyspace: &KeyspaceCore) -> KeyspaceStats {
     let depth = version.depth().max(worked).max(1);
     let level_stats = |level: usize| {
         let tables = || version.level(level).iter().flat_map(|run| &run.tables);
-        let (limit_bytes, limit_runs) = match policy::level_limit(&keyspace.options, level) {
-            LevelLimit::Bytes(bytes) => (bytes, 0),
-            LevelLimit::Runs(runs) => (0, runs),
-            LevelLimit::None => (0, 0),
-        };
+        let limit = policy::level_limit(&keyspace.options, level);
+        let (limit_bytes, limit_runs) = limit.bytes_and_runs();
         LevelStats {
             runs: version.level(level).len() as u64,
             tables: tables().count() as u64,
@@ -88,12 +85,11 @@ fn keyspace_stats(keyspace: &KeyspaceCore) -> KeyspaceStats {
             ..work.get(level).cloned().unwrap_or_default()
         }
     };
-    let mems = || std::iter::once(&view.active).chain(view.sealed.iter().map(|s| &s.mem));
     KeyspaceStats {
         name: keyspace.name.clone(),
         levels: (0..depth).map(level_stats).collect(),
-        memtable_entries: mems().map(|mem| mem.entries()).sum(),
-        memtable_bytes: mems().map(|mem| mem.memory_bytes()).sum(),
+        memtable_entries: view.memtables().map(|mem| mem.entries()).sum(),
+        memtable_bytes: view.memtables().map(|mem| mem.memory_bytes()).sum(),
         sealed_memtables: view.sealed.len() as u64,
         user_bytes_written: keyspace.user_bytes.load(Ordering::Relaxed),
         slice_level: keyspace.schedule.lock().turn().map(|level| level as u64),

@@ -2,7 +2,7 @@
 
 use super::{Keys, LevelScore, Load, Machine, Plan, Progress, Rule, Writers, run, run_by};
 use crate::options::{Compaction, KeyspaceOptions, Scheduler, TimeSlice};
-use crate::trace::{Shape, Step, Trace, What};
+use crate::trace::{Amount, Shape, Step, Trace, What};
 use esker_base::Error;
 
 const MIB: u64 = 1 << 20;
@@ -53,7 +53,7 @@ fn moved_bytes(step: &Step) -> u64 {
         What::Compacted { taken, rewritten, written, .. } => {
             taken.bytes + rewritten.bytes + written.bytes
         }
-        What::Moved { .. } | What::Stopped { .. } => 0,
+        What::Started | What::Moved { .. } | What::Stopped { .. } => 0,
     }
 }
 
@@ -90,6 +90,58 @@ fn paced_writers_never_stop() {
     let runs = trace.steps.iter().map(|step| step.levels[..].first().map_or(0, |l| l.runs)).max();
     // At the slowest pace they still come faster than a disk like this takes them away.
     assert!(runs > Some(8) && runs <= Some(20), "{runs:?}");
+}
+
+#[test]
+fn compactions_are_under_way_until_they_are_told() {
+    let plan = Plan { writers: Writers::Paced, compaction_threads: 3, ..plan(Scheduler::Ratio) };
+    let (mut known, mut most) = (Vec::new(), 0);
+    for step in trace(&plan).steps {
+        match step.what {
+            What::Started => {
+                let begun = step.running.last().expect("the one that began");
+                assert_eq!(begun.since_us, step.at_us);
+                known.push(*begun);
+            }
+            What::Compacted { level, output_level, taken, rewritten, duration_us, .. } => {
+                let input = Amount {
+                    tables: taken.tables + rewritten.tables,
+                    bytes: taken.bytes + rewritten.bytes,
+                };
+                let over = known.iter().position(|job| {
+                    (job.level, job.output_level, job.input) == (level, output_level, input)
+                        && (job.since_us + duration_us).abs_diff(step.at_us) <= 1
+                });
+                known.remove(over.expect("it had begun"));
+            }
+            _ => {}
+        }
+        assert_eq!(step.running, known, "at {}", step.at_us);
+        most = most.max(known.len());
+    }
+    assert!(most > 1 && known.is_empty(), "{most} at once, {} at the end", known.len());
+}
+
+#[test]
+fn steps_tell_limits_and_the_pace() {
+    let plan = Plan { writers: Writers::Paced, ..plan(Scheduler::Ratio) };
+    let trace = trace(&plan);
+    for step in &trace.steps {
+        for (number, level) in step.levels.iter().enumerate() {
+            let (bytes, runs) = (plan.options.level_base_bytes, plan.options.level0_runs_compact);
+            let expected = match number {
+                0 => (0, u64::from(runs)),
+                1 => (bytes, 0),
+                2 => (bytes * plan.options.level_fanout as u64, 0),
+                _ => continue,
+            };
+            assert_eq!((level.limit_bytes, level.limit_runs), expected, "level {number}");
+        }
+        assert!(step.memtable_bytes <= plan.memtables_bytes_max, "{}", step.memtable_bytes);
+    }
+    let slowed = trace.steps.iter().filter_map(|step| step.slowed_to);
+    assert!(slowed.clone().count() > 0, "a disk like this is too slow");
+    assert!(slowed.min() > Some(0), "nobody is stopped");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::compaction::scheduler::pace::{self, Drained};
 use crate::compaction::{choice, policy};
 use crate::event::EventSink;
 use crate::options::{KeyspaceOptions, Options};
-use crate::trace::{Amount, Step, Trace, What};
+use crate::trace::{Amount, Running, Step, Trace, What};
 use crate::version::{CompactionSpec, Table, TableMeta, TableStore, Version};
 use esker_base::sync::atomic::Ordering;
 use esker_base::vfs::strict::StrictVfs;
@@ -66,6 +66,17 @@ struct Job {
     /// Bytes it has still to read and write.
     left: f64,
     started_ns: f64,
+}
+
+impl Job {
+    fn running(&self) -> Running {
+        Running {
+            level: self.spec.level,
+            output_level: self.spec.output_level,
+            input: Amount::of(self.spec.tables().map(|(_, table)| table.meta.file_bytes)),
+            since_us: (self.started_ns / 1e3) as u64,
+        }
+    }
 }
 
 /// Bytes a nanosecond, of everything that goes on.
@@ -196,6 +207,7 @@ impl<'a> World<'a> {
             let pieces = self.spread.merge(&inputs);
             let left = spec.input_bytes() as f64 + self.bytes(&pieces);
             self.jobs.push(Job { spec, pieces, left, started_ns: self.now_ns });
+            self.note(What::Started);
         }
     }
 
@@ -232,20 +244,23 @@ impl<'a> World<'a> {
             return 0.0;
         }
         let most = self.plan.load.bytes_per_second as f64 / 1e9;
+        self.slowed_to().map_or(most, |rate| (rate / 1e9).min(most))
+    }
+
+    /// Bytes a second that writers are let write while there is room in memory, if they are held back.
+    fn slowed_to(&self) -> Option<f64> {
         let runs = self.version.level(0).len();
         let (slow, max) = (self.options.level0_runs_slow, self.options.level0_runs_max);
         match self.plan.writers {
             Writers::Paced => {
                 let fill = self.held() / self.plan.memtables_bytes_max as f64;
-                let level0 = pace::level0_fill(runs, slow, max);
-                let rate = pace::rate(fill, level0, self.drained);
-                rate.map_or(most, |rate| (rate / 1e9).min(most))
+                pace::rate(fill, pace::level0_fill(runs, slow, max), self.drained)
             }
-            Writers::Stopped if runs >= max as usize => 0.0,
+            Writers::Stopped if runs >= max as usize => Some(0.0),
             Writers::Stopped if runs >= slow as usize => {
-                most.min(self.plan.load.record_bytes as f64 / DELAY_NS)
+                Some(self.plan.load.record_bytes as f64 * 1e9 / DELAY_NS)
             }
-            Writers::Stopped => most,
+            Writers::Stopped => None,
         }
     }
 
@@ -312,7 +327,7 @@ impl<'a> World<'a> {
 
     fn finish_jobs(&mut self) {
         while let Some(at) = self.jobs.iter().position(|job| job.left < DONE) {
-            let Job { spec, pieces, started_ns, .. } = self.jobs.swap_remove(at);
+            let Job { spec, pieces, started_ns, .. } = self.jobs.remove(at);
             let duration_ns = self.now_ns - started_ns;
             let (taken, rewritten) = (spec.taken(), spec.rewritten());
             self.rule.note_job(spec.level, taken.bytes, duration_ns as u64);
@@ -381,8 +396,11 @@ impl<'a> World<'a> {
             at_us: (self.now_ns / 1e3) as u64,
             what,
             user_bytes: self.user.round() as u64,
+            memtable_bytes: self.held() as u64,
+            slowed_to: self.slowed_to().map(|rate| rate as u64),
             turn: self.rule.turn(),
-            levels: self.version.shape(),
+            levels: policy::shape(&self.version, &self.options),
+            running: self.jobs.iter().map(Job::running).collect(),
         });
     }
 }

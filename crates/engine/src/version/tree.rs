@@ -10,7 +10,6 @@
 
 use super::run::Run;
 use super::store::Table;
-use crate::trace::{Amount, Shape};
 use esker_base::KeyOrder;
 use std::sync::Arc;
 
@@ -48,16 +47,6 @@ impl Version {
     /// Bytes of a level's tables.
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         self.level(level).iter().map(|run| run.bytes()).sum()
-    }
-
-    /// What each level holds, level 0 first.
-    pub(crate) fn shape(&self) -> Vec<Shape> {
-        let shape = |runs: &Vec<Arc<Run>>| {
-            let tables = runs.iter().flat_map(|run| &run.tables);
-            let Amount { tables, bytes } = Amount::of(tables.map(|table| table.meta.file_bytes));
-            Shape { runs: runs.len() as u64, tables, bytes }
-        };
-        self.levels.iter().map(shape).collect()
     }
 
     /// This version with tables taken out and put in.

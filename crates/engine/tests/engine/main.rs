@@ -15,5 +15,6 @@ mod open_refused;
 mod repair_current;
 mod run_index;
 mod shapes;
+mod steps;
 mod support;
 mod verify_read_only;

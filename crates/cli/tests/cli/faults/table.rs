@@ -123,6 +123,9 @@ const CALLS: &[Case] = &[
     plain("no trace but a directory", "esker replay empty", 2),
     plain("no trace in it", "esker replay file", 3),
     plain("no trace in it", "esker replay rows.csv", 3),
+    plain("no such trace", "esker watch nothing.trace", 4),
+    plain("no trace in it", "esker watch rows.csv", 3),
+    plain("no speed", "esker watch rows.csv --speed 0", 2),
 ];
 
 const OPTIONS: &[Case] = &[

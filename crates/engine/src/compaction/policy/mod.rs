@@ -11,11 +11,24 @@ mod tiered;
 pub(crate) use manual::{Manual, ManualStep};
 
 use crate::options::{Compaction, KeyspaceOptions};
-use crate::version::{CompactionSpec, DEEPEST_LEVEL, LevelScore, Version};
+use crate::trace::{Amount, Shape};
+use crate::version::{CompactionSpec, DEEPEST_LEVEL, LevelScore, Run, Version};
 use esker_base::Seq;
+use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
+
+/// What each level holds and may hold, level 0 first.
+pub(crate) fn shape(version: &Version, options: &KeyspaceOptions) -> Vec<Shape> {
+    let shape = |(level, runs): (usize, &Vec<Arc<Run>>)| {
+        let tables = runs.iter().flat_map(|run| &run.tables);
+        let Amount { tables, bytes } = Amount::of(tables.map(|table| table.meta.file_bytes));
+        let (limit_bytes, limit_runs) = level_limit(options, level).bytes_and_runs();
+        Shape { runs: runs.len() as u64, tables, bytes, limit_bytes, limit_runs }
+    };
+    version.levels.iter().enumerate().map(shape).collect()
+}
 
 /// What a level may hold before it is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +37,17 @@ pub(crate) enum LevelLimit {
     Runs(u64),
     /// The deepest level of a leveled tree takes whatever comes.
     None,
+}
+
+impl LevelLimit {
+    /// Either as a number, the other 0.
+    pub(crate) fn bytes_and_runs(self) -> (u64, u64) {
+        match self {
+            LevelLimit::Bytes(bytes) => (bytes, 0),
+            LevelLimit::Runs(runs) => (0, runs),
+            LevelLimit::None => (0, 0),
+        }
+    }
 }
 
 /// The score of every level that could be compacted. Tables being compacted do not count.
