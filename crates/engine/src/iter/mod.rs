@@ -17,4 +17,6 @@ pub(crate) use retain::Retention;
 pub(crate) use visible::{Bounds, VisibleCursor};
 
 #[cfg(test)]
+mod indexed_tests;
+#[cfg(test)]
 mod tests;

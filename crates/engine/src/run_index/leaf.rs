@@ -218,8 +218,12 @@ pub(super) struct LeafBuilder {
     bytes: Vec<u8>,
     /// Where each ends, whether it is exact, and its slots.
     entries: Vec<(usize, bool, Slots)>,
-    /// What the entries would take at least: what groups begin with is left out, but for the first.
-    bytes_least: usize,
+    /// What all entries begin with.
+    common: usize,
+    /// What the entries take coded that are no group's first, and what the slots of all do.
+    coded_bytes: usize,
+    /// What those take that are, were nothing common to all.
+    firsts_bytes: usize,
     coded: Vec<u8>,
 }
 
@@ -230,9 +234,13 @@ pub(super) enum Finished {
 }
 
 impl LeafBuilder {
-    /// True if not all that was added can be in one leaf.
+    /// True if not all that was added can be in one leaf. False does not promise that it can: keys of which very many
+    /// bytes are common take a few more.
     pub(super) fn overflows(&self) -> bool {
-        self.entries.len() > ENTRIES_MAX || self.bytes_least > LEAF_BYTES
+        let groups = self.entries.len().div_ceil(GROUP_ENTRIES);
+        let head = GROUPS + groups + self.common;
+        let firsts = self.firsts_bytes - groups * self.common;
+        self.entries.len() > ENTRIES_MAX || head + firsts + self.coded_bytes > LEAF_BYTES
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -241,11 +249,18 @@ impl LeafBuilder {
 
     pub(super) fn add(&mut self, prefix: Prefix<'_>, slots: Slots) {
         debug_assert!(slots != 0, "an entry names a run");
-        let shared = match self.entries.len().checked_sub(1) {
+        let (nth, len) = (self.entries.len(), prefix.bytes.len());
+        let shared = match nth.checked_sub(1) {
             Some(last) => shared_prefix_len(self.prefix(last).bytes, prefix.bytes),
-            None => 0,
+            None => len,
         };
-        self.bytes_least += 1 + prefix.bytes.len() - shared + slots.count_ones() as usize;
+        self.common = if nth == 0 { len } else { self.common.min(shared) };
+        if nth % GROUP_ENTRIES == 0 {
+            self.firsts_bytes += 1 + len;
+        } else {
+            self.coded_bytes += 1 + len - shared;
+        }
+        self.coded_bytes += slots.count_ones() as usize;
         self.bytes.extend_from_slice(prefix.bytes);
         self.entries.push((self.bytes.len(), prefix.exact, slots));
     }
@@ -261,7 +276,8 @@ impl LeafBuilder {
 
     /// Makes a leaf of the first entries, of as many as fit, and keeps the others.
     pub(super) fn finish(&mut self) -> Finished {
-        let mut count = self.entries.len().min(ENTRIES_MAX);
+        // The last one is what was too much.
+        let mut count = self.entries.len() - usize::from(self.overflows());
         let mut coded = std::mem::take(&mut self.coded);
         while count > 0 && !self.encode(count, &mut coded) {
             count -= 1;
@@ -289,7 +305,7 @@ impl LeafBuilder {
         let entries = self.entries.split_off(count);
         self.bytes.clear();
         self.entries.clear();
-        self.bytes_least = 0;
+        (self.common, self.coded_bytes, self.firsts_bytes) = (0, 0, 0);
         let mut start = 0;
         for (old_end, exact, slots) in entries {
             let old_end = old_end - end;

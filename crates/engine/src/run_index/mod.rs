@@ -19,7 +19,7 @@ mod entry;
 mod index;
 mod leaf;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod unite;
 
 pub(crate) use digest::{DigestBuilder, DigestCursor, DigestSource};

@@ -39,6 +39,11 @@ fn united(sources: Vec<Box<dyn Entries>>) -> Arc<RunIndex> {
     Arc::new(unite(sources, u64::MAX, &|| false).expect("reads").expect("has room"))
 }
 
+/// An index of runs with these keys, each with its slot.
+pub(crate) fn index_of(runs: &[(BTreeSet<Vec<u8>>, usize)]) -> Arc<RunIndex> {
+    united(runs.iter().map(|(keys, slot)| digest(keys, *slot)).collect())
+}
+
 /// Checks what an index promises of runs with these keys, and of all of `probes`.
 fn check(index: &Arc<RunIndex>, runs: &[BTreeSet<Vec<u8>>], probes: &[Vec<u8>]) {
     let mut cursor = EntryCursor::new(index.clone());
