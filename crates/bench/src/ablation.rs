@@ -7,6 +7,7 @@
 
 use crate::config::Config;
 use crate::esker_store::{Kept, KeptEsker};
+use crate::place::Place;
 use crate::plot;
 use crate::progress::Progress;
 use crate::report::Report;
@@ -14,9 +15,7 @@ use crate::result::Measured;
 use crate::session;
 use crate::store::Engine;
 use crate::table;
-use clap::Parser;
 use esker_draw::Outcome;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,32 +24,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Choice {
     /// Records of the stores; Ki and Mi may be used
     #[arg(long, value_delimiter = ',', default_value = "16Ki,64Ki,256Ki,1Mi,4Mi", value_parser = records)]
-    sizes: Vec<u64>,
+    pub(crate) sizes: Vec<u64>,
     /// Gets of each kind
     #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1..))]
-    reads: u64,
+    pub(crate) reads: u64,
     /// Bytes of a value
     #[arg(long = "value_size", alias = "value-size", default_value_t = 100)]
-    value_size: usize,
+    pub(crate) value_size: usize,
+    /// Bytes of memory for each kind of thing that is kept: more than the largest store has of it. It is taken as it is
+    /// used
+    #[arg(long = "cache_size", alias = "cache-size", default_value_t = CACHE_BYTES, value_parser = cache_bytes)]
+    pub(crate) cache_size: u64,
     /// Do the gets so often; tables show medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
+    pub(crate) repeat: u32,
     /// Where the stores go, one after the other. A temporary directory if not given
     #[arg(long, value_name = "DIR")]
-    db: Option<PathBuf>,
+    pub(crate) db: Option<PathBuf>,
 }
 
-/// Flags as on the command line.
-#[derive(Debug, Parser)]
-struct Flags {
-    #[command(flatten)]
-    config: Config,
+/// Memory for each kind of thing that is kept, unless told otherwise.
+pub(crate) const CACHE_BYTES: u64 = 16 << 30;
+
+pub(crate) fn cache_bytes(text: &str) -> Result<u64, String> {
+    let bytes = text.parse().ok().filter(|bytes| (1 << 20..=1 << 40).contains(bytes));
+    bytes.ok_or_else(|| "must be between 1048576 and 2^40".to_owned())
 }
 
-/// Seconds of gets that bring into memory what is to be kept there.
-const WARMUP_SECONDS: &str = "1";
+/// Gets bring into memory what is to be kept there: for a second, or for one for so many records.
+const RECORDS_PER_WARMUP_SECOND: u64 = 2 << 20;
 
-fn records(text: &str) -> Result<u64, String> {
+pub(crate) fn records(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale = match &text[digits.len()..] {
         "" => 1,
@@ -67,10 +71,10 @@ impl Choice {
     fn config(&self, num: u64, dir: &Path, more: &[&str]) -> Outcome<Config> {
         let (num, reads) = (num.to_string(), self.reads.to_string());
         let (value_size, dir) = (self.value_size.to_string(), dir.to_string_lossy().into_owned());
-        let flags = ["", "--num", &num, "--reads", &reads, "--value_size", &value_size];
-        let config = Flags::try_parse_from([&flags, &["--db", &dir][..], more].concat())?.config;
-        config.check()?;
-        Ok(config)
+        let cache_size = self.cache_size.to_string();
+        let flags = ["--num", &num, "--reads", &reads, "--value_size", &value_size];
+        let place = ["--cache_size", &cache_size, "--db", &dir];
+        Config::of(&[&flags[..], &place, more].concat())
     }
 
     /// Fills a store and measures all that can be measured on it.
@@ -90,7 +94,8 @@ impl Choice {
         session::run(&engines[0], &fill, stop, progress, &mut |_| ())?;
         let store = dir.join("store");
         let read = ["--benchmarks", "readrandom,readmissing", "--use_existing_db"];
-        let read = [&read[..], &["--warmup", WARMUP_SECONDS, "--bloom_bits", bits]].concat();
+        let warmup = (num / RECORDS_PER_WARMUP_SECOND).max(1).to_string();
+        let read = [&read[..], &["--warmup", &warmup, "--bloom_bits", bits]].concat();
         let read = self.config(num, &store, &read)?;
         let mut report = Report::new(&read);
         for engine in &engines {
@@ -112,25 +117,16 @@ impl Choice {
 /// # Errors
 /// Of the engine or the file system.
 pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outcome<Vec<Report>> {
-    let unique = format!("esker-ablation-{}", std::process::id());
-    let place = choice.db.clone().unwrap_or_else(|| std::env::temp_dir().join(unique));
+    let place = Place::new("ablation", choice.db.as_deref());
     let mut reports: Vec<Report> = Vec::new();
     for &num in &choice.sizes {
         for filters in [false, true] {
             if stop.load(Ordering::Relaxed) {
                 return Ok(reports);
             }
-            let dir = place.join(format!("{num}-{}", if filters { "filters" } else { "plain" }));
-            if dir.exists() {
-                return Err(
-                    format!("{} is there already: name a new directory", dir.display()).into()
-                );
-            }
-            let measured = choice.measure(num, filters, &dir, stop, progress);
-            // Also what an error left behind; the directory itself may be the user's.
-            let removed = fs::remove_dir_all(&dir);
-            let measured = measured?;
-            removed.map_err(|error| format!("{}: {error}", dir.display()))?;
+            let name = format!("{num}-{}", if filters { "filters" } else { "plain" });
+            let measure = |dir: &Path| choice.measure(num, filters, dir, stop, progress);
+            let measured = place.within(&name, measure)?;
             match reports.last_mut().filter(|report| report.config.num == num) {
                 Some(report) => {
                     report.engines.extend(measured.engines);
@@ -139,9 +135,6 @@ pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outco
                 None => reports.push(measured),
             }
         }
-    }
-    if choice.db.is_none() {
-        let _ = fs::remove_dir(&place);
     }
     Ok(reports)
 }
@@ -165,6 +158,24 @@ pub fn show(reports: &[Report], plots: Option<&Path>) -> Outcome<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_may_be_as_large_as_the_flag_says() {
+        assert!(cache_bytes("1").is_err() && cache_bytes("much").is_err());
+        let choice = Choice {
+            sizes: vec![1_000],
+            reads: 10,
+            value_size: 100,
+            cache_size: cache_bytes("7340032").expect("7 MiB"),
+            repeat: 1,
+            db: None,
+        };
+        let config = choice.config(1_000, Path::new("nowhere"), &[]).expect("flags");
+        let setup = KeptEsker(Kept::Indexes).setup(&config.settings(false));
+        assert!(setup.contains("block_cache_bytes = Some(0), pinned_bytes_max = Some(7340032)"));
+        let setup = KeptEsker(Kept::Blocks).setup(&config.settings(false));
+        assert!(setup.contains("block_cache_bytes = Some(7340032)"), "{setup}");
+    }
 
     #[test]
     fn sizes_are_read() {

@@ -4,6 +4,7 @@ use crate::drive::Plan;
 use crate::keys::{KeyShape, Popularity};
 use crate::store::Settings;
 use crate::workload::{Count, Shape, Workload};
+use clap::Parser;
 use esker_draw::Outcome;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -87,6 +88,13 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// Flags as on the command line.
+#[derive(Debug, clap::Parser)]
+struct Flags {
+    #[command(flatten)]
+    config: Config,
+}
+
 /// Among workloads: closes the store and opens it again, so that what comes next finds an empty cache.
 pub const REOPEN: &str = "reopen";
 
@@ -94,6 +102,16 @@ pub const REOPEN: &str = "reopen";
 const DEFAULT_BENCHMARKS: &str = "fillseq,fillrandom,overwrite,reopen,readrandom,readmissing,readseq,readreverse,seekrandom,compact,readrandom";
 
 impl Config {
+    /// What these flags say; everything else is as by default.
+    ///
+    /// # Errors
+    /// The flag, and what it may be.
+    pub fn of(flags: &[&str]) -> Outcome<Config> {
+        let config = Flags::try_parse_from([&[""], flags].concat())?.config;
+        config.check()?;
+        Ok(config)
+    }
+
     /// Refuses what makes no sense.
     ///
     /// # Errors
@@ -167,6 +185,7 @@ impl Config {
             // Each step draws keys of its own; the same step of another engine, the same.
             seed: self.seed + step as u64,
             step,
+            settle: true,
         })
     }
 }

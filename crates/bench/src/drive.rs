@@ -2,7 +2,8 @@
 //!
 //! An operation's latency is the time from the end of the one before, so that making its key and value
 //! is in it, as in `db_bench`. With a rate it is the time from when the operation was due, so that one that had to
-//! wait behind a slow one is slow too.
+//! wait behind a slow one is slow too; at a rate that the store does not keep up it grows for as long as the run lasts.
+//! The longest in each tenth of a second is therefore of the time from when an operation was begun.
 
 use crate::keys::{KeyShape, Known};
 use crate::machine::{Usage, disk_bytes, forget_peak_memory, memory_bytes};
@@ -59,6 +60,8 @@ pub struct Plan {
     pub seed: u64,
     /// The place among the steps of the run.
     pub step: usize,
+    /// Whether to wait in the end until the store has no more work, so that all it wrote is counted.
+    pub settle: bool,
 }
 
 /// What one thread does and has seen.
@@ -79,10 +82,32 @@ struct Worker<'a> {
     user_written_bytes: u64,
 }
 
-/// A counter on a line of its own.
+/// What the watcher sees of a thread, on a line of its own.
 #[derive(Default)]
 #[repr(align(128))]
-struct Done(AtomicU64);
+struct Done {
+    /// Its operations.
+    count: AtomicU64,
+    /// The longest of those since the watcher looked, in nanoseconds.
+    longest_ns: AtomicU64,
+}
+
+impl Done {
+    #[inline]
+    fn note(&self, count: u64, ns: u64) {
+        self.count.store(count, Ordering::Relaxed);
+        if ns > self.longest_ns.load(Ordering::Relaxed) {
+            self.longest_ns.store(ns, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Operations of these threads, and the longest since this was asked before.
+fn seen(done: &[Done]) -> (u64, u64) {
+    let count = done.iter().map(|done| done.count.load(Ordering::Relaxed)).sum();
+    let longest = done.iter().map(|done| done.longest_ns.swap(0, Ordering::Relaxed)).max();
+    (count, longest.unwrap_or(0))
+}
 
 impl<'a> Worker<'a> {
     fn new(
@@ -210,13 +235,16 @@ pub fn run(
 ) -> Outcome<Measured> {
     forget_peak_memory();
     let (own_before, before, start) = (store.counters(), Usage::now(), Instant::now());
-    let mut watch = Watch { dir, pace: Vec::new(), last: 0, disk_peak_bytes: 0 };
+    let mut watch =
+        Watch { dir, pace: Vec::new(), slowest_ns: Vec::new(), last: 0, disk_peak_bytes: 0 };
     let workers = work_together(store, workload, plan, known, (stop, progress), &mut watch)?;
     let measured = &workers[..plan.threads as usize];
     let ended = measured.iter().map(|(_, end)| *end).max().unwrap_or(start);
     let run_usage = Usage::now().since(before);
     let settle = Instant::now();
-    store.settle()?;
+    if plan.settle {
+        store.settle()?;
+    }
     let settle_seconds = settle.elapsed().as_secs_f64();
     let usage = Usage::now().since(before);
     let own = store.counters();
@@ -246,6 +274,7 @@ pub fn run(
         disk_peak_bytes: watch.disk_peak_bytes.max(disk),
         memory_peak_bytes: memory_bytes().0,
         pace: watch.pace,
+        slowest_ns: watch.slowest_ns,
     })
 }
 
@@ -266,7 +295,7 @@ fn work_together<'a>(
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
-                let (done, over) = (&done[thread as usize].0, &over);
+                let (done, over) = (&done[thread as usize], &over);
                 scope.spawn(move || {
                     let seat = Seat { thread, threads, measured: plan.threads };
                     work(store, workload, plan, known, seat, done, &|| {
@@ -277,8 +306,8 @@ fn work_together<'a>(
             .collect();
         loop {
             std::thread::sleep(ROUND);
-            let all: u64 = done[..measured].iter().map(|d| d.0.load(Ordering::Relaxed)).sum();
-            watch.round(all);
+            let (all, longest_ns) = seen(&done[..measured]);
+            watch.round(all, longest_ns);
             progress.at(workload.name, all, plan.operations);
             let late = plan.seconds_max.is_some_and(|max| start.elapsed().as_secs_f64() >= max);
             if late || workers[..measured].iter().all(|worker| worker.is_finished()) {
@@ -286,7 +315,9 @@ fn work_together<'a>(
                 break;
             }
         }
-        workers.into_iter().map(joined).collect()
+        let workers = workers.into_iter().map(joined).collect();
+        watch.after_all(seen(&done[..measured]).1);
+        workers
     })
 }
 
@@ -323,7 +354,7 @@ fn work<'a>(
     plan: &Plan,
     known: &Known,
     seat: Seat,
-    done: &AtomicU64,
+    done: &Done,
     ended: &dyn Fn() -> bool,
 ) -> Outcome<(Worker<'a>, Instant)> {
     let mut random = Random::seed_from_u64(mix64(plan.seed) ^ seat.thread);
@@ -334,18 +365,26 @@ fn work<'a>(
     let mut last = Instant::now();
     let mut count = 0;
     while count < seat.operations(plan.operations) && !ended() {
+        let mut late_ns = 0;
         if let Some(timetable) = &mut timetable {
-            let Some(due) = timetable.wait(ended) else { break };
-            last = due;
+            let Some(turn) = timetable.wait(ended) else { break };
+            (last, late_ns) = (turn.due, turn.late_ns);
         }
         let write = worker.run(operations.draw())?;
         let now = Instant::now();
-        worker.note(write, now.duration_since(last).as_nanos() as u64);
+        let ns = now.duration_since(last).as_nanos() as u64;
+        worker.note(write, ns);
         last = now;
         count += 1;
-        done.store(count, Ordering::Relaxed);
+        done.note(count, ns - late_ns);
     }
     Ok((worker, last))
+}
+
+/// When an operation was to begin, and by how much later it does.
+struct Turn {
+    due: Instant,
+    late_ns: u64,
 }
 
 /// When the operations of a thread are due.
@@ -367,15 +406,15 @@ impl Timetable {
         Some(Timetable { next: Instant::now() + interval.mul_f64(share), interval })
     }
 
-    /// Sleeps until the next operation is due, unless it is late already; when it is due, or `None` if the
-    /// workload ends before.
-    fn wait(&mut self, ended: &dyn Fn() -> bool) -> Option<Instant> {
+    /// Sleeps until the next operation is due, unless it is late already; `None` if the workload ends before.
+    fn wait(&mut self, ended: &dyn Fn() -> bool) -> Option<Turn> {
         let due = self.next;
         self.next += self.interval;
         loop {
-            let early = due.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let early = due.saturating_duration_since(now);
             if early.is_zero() {
-                return Some(due);
+                return Some(Turn { due, late_ns: now.duration_since(due).as_nanos() as u64 });
             }
             if ended() {
                 return None;
@@ -424,16 +463,123 @@ impl Totals {
 struct Watch<'a> {
     dir: &'a Path,
     pace: Vec<u64>,
+    slowest_ns: Vec<u64>,
     last: u64,
     disk_peak_bytes: u64,
 }
 
 impl Watch<'_> {
-    fn round(&mut self, operations: u64) {
+    fn round(&mut self, operations: u64, longest_ns: u64) {
         self.pace.push(operations - self.last);
+        self.slowest_ns.push(longest_ns);
         self.last = operations;
         if self.pace.len().is_multiple_of(ROUNDS_PER_LOOK) {
             self.disk_peak_bytes = self.disk_peak_bytes.max(disk_bytes(self.dir));
         }
+    }
+
+    /// What ends after the last round counts to it.
+    fn after_all(&mut self, longest_ns: u64) {
+        if let Some(last) = self.slowest_ns.last_mut() {
+            *last = (*last).max(longest_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::workload;
+    use std::thread::sleep;
+
+    /// A store that keeps nothing, and takes its time: for every put, and for each hundredth more.
+    struct Slow {
+        put: Duration,
+        hundredth: Duration,
+        puts: AtomicU64,
+    }
+
+    impl Store for Slow {
+        fn put(&self, _: &[u8], _: &[u8], _: bool) -> Outcome<()> {
+            let puts = self.puts.fetch_add(1, Ordering::Relaxed) + 1;
+            let more = if puts.is_multiple_of(100) { self.hundredth } else { Duration::ZERO };
+            sleep(self.put + more);
+            Ok(())
+        }
+
+        fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
+            Ok(false)
+        }
+
+        fn delete(&self, _: &[u8]) -> Outcome<()> {
+            Ok(())
+        }
+
+        fn walk(&self, _: Walk<'_>, _: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64> {
+            Ok(0)
+        }
+
+        fn settle(&self) -> Outcome<()> {
+            Err("asked to settle".into())
+        }
+
+        fn compact(&self) -> Outcome<()> {
+            Ok(())
+        }
+
+        fn close(self: Box<Self>) -> Outcome<()> {
+            Ok(())
+        }
+    }
+
+    fn measured(workload: &str, (put_ms, hundredth_ms): (u64, u64), flags: &[&str]) -> Measured {
+        let [put, hundredth] = [put_ms, hundredth_ms].map(Duration::from_millis);
+        let store = Slow { put, hundredth, puts: AtomicU64::new(0) };
+        let workload = workload::find(workload).expect("a workload");
+        let config = Config::of(flags).expect("flags");
+        let plan = config.plan(workload, 0).expect("a plan");
+        let (known, dir) = (Known::new(config.num), Path::new("nowhere"));
+        let (plan, stop) = (Plan { settle: false, ..plan }, AtomicBool::new(false));
+        let mut progress = Progress::start(true);
+        run(("slow", &store), dir, workload, &plan, &known, &stop, &mut progress).expect("a run")
+    }
+
+    #[test]
+    fn each_tenth_of_a_second_has_its_longest() {
+        let run = measured("fillrandom", (1, 150), &["--num", "350"]);
+        assert_eq!(run.slowest_ns.len(), run.pace.len());
+        assert_eq!(run.slowest_ns.iter().max(), Some(&run.writes.max), "{run:?}");
+        let slow = run.slowest_ns.iter().filter(|&&ns| ns >= 150_000_000).count();
+        assert_eq!(slow, 3, "one for each hundred: {:?}", run.slowest_ns);
+        for (puts, ns) in run.pace.iter().zip(&run.slowest_ns).filter(|(puts, _)| **puts > 0) {
+            assert!(*ns >= 1_000_000, "{puts} puts, none of which took {ns} ns");
+        }
+    }
+
+    #[test]
+    fn what_the_last_round_did_not_see_is_there() {
+        let flags = ["--num", "1000", "--duration", "0.1"];
+        let run = measured("fillrandom", (600, 0), &flags);
+        assert_eq!(run.slowest_ns.iter().max(), Some(&run.writes.max), "{run:?}");
+        assert!(run.writes.max >= 600_000_000, "{run:?}");
+    }
+
+    #[test]
+    fn with_a_rate_waiting_for_ones_turn_is_not_in_the_longest() {
+        let flags = ["--num", "1000000", "--rate", "10000", "--duration", "1"];
+        let run = measured("fillrandom", (2, 0), &flags);
+        let longest = run.slowest_ns.iter().max().copied().unwrap_or(0);
+        assert!(longest >= 2_000_000, "{longest}");
+        assert!(run.writes.max > 600_000_000, "the queue is as long as the run: {run:?}");
+        assert!(longest < run.writes.max / 2, "{longest} of {}", run.writes.max);
+    }
+
+    #[test]
+    fn company_has_no_part_in_the_longest() {
+        let flags = ["--num", "1000", "--reads", "1000000000", "--duration", "0.5"];
+        let run = measured("readwhilewriting", (100, 0), &flags);
+        assert!(run.operations > 0 && run.writes.count == 0, "{run:?}");
+        assert_eq!(run.slowest_ns.iter().max(), Some(&run.reads.max), "{run:?}");
     }
 }

@@ -112,12 +112,9 @@ impl Kept {
     }
 }
 
-/// Esker with a part of what it usually keeps in memory.
+/// Esker with a part of what it usually keeps in memory; the settings' cache is the most for each kind.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptEsker(pub Kept);
-
-/// Memory for each kind of thing that is kept; more than any store here needs. It is taken as it is used.
-const KEPT_BYTES: u64 = 16 << 30;
 
 impl Engine for KeptEsker {
     fn name(&self) -> String {
@@ -145,15 +142,38 @@ impl Engine for KeptEsker {
 
 impl KeptEsker {
     fn options(self, settings: &Settings) -> Options {
-        let kept = |is: bool| Some(if is { KEPT_BYTES } else { 0 });
+        let kept = |is: bool| Some(if is { settings.cache_bytes } else { 0 });
         let options = options(settings);
         Options {
             // An eighth of what memtables leave is not for what is kept.
-            memory_budget_bytes: options.memtables_bytes_max + 3 * KEPT_BYTES,
+            memory_budget_bytes: options.memtables_bytes_max + 3 * settings.cache_bytes,
             block_cache_bytes: kept(self.0 == Kept::Blocks),
             pinned_bytes_max: kept(self.0 != Kept::Nothing),
             ..options
         }
+    }
+}
+
+/// Esker with the options that it has by default, whatever the settings say.
+#[derive(Clone, Copy, Debug)]
+pub struct DefaultEsker;
+
+impl Engine for DefaultEsker {
+    fn name(&self) -> String {
+        "esker".to_owned()
+    }
+
+    fn setup(&self, _: &Settings) -> String {
+        format!("{}: default options", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
+        let options = Options {
+            create_if_missing: !settings.existing,
+            error_if_exists: !settings.existing,
+            ..Options::default()
+        };
+        Ok(Box::new(EskerStore(Db::open(dir, options)?)))
     }
 }
 

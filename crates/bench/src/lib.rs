@@ -5,7 +5,7 @@
 //! looks at [`machine`]; the outcome is a [`result::Measured`] in a [`report::Report`], which [`table`],
 //! [`markdown`] and [`plot`] show.
 //! Nothing here knows more of an engine than [`store`]'s traits, so that all are asked the same, except for
-//! [`ablation`], which takes Esker apart.
+//! [`ablation`], which takes Esker apart, [`papers`] and [`stalls`].
 
 #![allow(clippy::disallowed_methods, reason = "what is measured is the time of the machine itself")]
 
@@ -18,11 +18,13 @@ pub mod keys;
 pub mod machine;
 pub mod markdown;
 pub mod papers;
+pub mod place;
 pub mod plot;
 pub mod progress;
 pub mod report;
 pub mod result;
 pub mod session;
+pub mod stalls;
 pub mod store;
 pub mod table;
 pub mod values;

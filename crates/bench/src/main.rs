@@ -3,12 +3,12 @@
 use clap::{Parser, Subcommand};
 use esker_bench::config::Config;
 use esker_bench::esker_store::{Esker, Tree};
-use esker_bench::papers::slot;
+use esker_bench::papers::{basics, slot};
 use esker_bench::progress::Progress;
 use esker_bench::report::Report;
 use esker_bench::store::Engine;
 use esker_bench::workload::WORKLOADS;
-use esker_bench::{Outcome, ablation, interrupt, markdown, plot, session, table};
+use esker_bench::{Outcome, ablation, interrupt, markdown, plot, session, stalls, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +59,14 @@ enum Command {
         #[arg(long)]
         quiet: bool,
     },
+    /// Measure how long puts wait below and above the rate that a store keeps up
+    Stalls {
+        #[command(flatten)]
+        choice: stalls::Choice,
+        /// No progress, and no lines as results come
+        #[arg(long)]
+        quiet: bool,
+    },
     /// Do the experiments of a paper
     #[command(subcommand)]
     Papers(Paper),
@@ -93,6 +101,14 @@ enum Command {
 /// Papers whose experiments can be done.
 #[derive(Debug, Subcommand)]
 enum Paper {
+    /// Gets by what is kept in memory, and how long puts take over time: a course's LSM tree
+    Basics {
+        #[command(flatten)]
+        choice: basics::Choice,
+        /// No progress, and no lines as results come
+        #[arg(long)]
+        quiet: bool,
+    },
     /// Compaction in turns of time slices, against level 0 before all others
     Slot {
         #[command(flatten)]
@@ -127,11 +143,13 @@ fn command(command: Command) -> Outcome<ExitCode> {
             return run_ablation(&choice, json.as_deref(), plots.as_deref(), quiet);
         }
         Command::Papers(Paper::Slot { choice, quiet }) => {
-            let stop = interrupt::watch()?;
-            let mut progress = Progress::start(quiet);
-            slot::run(&choice, &stop, &mut progress)?;
-            progress.finish();
-            return Ok(ended(&stop));
+            return watched(quiet, |stop, progress| slot::run(&choice, stop, progress).map(drop));
+        }
+        Command::Papers(Paper::Basics { choice, quiet }) => {
+            return watched(quiet, |stop, progress| basics::run(&choice, stop, progress));
+        }
+        Command::Stalls { choice, quiet } => {
+            return watched(quiet, |stop, progress| stalls::run(&choice, stop, progress));
         }
         Command::List => {
             for workload in WORKLOADS {
@@ -201,10 +219,23 @@ fn run_ablation(
     Ok(ended(&stop))
 }
 
+/// Does what may be interrupted and shows how far it is.
+fn watched(
+    quiet: bool,
+    work: impl FnOnce(&AtomicBool, &mut Progress) -> Outcome<()>,
+) -> Outcome<ExitCode> {
+    let stop = interrupt::watch()?;
+    let mut progress = Progress::start(quiet);
+    let outcome = work(&stop, &mut progress);
+    progress.finish();
+    outcome?;
+    Ok(ended(&stop))
+}
+
 /// How a command ends that may have been interrupted.
 fn ended(stop: &AtomicBool) -> ExitCode {
     if stop.load(Ordering::Relaxed) {
-        eprintln!("esker-bench: interrupted; what was measured before is above");
+        eprintln!("esker-bench: interrupted; what was measured before is shown or kept");
         return ExitCode::from(interrupt::INTERRUPTED);
     }
     ExitCode::SUCCESS

@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// What the last number of an axis takes beyond its line.
 const LABEL_WIDTH: i32 = 60;
 
+/// Rounds of the watcher, in which operations are counted.
+const ROUNDS_PER_SECOND: f64 = 10.0;
+
 /// Points by name.
 type Lines = BTreeMap<String, Points>;
 
@@ -31,6 +34,9 @@ pub fn draw_all(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
     page.drawing("throughput", throughput(shown)?).drawing("latency", latencies(shown)?);
     for (name, drawing) in paces(shown)? {
         page.drawing(&format!("pace-{name}"), drawing);
+    }
+    for (name, drawing) in slowest_operations(shown)? {
+        page.drawing(&format!("slowest-{name}"), drawing);
     }
     for (name, drawing) in growth(reports)? {
         page.drawing(&format!("growth-{name}"), drawing);
@@ -62,21 +68,35 @@ pub fn draw_costs(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
     let cost = |row: &Row<'_>| row.median(Measured::cost_ns).log10();
     let mut files = Vec::new();
     for ((_, workload), lines) in lines_of(reports, &cost) {
-        let costs = lines.iter().flat_map(|(_, points)| points).map(|point| point.1);
-        let axes = Axes {
-            logarithmic_x: true,
-            y_from: costs.fold(f64::INFINITY, f64::min).floor(),
-            y_text: &|log: &f64| duration(10f64.powf(*log)),
-            ..RATES
-        };
+        let axes = Axes { logarithmic_x: true, ..RATES };
         let title =
             format!("{workload}: time of an operation against records, by what is kept in memory");
         let path = out.join(format!("cost-{workload}.svg"));
-        fs::write(&path, chart(&title, &lines, &engines, &axes)?)
+        fs::write(&path, logarithms(&title, &lines, &engines, &axes)?)
             .map_err(|error| format!("{}: {error}", path.display()))?;
         files.push(path);
     }
     Ok(files)
+}
+
+/// Draws times that are given by the logarithms of their nanoseconds.
+///
+/// # Errors
+/// Of the drawing.
+pub(crate) fn logarithms(
+    heading: &str,
+    lines: &[Line],
+    palette: &Palette,
+    axes: &Axes<'_>,
+) -> Outcome<String> {
+    let all = lines.iter().flat_map(|(_, points)| points).map(|point| point.1);
+    let least = all.fold(f64::INFINITY, f64::min).floor();
+    let axes = Axes {
+        y_from: if least.is_finite() { least } else { 0.0 },
+        y_text: &|log: &f64| duration(10f64.powf(*log)),
+        ..*axes
+    };
+    chart(heading, lines, palette, &axes)
 }
 
 /// Engines in the order in which they ran, each with its colour.
@@ -154,32 +174,55 @@ fn latencies(report: &Report) -> Outcome<String> {
     })
 }
 
-/// Operations a second over time, of each workload that took a second or more.
-fn paces(report: &Report) -> Outcome<Vec<(String, String)>> {
-    const ROUNDS_PER_SECOND: f64 = 10.0;
-    let engines = engines(report);
+/// Operations a second of a run over its seconds.
+pub(crate) fn pace(run: &Measured) -> Points {
+    let point =
+        |(at, &n): (usize, &u64)| (at as f64 / ROUNDS_PER_SECOND, n as f64 * ROUNDS_PER_SECOND);
+    // The last round is cut short.
+    let whole = run.pace.len().saturating_sub(1);
+    run.pace[..whole].iter().enumerate().map(point).collect()
+}
+
+/// The longest operation in each tenth of a second of a run, over its seconds, for [`logarithms`]. Where none ended
+/// there is no point.
+pub(crate) fn slowest(run: &Measured) -> Points {
+    let ended = run.slowest_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
+    ended.map(|(at, &ns)| (at as f64 / ROUNDS_PER_SECOND, (ns as f64).log10())).collect()
+}
+
+/// Drawings of a figure over time, of each workload that took a second or more.
+fn over_time(
+    report: &Report,
+    points: fn(&Measured) -> Points,
+    draw: impl Fn(&str, &[Line]) -> Outcome<String>,
+) -> Outcome<Vec<(String, String)>> {
     let mut drawn = Vec::new();
     for (step, rows) in by_step(report) {
-        let lines: Vec<Line> = rows
-            .iter()
-            .map(|row| {
-                let pace = &row.middle().pace;
-                let point = |(at, &n): (usize, &u64)| {
-                    (at as f64 / ROUNDS_PER_SECOND, n as f64 * ROUNDS_PER_SECOND)
-                };
-                // The last round is cut short.
-                let whole = pace.len().saturating_sub(1);
-                (row.first().engine.clone(), pace[..whole].iter().enumerate().map(point).collect())
-            })
-            .collect();
+        let line = |row: &Row<'_>| (row.first().engine.clone(), points(row.middle()));
+        let lines: Vec<Line> = rows.iter().map(line).collect();
         if lines.iter().all(|(_, points)| points.len() < ROUNDS_PER_SECOND as usize) {
             continue;
         }
         let workload = &rows[0].first().workload;
-        let title = format!("{}: operations a second over time (seconds)", report.label(step));
-        drawn.push((format!("{step}-{workload}"), chart(&title, &lines, &engines, &RATES)?));
+        drawn.push((format!("{step}-{workload}"), draw(&report.label(step), &lines)?));
     }
     Ok(drawn)
+}
+
+fn paces(report: &Report) -> Outcome<Vec<(String, String)>> {
+    let engines = engines(report);
+    over_time(report, pace, |label, lines| {
+        let title = format!("{label}: operations a second over time (seconds)");
+        chart(&title, lines, &engines, &RATES)
+    })
+}
+
+fn slowest_operations(report: &Report) -> Outcome<Vec<(String, String)>> {
+    let engines = engines(report);
+    over_time(report, slowest, |label, lines| {
+        let title = format!("{label}: longest operation in each tenth of a second, over seconds");
+        logarithms(&title, lines, &engines, &RATES)
+    })
 }
 
 /// A figure against the number of keys: lines of the engines for each step and workload.
@@ -217,4 +260,48 @@ fn growth(reports: &[Report]) -> Outcome<Vec<(String, String)>> {
         }
     }
     Ok(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::result::tests::measured;
+
+    fn report(slowest_ns: &[u64]) -> Report {
+        let config = Config::of(&["--benchmarks", "fillrandom"]).expect("flags");
+        let mut report = Report::new(&config);
+        let pace = vec![7; slowest_ns.len()];
+        let slowest_ns = slowest_ns.to_vec();
+        report.runs.push(Measured { pace, slowest_ns, ..measured("fillrandom") });
+        report
+    }
+
+    #[test]
+    fn what_is_drawn_over_time_is_what_was_seen() {
+        let run = &report(&[1_000, 0, 100_000]).runs[0];
+        assert_eq!(pace(run), [(0.0, 70.0), (0.1, 70.0)], "the last is cut short");
+        assert_eq!(slowest(run), [(0.0, 3.0), (0.2, 5.0)], "none ended in the second");
+    }
+
+    #[test]
+    fn the_longest_are_drawn_on_a_scale_of_durations() {
+        let mut slowest_ns = vec![1_000; 12];
+        slowest_ns[5] = 20_000_000;
+        let drawn = slowest_operations(&report(&slowest_ns)).expect("drawings");
+        let [(name, drawing)] = &drawn[..] else { panic!("one workload: {}", drawn.len()) };
+        assert_eq!(name, "0-fillrandom");
+        for text in ["longest operation in each tenth of a second", "1.00 µs", "10.0 ms"] {
+            assert!(drawing.contains(text), "{text} in {drawing}");
+        }
+        assert!(!drawing.contains("100 ns") && !drawing.contains("1.00 s"), "{drawing}");
+    }
+
+    #[test]
+    fn short_and_older_runs_have_no_longest() {
+        for short in [&[5; 9][..], &[0; 30], &[]] {
+            let drawn = slowest_operations(&report(short)).expect("drawings");
+            assert!(drawn.is_empty(), "{short:?}");
+        }
+    }
 }

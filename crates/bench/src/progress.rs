@@ -37,19 +37,22 @@ impl Progress {
         })
     }
 
-    /// `done` of `total` operations of `what` are done.
+    /// `done` of `total` operations of `what` are done; `u64::MAX` stands for operations without end.
     pub fn at(&mut self, what: &str, done: u64, total: u64) {
         match &mut self.0 {
             Shown::Nowhere => {}
             Shown::Lines { last } => {
                 if last.elapsed().as_secs_f64() >= LINE_SECONDS {
                     *last = Instant::now();
-                    eprintln!("  {what}: {done} of {total}");
+                    match total {
+                        u64::MAX => eprintln!("  {what}: {done}"),
+                        _ => eprintln!("  {what}: {done} of {total}"),
+                    }
                 }
             }
             Shown::Bar(bar) => {
                 bar.set_prefix(what.to_owned());
-                bar.set_length(total);
+                bar.set_length(if total == u64::MAX { done } else { total });
                 bar.set_position(done);
             }
         }

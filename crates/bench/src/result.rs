@@ -81,6 +81,10 @@ pub struct Measured {
     pub memory_peak_bytes: u64,
     /// Operations in each tenth of a second.
     pub pace: Vec<u64>,
+    /// The longest operation in each tenth of a second, in nanoseconds; 0 if none ended. With a rate, the time from
+    /// when it was begun, not from when it was due. Empty in files of older versions.
+    #[serde(default)]
+    pub slowest_ns: Vec<u64>,
 }
 
 impl Measured {
@@ -99,9 +103,48 @@ impl Measured {
         if self.writes.count > self.reads.count { &self.writes } else { &self.reads }
     }
 
+    /// The longest that an operation took once it was begun, in nanoseconds; 0 if that is not known.
+    pub fn slowest_ns_max(&self) -> u64 {
+        self.slowest_ns.iter().max().copied().unwrap_or(0)
+    }
+
     /// Bytes written for each byte of the user's; `None` if nothing was.
     pub fn write_amplification(&self) -> Option<f64> {
         let user = self.user_written_bytes;
         (user > 0 && self.written_bytes > 0).then(|| self.written_bytes as f64 / user as f64)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A run of a workload, as a file of before `slowest_ns` has it.
+    fn kept(workload: &str) -> Value {
+        let latency = json!({"count": 9, "mean": 2.0, "p50": 1, "p99": 2, "p999": 3, "max": 4});
+        json!({
+            "engine": "esker", "workload": workload, "step": 0, "num": 1000, "threads": 1,
+            "operations": 9, "found": 0, "seconds": 3.0, "cpu_us_per_operation": 1.0,
+            "reads": latency, "writes": latency, "user_written_bytes": 100,
+            "written_bytes": 250, "own_written_bytes": 240, "stalled_ns": 7,
+            "settle_seconds": 0.5, "disk_bytes": 1, "disk_peak_bytes": 2,
+            "memory_peak_bytes": 3, "pace": [4, 0, 5]
+        })
+    }
+
+    /// That run.
+    pub(crate) fn measured(workload: &str) -> Measured {
+        serde_json::from_value(kept(workload)).expect("a run")
+    }
+
+    #[test]
+    fn files_of_older_versions_are_read() {
+        let run = measured("fillrandom");
+        assert_eq!((run.pace, run.slowest_ns), (vec![4, 0, 5], vec![]));
+        let mut newer = kept("fillrandom");
+        newer["slowest_ns"] = json!([8, 0, 9]);
+        let run: Measured = serde_json::from_value(newer).expect("a run");
+        assert_eq!((run.slowest_ns_max(), run.slowest_ns), (9, vec![8, 0, 9]));
     }
 }

@@ -111,6 +111,12 @@ fn results_are_kept_shown_compared_and_drawn() {
     let flags = ["--num", "20000", "--repeat", "3", "--benchmarks", "fillrandom,readrandom"];
     assert_eq!(measured(&place, "a.json", &flags).len(), 6);
     measured(&place, "b.json", &["--num", "40000", "--benchmarks", "fillrandom,readrandom"]);
+    let paced = ["--rate", "1000", "--num", "1500", "--benchmarks", "fillrandom"];
+    let runs = measured(&place, "paced.json", &paced);
+    let slowest = runs[0]["slowest_ns"].as_array().expect("times");
+    assert!(slowest.len() >= 15 && slowest.iter().any(|ns| ns.as_u64() > Some(0)), "{slowest:?}");
+    let files = said(&["plot", &place.path("paced.json"), "--out", &place.path("paced")]);
+    assert!(files.contains("slowest-0-fillrandom.svg"), "{files}");
     let (a, b, out) = (place.path("a.json"), place.path("b.json"), place.path("plots"));
     assert!(said(&["show", &a]).contains("readrandom"));
     let tables = said(&["show", "--markdown", &a]);
@@ -198,6 +204,92 @@ fn schedules_of_a_paper_are_simulated_and_drawn() {
     }
     assert!(tables.contains("\n| lacks of the best | "), "{tables}");
     assert!(refused(&["papers", "slot", "--sizes", "one", "--out", &out]).contains("--sizes"));
+}
+
+/// What stands in the files of a command.
+fn file(out: &str, name: &str) -> String {
+    let path = Path::new(out).join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn gets_and_puts_of_a_course_are_measured_and_drawn() {
+    let place = Place::new("basics");
+    let (out, db) = (place.path("out"), place.path("db"));
+    let flags = ["papers", "basics", "--quiet", "--sizes", "2000,4Ki", "--reads", "2000"];
+    let more = ["--repeat", "1", "--load", "20MB", "--db", &db, "--out", &out];
+    said(&[&flags[..], &more].concat());
+    let page = file(&out, "basics.md");
+    for row in ["2000", "4096"] {
+        let cells = |line: &&str| line.split('|').filter(|cell| !cell.trim().is_empty()).count();
+        let rows = page.lines().filter(|line| line.starts_with(&format!("| {row} | ")));
+        assert_eq!(rows.filter(|line| cells(line) == 5).count(), 2, "hits and misses: {page}");
+    }
+    assert!(page.contains("\n| 65536, there | 790 µs | 61.5 µs | 56.7 µs |"), "{page}");
+    assert!(page.contains("everything kept, from 2000 to 4096 records: x "), "{page}");
+    for kib in 1..=3 {
+        assert_eq!(page.matches(&format!("\n| {kib} KiB | ")).count(), 1, "{page}");
+        let report: Value =
+            serde_json::from_str(&file(&out, &format!("puts-{kib}KiB.json"))).expect("JSON");
+        let puts = figure(&report["runs"][0], "user_written_bytes");
+        assert!((19_990_000..=20_000_000).contains(&puts), "{puts}");
+    }
+    for drawing in ["cost-readrandom.svg", "cost-readmissing.svg", "puts.svg"] {
+        assert!(file(&out, drawing).contains("<svg"), "{drawing}");
+    }
+    assert_eq!(fs::read_dir(&db).expect("it stays").count(), 0, "stores are removed");
+    // A part alone.
+    let only = place.path("only");
+    said(&["papers", "basics", "--quiet", "--puts", "--load", "1MB", "--out", &only]);
+    let page = file(&only, "basics.md");
+    assert!(page.contains("## Puts") && !page.contains("## Gets"), "{page}");
+    let message = refused(&["papers", "basics", "--load", "much", "--out", &out]);
+    assert!(message.contains("4GB"), "{message}");
+}
+
+#[test]
+fn puts_are_paced_below_and_above_what_is_sustained() {
+    let place = Place::new("stalls");
+    let (out, db) = (place.path("out"), place.path("db"));
+    let flags = ["stalls", "--quiet", "--num", "20000", "--probe", "0.5", "--duration", "1.2"];
+    let more = ["--shares", "0.2,2", "--step", "0.5", "--db", &db, "--out", &out];
+    said(&[&flags[..], &more].concat());
+    let report: Value = serde_json::from_str(&file(&out, "stalls.json")).expect("JSON");
+    let runs = report["runs"].as_array().expect("runs");
+    let names: Vec<&str> = runs.iter().filter_map(|run| run["workload"].as_str()).collect();
+    assert_eq!(names, ["filluniquerandom", "probe", "long-0.5", "at-0.2", "flood-2", "at-2"]);
+    assert_eq!(figure(&runs[0], "operations"), 20_000);
+    let rate = |at: usize| {
+        figure(&runs[at], "operations") as f64 / runs[at]["seconds"].as_f64().expect("seconds")
+    };
+    assert!(rate(3) < rate(2) && rate(3) < rate(1) / 2.0, "{} {} {}", rate(3), rate(2), rate(1));
+    let page = file(&out, "stalls.md");
+    for row in ["\n1.2 s at 0.5 of it", "\n| 0.5 | ", "\n0.5 s each", "\n| 0.2 | ", "\n| 2 | "] {
+        assert_eq!(page.matches(row).count(), 1, "{row}: {page}");
+    }
+    for drawing in ["achieved.svg", "pace.svg", "longest.svg"] {
+        assert!(file(&out, drawing).contains("<polyline"), "{drawing}");
+    }
+    assert_eq!(fs::read_dir(&db).expect("it stays").count(), 0, "the store is removed");
+    assert!(refused(&["stalls", "--share", "0", "--out", &out]).contains("--share"));
+}
+
+#[test]
+fn interrupted_stalls_leave_no_store() {
+    let place = Place::new("cut");
+    let (out, db) = (place.path("out"), place.path("db"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
+    command.args(["stalls", "--quiet", "--num", "1000", "--probe", "0.5"]);
+    command.args(["--db", &db, "--out", &out]).stderr(Stdio::piped());
+    let child = command.spawn().expect("a child");
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
+    let start = Instant::now();
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    assert_eq!(fs::read_dir(&db).expect("it stays").count(), 0, "the store is removed");
 }
 
 #[test]

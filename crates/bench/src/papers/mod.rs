@@ -1,3 +1,4 @@
 //! The experiments of papers, each by one command: simulated at their sizes, and on real stores.
 
+pub mod basics;
 pub mod slot;

@@ -1,0 +1,83 @@
+//! Directories for stores that are removed once they were measured.
+
+use esker_draw::Outcome;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Where the stores of a command go.
+#[derive(Debug)]
+pub struct Place {
+    dir: PathBuf,
+    /// It is not the user's.
+    temporary: bool,
+}
+
+impl Place {
+    /// The directory that the user named, or a temporary one for a command.
+    pub fn new(command: &str, db: Option<&Path>) -> Place {
+        let unique = format!("esker-{command}-{}", std::process::id());
+        let dir = db.map_or_else(|| std::env::temp_dir().join(unique), Path::to_owned);
+        Place { dir, temporary: db.is_none() }
+    }
+
+    /// Measures in a directory of this name, which must not be there yet and is not there afterwards.
+    ///
+    /// # Errors
+    /// Of `measure`, or of the file system.
+    pub fn within<T>(&self, name: &str, measure: impl FnOnce(&Path) -> Outcome<T>) -> Outcome<T> {
+        let dir = self.dir.join(name);
+        if dir.exists() {
+            return Err(format!("{} is there already: name a new directory", dir.display()).into());
+        }
+        let measured = measure(&dir);
+        // Also what an error left behind; the directory itself may be the user's.
+        let removed = fs::remove_dir_all(&dir);
+        let measured = measured?;
+        match removed {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(format!("{}: {error}", dir.display()).into())
+            }
+            _ => Ok(measured),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.temporary {
+            // What stays behind is in the directory for what is temporary.
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_stays_but_what_is_the_users() {
+        let place = Place::new("place-test", None);
+        let dir = place.dir.clone();
+        let fill = |dir: &Path| -> Outcome<()> {
+            fs::create_dir_all(dir)?;
+            Ok(fs::write(dir.join("file"), "text")?)
+        };
+        place.within("a", fill).expect("measured");
+        assert!(dir.exists() && !dir.join("a").exists());
+        let failed = place.within("b", |dir| fill(dir).and(Err::<(), _>("no".into())));
+        assert_eq!(failed.expect_err("it failed").to_string(), "no");
+        assert!(!dir.join("b").exists());
+        let own = Place::new("place-test", Some(&dir.join("own")));
+        own.within("c", fill).expect("measured");
+        drop(own);
+        assert!(dir.join("own").exists() && !dir.join("own/c").exists(), "the user's");
+        let own = Place::new("place-test", Some(&dir));
+        let refused = own.within("own", fill).expect_err("it is there");
+        assert!(refused.to_string().contains("is there already"), "{refused}");
+        assert!(dir.join("own").exists(), "and stays");
+        drop(place);
+        assert!(!dir.exists());
+    }
+}
