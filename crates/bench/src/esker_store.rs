@@ -36,6 +36,11 @@ const INDEX_BYTES: u64 = 512 << 20;
 
 struct EskerStore(Db);
 
+/// A database that is open, as a store under test.
+pub fn store_of(db: Db) -> Box<dyn Store> {
+    Box::new(EskerStore(db))
+}
+
 impl Engine for Esker {
     fn name(&self) -> String {
         let name = match self.tree {

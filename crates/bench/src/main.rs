@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use esker_bench::config::Config;
 use esker_bench::esker_store::{Esker, Tree};
-use esker_bench::papers::{basics, slot};
+use esker_bench::papers::{basics, loose, slot};
 use esker_bench::progress::Progress;
 use esker_bench::report::Report;
 use esker_bench::store::Engine;
@@ -109,6 +109,14 @@ enum Paper {
         #[arg(long)]
         quiet: bool,
     },
+    /// What a run index is worth, by how many runs there are: `LooseKV`
+    Loose {
+        #[command(flatten)]
+        choice: loose::Choice,
+        /// No progress, and no lines as results come
+        #[arg(long)]
+        quiet: bool,
+    },
     /// Compaction in turns of time slices, against level 0 before all others
     Slot {
         #[command(flatten)]
@@ -147,6 +155,9 @@ fn command(command: Command) -> Outcome<ExitCode> {
         }
         Command::Papers(Paper::Basics { choice, quiet }) => {
             return watched(quiet, |stop, progress| basics::run(&choice, stop, progress));
+        }
+        Command::Papers(Paper::Loose { choice, quiet }) => {
+            return watched(quiet, |stop, progress| loose::run(&choice, stop, progress));
         }
         Command::Stalls { choice, quiet } => {
             return watched(quiet, |stop, progress| stalls::run(&choice, stop, progress));

@@ -108,9 +108,7 @@ impl Row<'_> {
 
     /// The middle one of a figure; the lower one of two.
     pub fn median(&self, figure: impl Fn(&Measured) -> f64) -> f64 {
-        let mut all: Vec<f64> = self.runs.iter().map(|run| figure(run)).collect();
-        all.sort_by(f64::total_cmp);
-        all[(all.len() - 1) / 2]
+        median(self.runs.iter().map(|run| figure(run)).collect())
     }
 
     /// The run whose rate is the median.
@@ -125,4 +123,10 @@ impl Row<'_> {
         let (low, high) = rates.fold((f64::INFINITY, 0.0f64), |(l, h), r| (l.min(r), h.max(r)));
         (high - low) / 2.0 / self.median(Measured::rate)
     }
+}
+
+/// The middle one; the lower one of two. Needs one at least.
+pub fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[(all.len() - 1) / 2]
 }
