@@ -21,7 +21,7 @@ use std::sync::Arc;
 const UNKNOWN_SHARE: u64 = 4;
 
 /// What it costs to take up an entry, or to copy it.
-const ENTRY_NS: u64 = 15;
+const ENTRY_NS: u64 = 100;
 
 impl View {
     /// Goes on to the next version, which differs by what was `replaced`, and by what was added.

@@ -5,16 +5,34 @@ use super::{LogHeader, LogKind, Reader, Writer};
 use esker_base::checksum::crc32c;
 use esker_base::vfs::posix::PosixVfs;
 use esker_base::{Error, Result, Vfs};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 fn header() -> LogHeader {
     LogHeader { kind: LogKind::Wal, number: 7, salt: 0x0102_0304_0506_0708, first_seq: 1 }
 }
 
-fn temp(name: &str) -> PathBuf {
+/// A log in a directory of its own, which goes with it.
+struct Temp(PathBuf);
+
+impl Deref for Temp {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = self.0.parent().map(std::fs::remove_dir_all);
+    }
+}
+
+fn temp(name: &str) -> Temp {
     let dir = std::env::temp_dir().join(format!("esker-log-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("temporary directory");
-    dir.join("000007.wal")
+    Temp(dir.join("000007.wal"))
 }
 
 fn read(vfs: &dyn Vfs, path: &Path) -> Result<(Vec<Vec<u8>>, bool)> {

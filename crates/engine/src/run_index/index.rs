@@ -23,17 +23,19 @@ pub(crate) struct RunIndex {
     base: Vec<u8>,
     /// The eight bytes behind it, of each leaf's first entry.
     heads: Vec<u64>,
-    directory: Directory,
+    /// `None` until all leaves are there.
+    directory: Option<Directory>,
     entries: u64,
     names: u64,
 }
 
-/// Where to search among the heads, by their leading bits.
-#[derive(Debug, Default)]
+/// Where to search among the heads, as if they were evenly spread.
+#[derive(Debug)]
 struct Directory {
-    least: u64,
+    digits: Box<Digits>,
     shift: u32,
-    /// For each value of the leading bits, the first head that has it or a greater one; and the number of heads.
+    /// For each value of the leading bits of a head's rank, the first head that has it or a greater one; and the number of
+    /// heads.
     starts: Vec<u32>,
 }
 
@@ -42,30 +44,92 @@ const HEADS_EACH: usize = 2;
 
 impl Directory {
     fn new(heads: &[u64]) -> Directory {
-        let (Some(&least), Some(&greatest)) = (heads.first(), heads.last()) else {
-            return Directory::default();
-        };
-        let wanted = (heads.len() / HEADS_EACH).max(1) as u64;
+        let digits = Box::new(Digits::of(heads));
+        let greatest = heads.last().copied().unwrap_or(0);
+        let (greatest, wanted) = (digits.rank(greatest), (heads.len() / HEADS_EACH).max(1) as u64);
         let mut shift = 0;
-        while (greatest - least) >> shift > wanted {
+        while greatest >> shift > wanted {
             shift += 1;
         }
-        let values = ((greatest - least) >> shift) + 1;
         let start =
-            |value: u64| heads.partition_point(|&head| (head - least) >> shift < value) as u32;
-        Directory { least, shift, starts: (0..=values).map(start).collect() }
+            |value: u64| heads.partition_point(|&head| digits.rank(head) >> shift < value) as u32;
+        let starts = (0..=(greatest >> shift) + 1).map(start).collect();
+        Directory { digits, shift, starts }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.digits) + self.starts.capacity() * size_of::<u32>()
     }
 
     /// The number of heads that are not greater than `head`.
     #[inline]
     fn not_after(&self, heads: &[u64], head: u64) -> usize {
-        let Some(beyond) = head.checked_sub(self.least) else { return 0 };
-        let value = (beyond >> self.shift) as usize;
+        let value = (self.digits.rank(head) >> self.shift) as usize;
         let (Some(&low), Some(&high)) = (self.starts.get(value), self.starts.get(value + 1)) else {
             return heads.len();
         };
         let (low, high) = (low as usize, high as usize);
         low + heads[low..high].partition_point(|&other| other <= head)
+    }
+}
+
+/// Heads as numbers whose digits are their bytes, of which only those count that occur at their place. In text that leaves
+/// no gaps: hexadecimal digits are sixteen of a byte's 256 values.
+#[derive(Debug)]
+struct Digits([Digit; size_of::<u64>()]);
+
+#[derive(Clone, Copy, Debug)]
+struct Digit {
+    /// For each byte, how many lesser ones occur here.
+    lesser: [u8; 256],
+    /// A bit for each byte: whether it occurs.
+    occurs: [u64; 4],
+    /// What one more of it counts.
+    weight: u64,
+}
+
+impl Digits {
+    fn of(heads: &[u64]) -> Digits {
+        let mut digits = [Digit { lesser: [0; 256], occurs: [0; 4], weight: 1 }; size_of::<u64>()];
+        for head in heads {
+            for (digit, byte) in digits.iter_mut().zip(head.to_be_bytes()) {
+                digit.occurs[usize::from(byte >> 6)] |= 1 << (byte & 63);
+            }
+        }
+        let mut weight = 1u64;
+        for digit in digits.iter_mut().rev() {
+            let mut values = 0u64;
+            for byte in 0..=u8::MAX {
+                digit.lesser[usize::from(byte)] = values as u8;
+                values += u64::from(digit.has(byte));
+            }
+            digit.weight = weight;
+            // The product of all eight may be one too large, and is not used.
+            weight = weight.wrapping_mul(values.max(1));
+        }
+        Digits(digits)
+    }
+
+    /// Grows with `head`, or stays. What does not occur ranks with the last before it.
+    #[inline]
+    fn rank(&self, head: u64) -> u64 {
+        let mut rank = 0;
+        for (digit, byte) in self.0.iter().zip(head.to_be_bytes()) {
+            let lesser = u64::from(digit.lesser[usize::from(byte)]);
+            if !digit.has(byte) {
+                // Behind all that is less here, and before all that is more.
+                return rank + (lesser * digit.weight).saturating_sub(1);
+            }
+            rank += lesser * digit.weight;
+        }
+        rank
+    }
+}
+
+impl Digit {
+    #[inline]
+    fn has(&self, byte: u8) -> bool {
+        self.occurs[usize::from(byte >> 6)] >> (byte & 63) & 1 != 0
     }
 }
 
@@ -85,7 +149,7 @@ impl RunIndex {
         let long = self.long.iter().map(|long| size_of_val(long) + long.prefix.bytes.capacity());
         let leaves = self.chunks.iter().map(|chunk| chunk.len());
         let own = self.heads.capacity() * size_of::<u64>()
-            + self.directory.starts.capacity() * size_of::<u32>()
+            + self.directory.as_ref().map_or(0, Directory::memory_bytes)
             + self.base.capacity();
         (leaves.sum::<usize>() + long.sum::<usize>() + own) as u64
     }
@@ -123,7 +187,7 @@ impl RunIndex {
             Err(Ordering::Less) => return None,
             Err(_) => return self.leaves().checked_sub(1),
         };
-        let not_after = self.directory.not_after(&self.heads, head);
+        let not_after = self.directory.as_ref()?.not_after(&self.heads, head);
         let leaf = not_after.checked_sub(1)?;
         let bytes = self.leaf(leaf).bytes;
         (0..LEAF_BYTES).step_by(LINE_BYTES).for_each(|at| prefetch(&raw const bytes[at]));
@@ -226,7 +290,7 @@ impl IndexBuilder {
         });
         index.heads = leaves.map(|first| prefix_u64(&first[self.shared..])).collect();
         index.heads.shrink_to_fit();
-        index.directory = Directory::new(&index.heads);
+        index.directory = Some(Directory::new(&index.heads));
         self.index
     }
 }
@@ -352,6 +416,57 @@ impl EntryCursor {
         if self.valid() {
             let leaf = self.index.leaf(leaf);
             self.slots = leaf.decode(nth, &mut self.prefix, &mut self.next_at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_base::checksum::mix64;
+
+    /// Heads of one kind, in their order, and others between and around them.
+    fn samples(kind: u64, n: u64) -> (Vec<u64>, Vec<u64>) {
+        let head = |at: u64| match kind {
+            0 => mix64(at),
+            1 => prefix_u64(format!("{:08}", mix64(at) % 100_000_000).as_bytes()),
+            2 => prefix_u64(format!("{:08x}", mix64(at) as u32).as_bytes()),
+            3 => mix64(at) & 0x00ff_0000_0f0f_0001,
+            _ => 7,
+        };
+        let mut heads: Vec<u64> = (0..n).map(head).collect();
+        heads.sort_unstable();
+        let near = heads.iter().flat_map(|&h| [h, h.wrapping_add(1), h.wrapping_sub(1), !h]);
+        let others = (0..100).map(mix64).chain([0, u64::MAX]);
+        (heads.clone(), near.chain(others).collect())
+    }
+
+    #[test]
+    fn ranks_grow_with_heads_and_the_directory_finds_each() {
+        for kind in 0..5 {
+            for n in [1, 2, 10, 3_000] {
+                let (heads, mut probes) = samples(kind, n);
+                let directory = Directory::new(&heads);
+                for &probe in &probes {
+                    let expected = heads.partition_point(|&head| head <= probe);
+                    assert_eq!(directory.not_after(&heads, probe), expected, "{kind} {probe:x}");
+                }
+                probes.sort_unstable();
+                let ranks: Vec<u64> = probes.iter().map(|&p| directory.digits.rank(p)).collect();
+                assert!(ranks.is_sorted(), "{kind}");
+            }
+        }
+        assert_eq!(Directory::new(&[]).not_after(&[], 5), 0);
+    }
+
+    #[test]
+    fn text_is_spread_as_evenly_as_random_bytes() {
+        for kind in 0..3 {
+            let (heads, _) = samples(kind, 30_000);
+            let directory = Directory::new(&heads);
+            let most = directory.starts.windows(2).map(|pair| pair[1] - pair[0]).max();
+            assert!(most < Some(20), "{most:?} heads of kind {kind} in one place");
+            assert!(directory.starts.len() < 2 * heads.len(), "{kind}");
         }
     }
 }
