@@ -82,12 +82,12 @@ fn every_flip_is_found_and_every_cut_is_a_prefix() {
         writer.append(record).expect("append");
     }
     writer.finish().expect("finish");
-    let whole = std::fs::read(&path).expect("bytes");
+    let whole = std::fs::read(&*path).expect("bytes");
 
     for bit in 0..whole.len() * 8 {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        std::fs::write(&path, &bytes).expect("write");
+        std::fs::write(&*path, &bytes).expect("write");
         match read(&vfs, &path) {
             Err(e) => assert!(e.is_corruption(), "bit {bit}: {e}"),
             Ok((got, torn)) => {
@@ -98,7 +98,7 @@ fn every_flip_is_found_and_every_cut_is_a_prefix() {
         }
     }
     for cut in 0..whole.len() {
-        std::fs::write(&path, &whole[..cut]).expect("write");
+        std::fs::write(&*path, &whole[..cut]).expect("write");
         match read(&vfs, &path) {
             // Only a header cut short with content behind it can be told; a cut leaves none.
             Err(e) => panic!("cut {cut}: {e}"),
@@ -125,12 +125,12 @@ fn a_log_of_a_newer_version_is_no_damage() {
     let mut writer = Writer::create(&vfs, &path, header(), 0).expect("create");
     writer.append(b"hello").expect("append");
     writer.finish().expect("finish");
-    let whole = std::fs::read(&path).expect("bytes");
+    let whole = std::fs::read(&*path).expect("bytes");
     // With records and without any; with a checksum that holds and one that does not.
     for len in [whole.len(), HEADER_BYTES] {
         let mut bytes = whole[..len].to_vec();
         set_version(&mut bytes, 2);
-        std::fs::write(&path, &bytes).expect("write");
+        std::fs::write(&*path, &bytes).expect("write");
         let newer = |error: &Error| matches!(error, Error::Incompatible { what, .. } if what.contains("newer version"));
         let error = read(&vfs, &path).expect_err("newer");
         assert!(newer(&error), "{error}");
@@ -141,7 +141,7 @@ fn a_log_of_a_newer_version_is_no_damage() {
         let mut bytes = whole.clone();
         set_version(&mut bytes, version);
         bytes[20] ^= u8::from(version == 2);
-        std::fs::write(&path, &bytes).expect("write");
+        std::fs::write(&*path, &bytes).expect("write");
         assert!(read(&vfs, &path).is_err_and(|error| error.is_corruption()), "{version}");
     }
 }
@@ -154,12 +154,12 @@ fn a_record_moved_to_another_place_is_not_read() {
     writer.append(&[1; 50]).expect("append");
     writer.append(&[2; 50]).expect("append");
     writer.finish().expect("finish");
-    let mut bytes = std::fs::read(&path).expect("bytes");
+    let mut bytes = std::fs::read(&*path).expect("bytes");
     let (a, b) = (HEADER_BYTES, HEADER_BYTES + 59);
     let first = bytes[a..a + 59].to_vec();
     bytes.copy_within(b..b + 59, a);
     bytes[b..b + 59].copy_from_slice(&first);
-    std::fs::write(&path, &bytes).expect("write");
+    std::fs::write(&*path, &bytes).expect("write");
     let (records, torn) = read(&vfs, &path).expect("read");
     assert!(records.is_empty() && torn);
 }
@@ -184,7 +184,7 @@ fn the_documented_example_is_what_is_written_and_read() {
     writer.append(b"hello").expect("append");
     writer.sync().expect("sync");
     writer.finish().expect("finish");
-    let written = std::fs::read(&path).expect("bytes");
+    let written = std::fs::read(&*path).expect("bytes");
     let shown: Vec<String> = written.iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(golden_hex("log.md", "log"), written, "the page should say: {}", shown.join(" "));
     assert_eq!(read(&vfs, &path).expect("read").0, vec![b"hello".to_vec()]);
