@@ -22,7 +22,7 @@ pub struct Live {
     pub written_bytes: u64,
     /// When nobody could write.
     pub stops: Stops,
-    /// Nothing follows.
+    /// Nothing follows, see [`Live::end`].
     pub ended: bool,
     /// Bytes that users had written, and when.
     past: VecDeque<(u64, u64)>,
@@ -47,6 +47,15 @@ impl Live {
             self.past.pop_front();
         }
         self.step = Some(step);
+    }
+
+    /// Nothing follows: what was under way was given up.
+    pub fn end(&mut self) {
+        self.ended = true;
+        if let Some(step) = &mut self.step {
+            step.running.clear();
+            step.turn = None;
+        }
     }
 
     /// When the last step was over, in microseconds since the start.
@@ -95,7 +104,7 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker::trace::Amount;
+    use esker::trace::{Amount, Running};
 
     fn step(at_us: u64, user_bytes: u64, what: What) -> Step {
         Step {
@@ -124,6 +133,12 @@ mod tests {
         assert_eq!(live.rates(60), [100.0, 50.0, 0.0, 0.0]);
         assert_eq!(live.rates(2), [0.0, 0.0]);
         assert_eq!(live.rate(), 150.0 / 4.0);
+        let input = Amount { tables: 2, bytes: 5 };
+        let running = vec![Running { level: 0, output_level: 1, input, since_us: 4_000_000 }];
+        live.add(Step { running, turn: Some(0), ..step(4_500_000, 150, What::Started) });
+        live.end();
+        let last = live.step.expect("a step");
+        assert_eq!((last.running, last.turn, live.ended), (Vec::new(), None, true));
     }
 
     #[test]

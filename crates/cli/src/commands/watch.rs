@@ -191,7 +191,9 @@ impl Runs {
             while let Some(step) = run.coming.pop_front_if(|step| step.at_us <= to_us) {
                 run.live.add(step);
             }
-            run.live.ended = run.complete && run.coming.is_empty();
+            if run.complete && run.coming.is_empty() {
+                run.live.end();
+            }
         }
     }
 

@@ -1,11 +1,11 @@
 //! An indexed cursor against the sorted list of all records.
 
+use super::tests::Random;
 use super::{IndexedCursor, Lend};
 use crate::block::BlockCursor;
 use crate::cursor::{Advance, Cursor, Step};
 use crate::run_index::tests::index_of;
 use crate::run_index::{EntryCursor, Slots, single_slot};
-use esker_base::checksum::mix64;
 use esker_base::{Kind, Result, Trailer};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -103,23 +103,14 @@ impl Lend for List {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix64(self.0) % n
+/// Few enough to come again, of all lengths, many the beginning of others.
+fn random_key(random: &mut Random) -> Vec<u8> {
+    let len = random.below(4);
+    let mut key: Vec<u8> = (0..len).map(|_| b"ab\xff"[random.below(3) as usize]).collect();
+    if random.below(2) == 0 {
+        key.extend_from_slice(format!("long{:02}", random.below(30)).as_bytes());
     }
-
-    /// Few enough to come again, of all lengths, many the beginning of others.
-    fn key(&mut self) -> Vec<u8> {
-        let len = self.below(4);
-        let mut key: Vec<u8> = (0..len).map(|_| b"ab\xff"[self.below(3) as usize]).collect();
-        if self.below(2) == 0 {
-            key.extend_from_slice(format!("long{:02}", self.below(30)).as_bytes());
-        }
-        key
-    }
+    key
 }
 
 /// Runs with the slots that stand for them, an index that names each for every key it has and for some that it has not,
@@ -132,7 +123,7 @@ fn build(random: &mut Random) -> (IndexedCursor<List>, Vec<Record>) {
         for _ in 0..random.below(40) {
             seq += 1;
             let kind = if random.below(3) == 0 { Kind::Delete } else { Kind::Put };
-            records.push((random.key(), Trailer::new(seq, kind)));
+            records.push((random_key(random), Trailer::new(seq, kind)));
         }
         // A run that compactions have united has several slots, and has lost keys.
         let mut slots: Slots = 0;
@@ -141,7 +132,7 @@ fn build(random: &mut Random) -> (IndexedCursor<List>, Vec<Record>) {
         for part in 0..parts {
             let mine = keys.iter().enumerate().filter(|(at, _)| *at as u64 % parts == part);
             let mut keys: BTreeSet<Vec<u8>> = mine.map(|(_, key)| key.clone()).collect();
-            keys.extend((0..random.below(20)).map(|_| random.key()));
+            keys.extend((0..random.below(20)).map(|_| random_key(random)));
             named.push((keys, slot));
             slots |= single_slot(slot);
             slot += 1;
@@ -150,7 +141,7 @@ fn build(random: &mut Random) -> (IndexedCursor<List>, Vec<Record>) {
         sources.push((slots, List::new(records)));
     }
     // A slot whose run is gone, and belongs to none of the sources.
-    named.push(((0..10).map(|_| random.key()).collect(), slot));
+    named.push(((0..10).map(|_| random_key(random)).collect(), slot));
     let index = index_of(&named);
     (IndexedCursor::new(EntryCursor::new(index), sources), List::new(all).records)
 }
@@ -165,7 +156,7 @@ fn random_walks_go_through_all_records_in_their_order() {
             let place = |key: &[u8], trailer: Trailer| {
                 all.partition_point(|record| order(record) < (key, Reverse(trailer)))
             };
-            let key = random.key();
+            let key = random_key(&mut random);
             let trailer = match random.below(3) {
                 0 => Trailer(u64::MAX),
                 _ => Trailer::seek(random.below(200)),
