@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use esker_bench::config::Config;
 use esker_bench::esker_store::{Esker, Tree};
 use esker_bench::papers::{basics, loose, slot};
+use esker_bench::place::make_dir;
 use esker_bench::progress::Progress;
 use esker_bench::report::Report;
 use esker_bench::store::Engine;
@@ -221,7 +222,7 @@ fn run_ablation(
     let reports = ablation::run(choice, &stop, &mut progress)?;
     progress.finish();
     if let Some(dir) = json {
-        std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        make_dir(dir)?;
         for report in &reports {
             report.write(&dir.join(format!("{}.json", report.config.num)))?;
         }

@@ -1,9 +1,25 @@
-//! Directories for stores that are removed once they were measured.
+//! Directories for stores, which are removed once they were measured, and files for results.
 
 use esker_draw::Outcome;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+/// Makes a directory for results, if it is not there.
+///
+/// # Errors
+/// Of the file system, with the path.
+pub fn make_dir(dir: &Path) -> Outcome<()> {
+    fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()).into())
+}
+
+/// Writes a file of results.
+///
+/// # Errors
+/// Of the file system, with the path.
+pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Outcome<()> {
+    fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()).into())
+}
 
 /// Where the stores of a command go.
 #[derive(Debug)]

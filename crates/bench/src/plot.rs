@@ -1,5 +1,6 @@
 //! Drawings of reports, as SVG files and as one page in HTML that holds them all.
 
+use crate::place::{make_dir, write};
 use crate::report::{Report, Row};
 use crate::result::Measured;
 use esker_draw::units::{duration, rate};
@@ -9,7 +10,6 @@ use esker_draw::{
 };
 use plotters::prelude::*;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What the last number of an axis takes beyond its line.
@@ -62,7 +62,7 @@ fn head(report: &Report) -> Page {
 /// # Errors
 /// Of the file system.
 pub fn draw_costs(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
-    fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
+    make_dir(out)?;
     let engines = reports.last().map(engines).unwrap_or_default();
     // Drawn by their logarithms.
     let cost = |row: &Row<'_>| row.median(Measured::cost_ns).log10();
@@ -72,8 +72,7 @@ pub fn draw_costs(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
         let title =
             format!("{workload}: time of an operation against records, by what is kept in memory");
         let path = out.join(format!("cost-{workload}.svg"));
-        fs::write(&path, logarithms(&title, &lines, &engines, &axes)?)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        write(&path, logarithms(&title, &lines, &engines, &axes)?)?;
         files.push(path);
     }
     Ok(files)

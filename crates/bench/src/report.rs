@@ -2,6 +2,7 @@
 
 use crate::config::{Config, REOPEN};
 use crate::machine::Machine;
+use crate::place::write;
 use crate::result::Measured;
 use esker_draw::Outcome;
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,7 @@ impl Report {
     /// With the path.
     pub fn write(&self, path: &Path) -> Outcome<()> {
         let text = serde_json::to_vec_pretty(self)?;
-        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
+        write(path, text)
     }
 
     /// What a step is called: its workload, and whether it is the first on an opened store.

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::drive::{self, Plan};
 use crate::esker_store::DefaultEsker;
 use crate::keys::Known;
-use crate::place::Place;
+use crate::place::{Place, make_dir, write};
 use crate::plot;
 use crate::progress::Progress;
 use crate::report::Report;
@@ -19,7 +19,6 @@ use crate::workload;
 use esker_draw::units::{duration, rate};
 use esker_draw::{Line, Outcome, Palette, RATES, chart};
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -87,8 +86,7 @@ struct Paced {
 /// # Errors
 /// Of the engine or the file system.
 pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outcome<()> {
-    fs::create_dir_all(&choice.out)
-        .map_err(|error| format!("{}: {error}", choice.out.display()))?;
+    make_dir(&choice.out)?;
     let (num, value_size) = (choice.num.to_string(), choice.value_size.to_string());
     let mut config = Config::of(&["--num", &num, "--value_size", &value_size])?;
     config.benchmarks.clear();
@@ -97,7 +95,7 @@ pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outco
     report.engines.push((engine.name(), engine.setup(&config.settings(false))));
     let place = Place::new("stalls", choice.db.as_deref());
     place.within("store", |dir| {
-        fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        make_dir(dir)?;
         let store = engine.open(dir, &config.settings(false))?;
         let known = Known::new(choice.num);
         let at = At { store: &*store, dir, config: &config, known: &known };
@@ -207,10 +205,7 @@ impl Lab<'_> {
     /// Writes what is known so far.
     fn keep(&self, sustained: f64) -> Outcome<()> {
         let mut text = head(&self.report, sustained);
-        let write = |name: &str, text: &str| -> Outcome<()> {
-            let path = self.choice.out.join(name);
-            fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()).into())
-        };
+        let write = |name: &str, text: &str| write(&self.choice.out.join(name), text);
         if let Some(long) = &self.long {
             let _ = write!(
                 text,

@@ -100,8 +100,8 @@ pub struct KeyspaceOptions {
     /// Default: false.
     pub run_index: bool,
     /// Runs from which on the run index is made and asked; fewer are looked into faster one by one, since filters
-    /// are fast. Raising it saves memory and work while there are few runs, and suits long scans: of fifty records and
-    /// more they gain from some 24 runs on, gets and short scans from 8. Default: 16. Range: 2 to 128.
+    /// are fast. Gets of absent keys and short scans gain from 8 runs on, gets of keys that are there from 24, scans of
+    /// fifty records from more than 32. Raising it saves memory and work. Default: 16. Range: 2 to 128.
     pub run_index_runs_min: u32,
     /// Which level is compacted first when several are over their limits. Default: ratio.
     pub scheduler: Scheduler,

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::drive::{self, Plan};
 use crate::esker_store;
 use crate::keys::Known;
-use crate::place::Place;
+use crate::place::{Place, make_dir, write};
 use crate::progress::Progress;
 use crate::report::median;
 use crate::result::Measured;
@@ -19,7 +19,6 @@ use esker::{Compaction, Db, KeyspaceOptions, Options, Setup};
 use esker_draw::units::{bytes, duration};
 use esker_draw::{Axes, Line, Outcome, Palette, RATES, chart};
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -96,8 +95,7 @@ struct Index {
 /// # Errors
 /// Of a store, or of the file system.
 pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outcome<()> {
-    fs::create_dir_all(&choice.out)
-        .map_err(|error| format!("{}: {error}", choice.out.display()))?;
+    make_dir(&choice.out)?;
     let place = Place::new("loose", choice.db.as_deref());
     let mut rows = Vec::new();
     for &runs in &choice.runs {
@@ -106,17 +104,13 @@ pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outco
         })?;
         let Some(row) = row else { return Ok(()) };
         rows.push(row);
-        write(&choice.out.join("loose.md"), &page(choice, &rows))?;
+        write(&choice.out.join("loose.md"), page(choice, &rows))?;
         for (at, (name, ..)) in READS.iter().enumerate() {
             let name = format!("{}.svg", name.replace(' ', "-"));
-            write(&choice.out.join(name), &drawing(at, &rows)?)?;
+            write(&choice.out.join(name), drawing(at, &rows)?)?;
         }
     }
     Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Outcome<()> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
 struct Lab<'a> {
@@ -131,7 +125,7 @@ impl Lab<'_> {
     /// Makes a store and reads it; `None` if that was interrupted.
     fn row(&mut self) -> Outcome<Option<Row>> {
         // Tables get digests, but there is nothing to ask yet.
-        let (store, db, _) = self.open(Some(RUNS_MAX))?;
+        let (store, _, _) = self.open(Some(RUNS_MAX))?;
         for run in 0..self.runs {
             let records =
                 self.choice.num * (run + 1) / self.runs - self.choice.num * run / self.runs;
@@ -139,15 +133,6 @@ impl Lab<'_> {
                 return Ok(None);
             }
         }
-        let made: u64 = db.stats().keyspaces[0].levels.iter().map(|level| level.runs).sum();
-        if made != self.runs {
-            return Err(format!(
-                "{made} runs, and there should be {}: choose fewer records or more runs",
-                self.runs
-            )
-            .into());
-        }
-        drop(db);
         store.close()?;
         let mut row = Row { runs: self.runs, ..Row::default() };
         let mut costs: [[Vec<f64>; 2]; READS.len()] = Default::default();
@@ -172,6 +157,14 @@ impl Lab<'_> {
     fn read(&mut self, indexed: bool, round: usize) -> Outcome<Option<(Vec<f64>, Index)>> {
         let (store, db, made_ns) = self.open(indexed.then_some(2))?;
         store.settle()?;
+        let runs: u64 = db.stats().keyspaces[0].levels.iter().map(|level| level.runs).sum();
+        if runs != self.runs {
+            let wanted = self.runs;
+            return Err(format!(
+                "{runs} runs instead of {wanted}: choose more records or fewer runs"
+            )
+            .into());
+        }
         // Brings everything into memory.
         if self.run(&*store, "readseq", 0, 0, 1)?.is_none() {
             return Ok(None);
@@ -215,8 +208,8 @@ impl Lab<'_> {
         let nexts = nexts.to_string();
         let flags = ["--num", &num, "--value_size", &value_size, "--seek_nexts", &nexts];
         let config = Config::of(&flags)?;
-        let plan = Plan { operations, ..config.plan(workload::find(workload)?, step)? };
         let (known, workload) = (Known::new(config.num), workload::find(workload)?);
+        let plan = Plan { operations, ..config.plan(workload, step)? };
         let name = format!("{} runs", self.runs);
         let of = (name.as_str(), store);
         let measured = drive::run(of, self.dir, workload, &plan, &known, self.stop, self.progress)?;
@@ -313,6 +306,7 @@ fn drawing(at: usize, rows: &[Row]) -> Outcome<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn choice(out: &Path) -> Choice {
         Choice {

@@ -9,9 +9,9 @@ mod gets;
 mod puts;
 
 use crate::ablation::{CACHE_BYTES, cache_bytes, records};
+use crate::place::{self, make_dir};
 use crate::progress::Progress;
 use esker_draw::Outcome;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -67,8 +67,7 @@ fn amount(text: &str) -> Result<u64, String> {
 /// # Errors
 /// Of a store, or of the file system.
 pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outcome<()> {
-    fs::create_dir_all(&choice.out)
-        .map_err(|error| format!("{}: {error}", choice.out.display()))?;
+    make_dir(&choice.out)?;
     let mut lab = Lab { choice, stop, progress, page: String::new() };
     if !choice.puts {
         lab.gets()?;
@@ -93,8 +92,7 @@ impl Lab<'_> {
     }
 
     fn write(&self, name: &str, text: &str) -> Outcome<()> {
-        let path = self.choice.out.join(name);
-        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()).into())
+        place::write(&self.choice.out.join(name), text)
     }
 }
 

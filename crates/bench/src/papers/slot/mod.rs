@@ -11,13 +11,13 @@ mod real;
 mod simulated;
 mod theirs;
 
+use crate::place::{self, make_dir};
 use crate::progress::Progress;
 use esker::{Compression, KeyspaceOptions, Scheduler, TimeSlice};
 use esker_draw::units::{bytes, duration};
 use esker_draw::{Outcome, Palette};
 use esker_lab::{LevelSummary, Summary};
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -102,8 +102,7 @@ pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outco
     let Some(&least) = sizes.first() else {
         return Err("--sizes: name at least one".into());
     };
-    fs::create_dir_all(&choice.out)
-        .map_err(|error| format!("{}: {error}", choice.out.display()))?;
+    make_dir(&choice.out)?;
     let longer = choice.table_mib / TABLE_MIB;
     let mut lab = Lab { out: &choice.out, stop, progress, page: String::new() };
     if !choice.real && !lab.simulated(&sizes, longer)? {
@@ -148,9 +147,7 @@ impl Lab<'_> {
     }
 
     fn write(&self, name: &str, text: &str) -> Outcome<()> {
-        let path = self.out.join(name);
-        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(())
+        place::write(&self.out.join(name), text)
     }
 }
 
