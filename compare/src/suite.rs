@@ -28,6 +28,8 @@ pub enum Suite {
     Growth,
     /// What the paper on LooseKV measured: tiers, with and without a run index, beside LevelDB
     Loose,
+    /// Values of 512 bytes to 64 KiB, kept in the tree and apart from it
+    Values,
 }
 
 const LSM_TREES: &str = "esker,rocksdb,leveldb,fjall";
@@ -150,6 +152,46 @@ const LOOSE: &[Chapter] = &[
     },
 ];
 
+const SEPARATING: &str = "esker,esker+values,rocksdb,rocksdb+blobs,leveldb,fjall,fjall+separation";
+
+const VALUES: &[Chapter] = &[
+    Chapter {
+        name: "values-5000",
+        about: "a million records, keys of 16 and values of 5 000 bytes",
+        engines: SEPARATING,
+        flags: "--num 1000000 --reads 300000 --value_size 5000 --benchmarks \
+                fillseq,fillrandom,readrandom,readseq,readunordered,overwrite,compact",
+    },
+    Chapter {
+        name: "values-512",
+        about: "3 million records, values of 512 bytes",
+        engines: SEPARATING,
+        flags: "--num 3000000 --reads 500000 --value_size 512 --benchmarks \
+                fillrandom,readrandom,readseq,readunordered,overwrite,compact",
+    },
+    Chapter {
+        name: "values-1024",
+        about: "2 million records, values of 1 KiB",
+        engines: SEPARATING,
+        flags: "--num 2000000 --reads 500000 --value_size 1024 --benchmarks \
+                fillrandom,readrandom,readseq,readunordered,overwrite,compact",
+    },
+    Chapter {
+        name: "values-16384",
+        about: "300 thousand records, values of 16 KiB",
+        engines: SEPARATING,
+        flags: "--num 300000 --reads 100000 --value_size 16384 --benchmarks \
+                fillrandom,readrandom,readseq,readunordered,overwrite,compact",
+    },
+    Chapter {
+        name: "values-65536",
+        about: "80 thousand records, values of 64 KiB",
+        engines: SEPARATING,
+        flags: "--num 80000 --reads 50000 --value_size 65536 --benchmarks \
+                fillrandom,readrandom,readseq,readunordered,overwrite,compact",
+    },
+];
+
 /// What is to be run of a suite.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Choice {
@@ -186,6 +228,7 @@ impl Suite {
             Suite::Ycsb => YCSB,
             Suite::Growth => GROWTH,
             Suite::Loose => LOOSE,
+            Suite::Values => VALUES,
         }
     }
 }

@@ -27,10 +27,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The engines of this build, by their names on the command line.
 pub fn engines() -> Vec<Box<dyn Engine>> {
     vec![
-        Box::new(Esker { tree: Tree::Leveled, runs: None }),
-        Box::new(Esker { tree: Tree::Tiered, runs: None }),
+        Box::new(Esker::default()),
+        Box::new(Esker { values: true, ..Esker::default() }),
+        Box::new(Esker { tree: Tree::Tiered, ..Esker::default() }),
         // Merged rarely, which is what an index of runs is for.
-        Box::new(Esker { tree: Tree::Indexed, runs: Some(16) }),
+        Box::new(Esker { tree: Tree::Indexed, runs: Some(16), values: false }),
         #[cfg(feature = "rocksdb")]
         Box::new(Rocks { blobs: false }),
         #[cfg(feature = "rocksdb")]

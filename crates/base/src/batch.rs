@@ -41,6 +41,8 @@ pub struct Batch {
     first_seq: Seq,
     /// True if some operation is not for the default keyspace.
     names_keyspaces: bool,
+    /// True if some operation sets a key to a value that stands elsewhere.
+    has_pointers: bool,
     fault: Option<&'static str>,
 }
 
@@ -53,7 +55,7 @@ pub struct BatchOp<'a> {
     pub kind: Kind,
     /// The key, or the start of a range.
     pub key: &'a [u8],
-    /// The value, or the end of a range; empty for a delete.
+    /// The value, the pointer to it, or the end of a range; empty for a delete.
     pub value: &'a [u8],
 }
 
@@ -73,7 +75,14 @@ impl Batch {
     pub fn with_capacity(capacity_bytes: usize) -> Batch {
         let mut bytes = Vec::with_capacity(HEADER_ROOM_BYTES + capacity_bytes);
         bytes.resize(HEADER_ROOM_BYTES, 0);
-        Batch { bytes, count: 0, first_seq: 0, names_keyspaces: false, fault: None }
+        Batch {
+            bytes,
+            count: 0,
+            first_seq: 0,
+            names_keyspaces: false,
+            has_pointers: false,
+            fault: None,
+        }
     }
 
     /// Sets `key` to `value` in the default keyspace.
@@ -124,6 +133,16 @@ impl Batch {
         self.push(keyspace.into(), Kind::DeleteRange, start, Some(end))
     }
 
+    /// Adds an operation as it was decoded, a pointer to a value included: for the engine alone, which refuses
+    /// pointers that others put into a batch.
+    #[doc(hidden)]
+    #[inline]
+    pub fn push_op(&mut self, op: &BatchOp<'_>) -> &mut Batch {
+        self.has_pointers |= op.kind == Kind::PutPointer;
+        let value = (op.kind != Kind::Delete).then_some(op.value);
+        self.push(op.keyspace, op.kind, op.key, value)
+    }
+
     #[inline]
     fn push(&mut self, ks: KeyspaceId, kind: Kind, key: &[u8], value: Option<&[u8]>) -> &mut Batch {
         let value_len = value.map_or(0, <[u8]>::len);
@@ -161,6 +180,7 @@ impl Batch {
             self.bytes.extend_from_slice(&other.bytes[HEADER_ROOM_BYTES..]);
             self.count += other.count;
             self.names_keyspaces |= other.names_keyspaces;
+            self.has_pointers |= other.has_pointers;
         }
         self
     }
@@ -170,6 +190,7 @@ impl Batch {
         self.bytes.truncate(HEADER_ROOM_BYTES);
         self.count = 0;
         self.names_keyspaces = false;
+        self.has_pointers = false;
         self.fault = None;
     }
 
@@ -214,6 +235,12 @@ impl Batch {
     #[inline]
     pub fn names_keyspaces(&self) -> bool {
         self.names_keyspaces
+    }
+
+    /// True if some operation sets a key to a value that stands elsewhere.
+    #[inline]
+    pub fn has_pointers(&self) -> bool {
+        self.has_pointers
     }
 
     /// The first sequence number, as last stamped by [`Batch::seal`]; 0 before.
@@ -302,9 +329,9 @@ fn take_op<'a>(input: &mut &'a [u8]) -> Option<BatchOp<'a>> {
     let kind = Kind::from_u8(tag & !HAS_KEYSPACE)?;
     let key = take_slice(input)?;
     let value = match kind {
-        Kind::Put | Kind::DeleteRange => take_slice(input)?,
+        Kind::Put | Kind::PutPointer | Kind::DeleteRange => take_slice(input)?,
         Kind::Delete => &[],
-        Kind::Merge | Kind::PutExpiring | Kind::PutPointer => return None,
+        Kind::Merge | Kind::PutExpiring => return None,
     };
     Some(BatchOp { keyspace, kind, key, value })
 }

@@ -37,7 +37,7 @@ pub enum Kind {
     Merge = 2,
     /// Reserved: a value with an expiry time before it.
     PutExpiring = 3,
-    /// Reserved: a pointer into a value log.
+    /// The key has the value that a pointer leads to: a record of a log.
     PutPointer = 4,
     /// All keys in `[key, value)` are absent from here on. Never stored among point records.
     DeleteRange = 5,

@@ -202,6 +202,17 @@ impl<'a> Worker<'a> {
                 self.found += seen;
                 self.records += seen;
             }
+            Operation::Unordered => {
+                let mut see = |key: &[u8], value: &[u8]| {
+                    black_box((key.len(), value.first().copied(), value.last().copied()));
+                };
+                let seen = match self.store.walk_unordered(&mut see)? {
+                    Some(seen) => seen,
+                    None => self.walk(false, u64::MAX, false)?,
+                };
+                self.found += seen;
+                self.records += seen;
+            }
             Operation::Compact => self.store.compact()?,
         }
         Ok(false)

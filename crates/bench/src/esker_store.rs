@@ -29,10 +29,18 @@ pub struct Esker {
     pub tree: Tree,
     /// Runs at which a level is merged, if not the engine's default. Of no use in leveled trees but in level 0.
     pub runs: Option<u32>,
+    /// Whether values of [`VALUE_BYTES_MIN`] bytes and more are kept apart from the tree.
+    pub values: bool,
 }
+
+/// Values from which on engines that can keep them apart.
+pub const VALUE_BYTES_MIN: u64 = 512;
 
 /// Memory that a run index may take.
 const INDEX_BYTES: u64 = 512 << 20;
+
+/// Memory that a scan in the order of values may take, as the report on key-value separation gives it.
+const UNORDERED_BYTES: usize = 32 << 20;
 
 struct EskerStore(Db);
 
@@ -48,13 +56,15 @@ impl Engine for Esker {
             Tree::Tiered => "esker+tiered",
             Tree::Indexed => "esker+index",
         };
-        self.runs.map_or(name.to_owned(), |runs| format!("{name}:{runs}"))
+        let values = if self.values { "+values" } else { "" };
+        let runs = self.runs.map_or(String::new(), |runs| format!(":{runs}"));
+        format!("{name}{values}{runs}")
     }
 
     fn setup(&self, settings: &Settings) -> String {
         let options = self.options(settings);
         format!(
-            "{}: compaction = {:?}, run_index = {}, memory_budget_bytes = {}, memtables_bytes_max = {}, compaction_threads = {}, compression = {:?}",
+            "{}: compaction = {:?}, run_index = {}, memory_budget_bytes = {}, memtables_bytes_max = {}, compaction_threads = {}, compression = {:?}, value_log_bytes_min = {:?}",
             env!("CARGO_PKG_VERSION"),
             options.default_keyspace.compaction,
             options.default_keyspace.run_index,
@@ -62,6 +72,7 @@ impl Engine for Esker {
             options.memtables_bytes_max,
             options.compaction_threads,
             options.default_keyspace.compression,
+            options.default_keyspace.value_log_bytes_min,
         )
     }
 
@@ -77,6 +88,7 @@ impl Esker {
             Tree::Leveled => Compaction::Leveled,
             Tree::Tiered | Tree::Indexed => Compaction::Tiered,
         };
+        options.default_keyspace.value_log_bytes_min = self.values.then_some(VALUE_BYTES_MIN);
         if let Some(runs) = self.runs {
             let keyspace = &mut options.default_keyspace;
             keyspace.level0_runs_compact = runs;
@@ -202,6 +214,10 @@ fn options(settings: &Settings) -> Options {
                 true => defaults.compression.clone(),
                 false => vec![Compression::None],
             },
+            value_log_compression: match settings.compression {
+                true => defaults.value_log_compression,
+                false => Compression::None,
+            },
             ..defaults
         },
         ..Options::default()
@@ -256,6 +272,17 @@ impl Store for EskerStore {
         Ok(seen)
     }
 
+    fn walk_unordered(&self, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<Option<u64>> {
+        let keyspace = self.0.default_keyspace();
+        let mut cursor = keyspace.scan_unordered(&ScanOptions::default(), UNORDERED_BYTES)?;
+        let mut seen = 0;
+        while cursor.advance()? {
+            see(cursor.key(), cursor.value());
+            seen += 1;
+        }
+        Ok(Some(seen))
+    }
+
     fn settle(&self) -> Outcome<()> {
         self.0.flush()?;
         Ok(self.0.wait_idle()?)
@@ -270,7 +297,7 @@ impl Store for EskerStore {
         let levels = stats.keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
         let tables: u64 = levels.map(|level| level.bytes_written).sum();
         OwnCounters {
-            written_bytes: Some(tables + stats.writes.wal_bytes),
+            written_bytes: Some(tables + stats.writes.wal_bytes + stats.values.moved_bytes),
             stalled_ns: Some(stats.writes.slowed_us * 1_000),
         }
     }

@@ -39,6 +39,9 @@ enum Command {
         /// Sorted runs at which a level is merged, 2 to 32; the engine's default if not given
         #[arg(long, value_parser = clap::value_parser!(u32).range(2..=32))]
         runs: Option<u32>,
+        /// Keep values of 512 bytes and more apart from the tree
+        #[arg(long)]
+        values: bool,
         /// Keep the results here
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -140,13 +143,13 @@ fn main() -> ExitCode {
 
 fn command(command: Command) -> Outcome<ExitCode> {
     match command {
-        Command::Run { config, tiered, indexed, runs, json, quiet } => {
+        Command::Run { config, tiered, indexed, runs, values, json, quiet } => {
             let tree = match (tiered, indexed) {
                 (_, true) => Tree::Indexed,
                 (true, false) => Tree::Tiered,
                 (false, false) => Tree::Leveled,
             };
-            return run(&config, Esker { tree, runs }, json, quiet);
+            return run(&config, Esker { tree, runs, values }, json, quiet);
         }
         Command::Ablation { choice, json, plots, quiet } => {
             return run_ablation(&choice, json.as_deref(), plots.as_deref(), quiet);

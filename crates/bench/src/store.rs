@@ -83,6 +83,16 @@ pub trait Store: Send + Sync {
     /// Of the engine.
     fn walk(&self, walk: Walk<'_>, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64>;
 
+    /// Shows all records to `see`, in whichever order is fastest; returns how many, or `None` if the engine has but the order
+    /// of keys.
+    ///
+    /// # Errors
+    /// Of the engine.
+    fn walk_unordered(&self, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<Option<u64>> {
+        let _ = see;
+        Ok(None)
+    }
+
     /// Writes memory out and waits until the engine has no more work of its own.
     ///
     /// # Errors

@@ -25,6 +25,8 @@ pub enum Operation {
         /// From the last to the first.
         backwards: bool,
     },
+    /// Read everything in whichever order is fastest.
+    Unordered,
     /// Bring the store into its final shape.
     Compact,
 }
@@ -78,6 +80,7 @@ enum What {
     Read,
     ReadMissing,
     Everything { backwards: bool },
+    Unordered,
     Seek,
     ReadWhileWriting,
     Mixed,
@@ -187,6 +190,13 @@ pub const WORKLOADS: &[Workload] = &[
         Start::Filled,
         Count::Once,
         "all records backwards",
+    ),
+    workload(
+        "readunordered",
+        What::Unordered,
+        Start::Filled,
+        Count::Once,
+        "all records in the order in which values stand on the disk; of keys where the engine has no other",
     ),
     workload(
         "seekrandom",
@@ -299,7 +309,7 @@ impl Workload {
 
     /// Whether it does not matter to it which keys there are.
     pub fn any_keys(&self) -> bool {
-        matches!(self.what, What::Everything { .. } | What::Compact)
+        matches!(self.what, What::Everything { .. } | What::Unordered | What::Compact)
     }
 
     /// Threads that keep the store busy beside those that are measured.
@@ -393,6 +403,7 @@ impl<'a> Operations<'a> {
             What::Read => Operation::Get(self.popular()),
             What::ReadMissing => Operation::GetMissing(self.any()),
             What::Everything { backwards } => Operation::Everything { backwards },
+            What::Unordered => Operation::Unordered,
             What::Seek => Operation::Scan(self.any(), self.shape.seek_nexts),
             What::ReadWhileWriting if self.writes => Operation::Put(self.any()),
             What::ReadWhileWriting => Operation::Get(self.popular()),

@@ -7,7 +7,8 @@ use esker::Options;
 use serde_json::{Map, Value, json};
 
 /// Names of the presets.
-pub(crate) const PRESETS: [&str; 4] = ["default", "edge", "write_heavy", "read_mostly"];
+pub(crate) const PRESETS: [&str; 5] =
+    ["default", "edge", "write_heavy", "read_mostly", "large_values"];
 
 /// Where the options of keyspaces stand inside those of the database.
 const KEYSPACE: &str = "default_keyspace";

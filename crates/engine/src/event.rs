@@ -29,6 +29,8 @@ pub enum CompactionReason {
     Tombstones,
     /// Scans have paid as much for the runs of level 0 as it costs to compact them.
     Scans,
+    /// Space is short, and only a compaction finds out which values that stand apart are dead.
+    Values,
     /// The user asked.
     Manual,
 }
@@ -153,6 +155,24 @@ pub enum Event {
     TableRemoved {
         /// Its number.
         number: u64,
+    },
+    /// A file with values of which none is needed any more was removed.
+    ValueFileRemoved {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Values that are still needed were moved into a new file, so that old ones can go.
+    ValuesMoved {
+        /// Number of the new file; 0 if nothing was needed any more.
+        number: u64,
+        /// Files that they came from, those included that held nothing that is needed.
+        files: u64,
+        /// Length of these.
+        bytes_before: u64,
+        /// Length of the new file.
+        bytes_after: u64,
+        /// Time it took, in microseconds.
+        duration_us: u64,
     },
     /// A file that is not needed could not be removed; the next open tries again.
     CleanupFailed {

@@ -14,6 +14,7 @@ pub mod cursor;
 mod db;
 pub mod event;
 mod flush;
+mod gc;
 mod iter;
 mod log;
 mod memtable;
@@ -33,6 +34,7 @@ pub mod stats;
 pub mod table;
 pub mod trace;
 pub mod value;
+mod value_log;
 mod version;
 
 /// Looking into files: what stands in a log, a table or CURRENT, damaged ones included.
@@ -52,8 +54,8 @@ pub mod repair {
 }
 
 pub use db::{
-    Cursor, Db, Ingest, Keyspace, Pair, Pairs, ScanOptions, ScanRange, Setup, Snapshot,
-    VerifyProgress, VerifyReport,
+    CollectReport, Cursor, Db, Ingest, Keyspace, Pair, Pairs, ScanOptions, ScanRange, Setup,
+    Snapshot, UnorderedCursor, VerifyProgress, VerifyReport,
 };
 pub use esker_base as base;
 pub use esker_base::{Batch, Comparator, Error, KeyOrder, KeyspaceId, Result};

@@ -4,7 +4,8 @@
 //! CURRENT            which manifest is in force
 //! LOCK               held while the database is open
 //! MANIFEST-000005    log of version edits
-//! 000007.wal         write-ahead log
+//! 000007.wal         write-ahead log, and what is left of one for the sake of its values
+//! 000008.val         values
 //! 000009.tbl         table
 //! lost/              what repair could not use
 //! ```
@@ -29,6 +30,8 @@ pub enum FileKind {
     Wal(u64),
     /// A table.
     Table(u64),
+    /// A file of values alone.
+    Values(u64),
     /// A file that was being written when the process ended.
     Temporary,
 }
@@ -51,6 +54,11 @@ pub fn manifest(dir: &Path, number: u64) -> PathBuf {
 /// Path of a write-ahead log.
 pub fn wal(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.wal"))
+}
+
+/// Path of a file of values.
+pub fn values(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.val"))
 }
 
 /// Path of a table.
@@ -85,6 +93,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
     match extension {
         "wal" => parse_number(stem).map(FileKind::Wal),
         "tbl" => parse_number(stem).map(FileKind::Table),
+        "val" => parse_number(stem).map(FileKind::Values),
         "tmp" => Some(FileKind::Temporary),
         _ => None,
     }

@@ -47,9 +47,17 @@ pub struct Options {
     pub compaction_threads: u32,
     /// Table files held open. Raising it saves reopening; each costs a descriptor. Half of them are for
     /// the tables that were opened first, which stay open as long as they live and are read without a
-    /// guard; the others are closed when tables that are read more often want their place.
-    /// Default: 1 000. Minimum: 16.
+    /// guard; the others are closed when tables that are read more often want their place. Of files with values that are
+    /// kept apart, a quarter as many are open besides. Default: 1 000. Minimum: 16.
     pub open_files_max: u32,
+    /// Length at which a file with separated values is ended: a write-ahead log that holds some, or a file that values
+    /// are moved into. Raising it makes fewer files; lowering it lets space come back in smaller steps.
+    /// Default: 64 MiB. Range: 4 KiB to 1 GiB.
+    pub value_log_file_bytes: u64,
+    /// Bytes of files with separated values for each byte of values that are live, which overwriting and deleting may
+    /// bring about, besides one file: values are moved together in the background so that this holds, unless writes come
+    /// faster than that is done. Raising it saves work, the more the lower it is. Default: 1.3. Range: 1.1 to 100.
+    pub value_log_space_amp_max: f64,
     /// The manifest is written anew when it is longer than this. Default: 16 MiB. Minimum: 4 KiB.
     pub manifest_bytes_max: u64,
     /// Options of the default keyspace, and of keyspaces without options of their own.
@@ -103,6 +111,12 @@ pub struct KeyspaceOptions {
     /// are fast. Gets of absent keys and short scans gain from 8 runs on, gets of keys that are there from 24, scans of
     /// fifty records from more than 32. Raising it saves memory and work. Default: 16. Range: 2 to 128.
     pub run_index_runs_min: u32,
+    /// Values of so many bytes and more are kept apart from the tree, in value logs: compactions do not rewrite them, and
+    /// reading one costs an access more. `None` keeps all in the tree. Counts for what is written from then on.
+    /// Default: none. Range: 64 B to 1 GiB.
+    pub value_log_bytes_min: Option<u64>,
+    /// Compression of values that are kept apart, each for itself, by the thread that writes. Default: LZ4.
+    pub value_log_compression: Compression,
     /// Which level is compacted first when several are over their limits. Default: ratio.
     pub scheduler: Scheduler,
     /// Sorted runs in level 0 that start a compaction. Default: 4. Range: 1 to 1 000.
@@ -220,6 +234,8 @@ impl Default for Options {
             wal_bytes_max: 512 * MIB,
             compaction_threads: 0,
             open_files_max: 1_000,
+            value_log_file_bytes: 64 * MIB,
+            value_log_space_amp_max: 1.3,
             manifest_bytes_max: 16 * MIB,
             default_keyspace: KeyspaceOptions::default(),
             keyspaces: BTreeMap::new(),
@@ -243,6 +259,8 @@ impl Default for KeyspaceOptions {
             tiered_runs: 4,
             run_index: false,
             run_index_runs_min: 16,
+            value_log_bytes_min: None,
+            value_log_compression: Compression::Lz4,
             scheduler: Scheduler::Ratio,
             level0_runs_compact: 4,
             level0_runs_slow: 20,
@@ -262,6 +280,7 @@ impl Options {
             wal_bytes_max: 8 * MIB,
             compaction_threads: 1,
             open_files_max: 64,
+            value_log_file_bytes: 4 * MIB,
             manifest_bytes_max: MIB,
             default_keyspace: KeyspaceOptions {
                 memtable_bytes: 2 * MIB,
@@ -312,15 +331,27 @@ impl Options {
         }
     }
 
-    /// A preset by name: `default`, `edge`, `write_heavy`, `read_mostly`.
+    /// For stores of large values: those of a kibibyte and more are kept apart from the tree.
+    pub fn large_values() -> Options {
+        Options {
+            default_keyspace: KeyspaceOptions {
+                value_log_bytes_min: Some(KIB),
+                ..KeyspaceOptions::default()
+            },
+            ..Options::default()
+        }
+    }
+
+    /// A preset by name: `default`, `edge`, `write_heavy`, `read_mostly`, `large_values`.
     pub fn preset(name: &str) -> Result<Options> {
         match name {
             "default" => Ok(Options::default()),
             "edge" => Ok(Options::edge()),
             "write_heavy" => Ok(Options::write_heavy()),
             "read_mostly" => Ok(Options::read_mostly()),
+            "large_values" => Ok(Options::large_values()),
             _ => Err(Error::invalid(format!(
-                "no preset {name:?}: use default, edge, write_heavy or read_mostly"
+                "no preset {name:?}: use default, edge, write_heavy, read_mostly or large_values"
             ))),
         }
     }
@@ -388,6 +419,13 @@ impl Options {
         in_range("wal_bytes_max", self.wal_bytes_max, MIB, u64::MAX)?;
         in_range("compaction_threads", self.compaction_threads.into(), 0, 64)?;
         in_range("open_files_max", self.open_files_max.into(), 16, u32::MAX.into())?;
+        in_range("value_log_file_bytes", self.value_log_file_bytes, 4 * KIB, GIB)?;
+        let amp = self.value_log_space_amp_max;
+        if !(1.1..=100.0).contains(&amp) {
+            return Err(Error::invalid(format!(
+                "value_log_space_amp_max = {amp} is outside 1.1 to 100"
+            )));
+        }
         in_range("manifest_bytes_max", self.manifest_bytes_max, 4 * KIB, u64::MAX)?;
         self.keyspaces.values().try_for_each(KeyspaceOptions::validate)?;
         self.default_keyspace.validate()?;
@@ -441,6 +479,7 @@ impl KeyspaceOptions {
         in_range("level_fanout", self.level_fanout.into(), 2, 100)?;
         in_range("tiered_runs", self.tiered_runs.into(), 2, 32)?;
         in_range("run_index_runs_min", self.run_index_runs_min.into(), 2, 128)?;
+        in_range("value_log_bytes_min", self.value_log_bytes_min.unwrap_or(64), 64, GIB)?;
         if self.run_index && self.compaction != Compaction::Tiered {
             return Err(Error::invalid(
                 "run_index = true needs compaction = tiered: a leveled tree has one run for each level",
@@ -463,7 +502,7 @@ impl KeyspaceOptions {
                 self.tombstone_ratio_compact
             )));
         }
-        for compression in &self.compression {
+        for compression in self.compression.iter().chain([&self.value_log_compression]) {
             if let Compression::Zstd { level } = compression
                 && !(1..=19).contains(level)
             {
@@ -493,7 +532,7 @@ mod tests {
 
     #[test]
     fn presets_are_valid_and_round_trip() {
-        for name in ["default", "edge", "write_heavy", "read_mostly"] {
+        for name in ["default", "edge", "write_heavy", "read_mostly", "large_values"] {
             Options::preset(name).expect(name).validate().expect(name);
         }
         assert!(Options::preset("fast").is_err());

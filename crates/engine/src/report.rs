@@ -8,6 +8,8 @@ use serde::Serialize;
 pub struct Stats {
     /// Each keyspace, the default one first.
     pub keyspaces: Vec<KeyspaceStats>,
+    /// Values that are kept apart from the trees.
+    pub values: ValueStats,
     /// Who uses the memory budget.
     pub memory: MemoryUse,
     /// Writes since open.
@@ -20,10 +22,44 @@ pub struct Stats {
     pub snapshots: u64,
     /// Write-ahead logs kept, in bytes.
     pub wal_bytes: u64,
-    /// Table files that are open.
+    /// Files of tables and values that are open.
     pub open_files: u64,
     /// Compactions running now, and run indexes being made.
     pub running_compactions: u64,
+}
+
+/// Statistics of the values that are kept apart.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct ValueStats {
+    /// Bytes of the files that hold them, as far as tables point into these.
+    pub bytes: u64,
+    /// Bytes that tables point to. What newer records overwrite counts until a compaction has found that out.
+    pub live_bytes: u64,
+    /// The files, by number.
+    pub files: Vec<ValueFileStats>,
+    /// Values read since open.
+    pub reads: u64,
+    /// Files that were collected since open.
+    pub collected_files: u64,
+    /// Length of these.
+    pub collected_bytes: u64,
+    /// Length of the files that took their place.
+    pub moved_bytes: u64,
+}
+
+/// A file with values.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct ValueFileStats {
+    /// Its number.
+    pub number: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Bytes that tables point to.
+    pub live_bytes: u64,
+    /// True if its values were moved there or bulk-loaded, false if it was a write-ahead log.
+    pub moved: bool,
 }
 
 /// Statistics of one keyspace.
@@ -124,6 +160,8 @@ pub struct MemoryUse {
     pub block_cache_limit: u64,
     /// Index and filter blocks of open tables outside the cache.
     pub pinned_tables: u64,
+    /// Directories of open files with values.
+    pub value_directories: u64,
     /// Run indexes.
     pub run_indexes: u64,
     /// Memory taken for blocks, indexes and filters, in use or free: what block cache and pinned tables lie in, but for
@@ -143,7 +181,7 @@ pub struct WriteStats {
     pub groups: u64,
     /// Times a log was synced.
     pub syncs: u64,
-    /// Bytes of batches appended to the write-ahead log.
+    /// Bytes of batches and of large values appended to the write-ahead log.
     pub wal_bytes: u64,
     /// Writes that were slowed.
     pub slowed: u64,
@@ -169,7 +207,7 @@ pub struct ReadStats {
     pub filter_false_positives: u64,
     /// Read calls on table files.
     pub reads: u64,
-    /// Bytes they read.
+    /// Bytes they read, and bytes read of values that are kept apart.
     pub read_bytes: u64,
 }
 

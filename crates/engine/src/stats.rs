@@ -25,8 +25,10 @@ pub enum TableCounter {
     FilterFalsePositives = 4,
     /// Read calls made on table files.
     Reads = 5,
-    /// Bytes read from table files.
+    /// Bytes read from table files and of separated values.
     ReadBytes = 6,
+    /// Values read from where they stand apart from the tree.
+    ValueReads = 7,
 }
 
 const COUNTERS: usize = 8;

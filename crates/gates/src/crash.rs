@@ -7,7 +7,7 @@
 use crate::gate::{Config, Outcome, for_cases};
 use crate::history::{
     History, MARKER, State, compare, keyspaces, marker_value, random_compaction, random_ops,
-    small_options,
+    random_values, small_options,
 };
 use crate::random::Random;
 use esker::base::sync::Mutex;
@@ -114,6 +114,11 @@ impl Run {
         self.db()?.flush()?;
         self.history.all_durable();
         Ok(())
+    }
+
+    /// Moves values so that no file of them holds dead ones.
+    pub fn collect(&mut self) -> Result<()> {
+        self.db()?.collect_values(0.0, |_| true).map(drop)
     }
 
     /// Compacts everything.
@@ -243,19 +248,52 @@ pub const SCENARIOS: &[(&str, Script)] = &[
         run.write_many(10, 2_000, 3)
     }),
     ("large batches", |run| run.write_many(12, 200_000, 4)),
+    (VALUES, |run| {
+        for _ in 0..3 {
+            run.write_many(12, 3_000, 6)?;
+            run.compact()?;
+            run.collect()?;
+            run.write_many(4, 400, 3)?;
+            run.close()?;
+        }
+        Ok(())
+    }),
 ];
 
-/// The gate: every scenario, with both kinds of logs, cut at every call.
+/// The scenario that is about values.
+const VALUES: &str = "values come and go";
+
+/// What a store of a scenario is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Logs whose space is not reserved.
+    pub plain_logs: bool,
+    /// Most values are kept apart.
+    pub values: bool,
+}
+
+/// Of each scenario.
+const KINDS: [Kind; 3] = [
+    Kind { plain_logs: false, values: false },
+    Kind { plain_logs: true, values: false },
+    Kind { plain_logs: false, values: true },
+];
+
+/// The gate: every scenario, with each kind of store, cut at every call.
 pub fn gate(config: &Config) -> Outcome {
     let seeds = config.choose(1, 20);
-    let cases = SCENARIOS.len() as u64 * 2 * seeds;
+    let kinds = KINDS.len() as u64;
+    let cases = SCENARIOS.len() as u64 * kinds * seeds;
     let sum = Mutex::new(Totals::default());
     for_cases(config, cases, |case| {
-        let (name, script) = SCENARIOS[(case / 2) as usize % SCENARIOS.len()];
-        let plain_logs = case % 2 == 1;
-        let seed = config.seed + case / 2 / SCENARIOS.len() as u64;
+        let (name, script) = SCENARIOS[(case / kinds) as usize % SCENARIOS.len()];
+        let kind = KINDS[(case % kinds) as usize];
+        let seed = config.seed + case / kinds / SCENARIOS.len() as u64;
         let mut totals = Totals::default();
-        let result = every_call(name, script, plain_logs, seed, 1, &mut totals);
+        // In short, every call with values apart where they come and go, and every third elsewhere.
+        let thorough = config.long || !kind.values || name == VALUES;
+        let stride = if thorough { 1 } else { 3 };
+        let result = every_call(name, script, kind, seed, stride, &mut totals);
         let mut sum = sum.lock();
         sum.crashes += totals.crashes;
         sum.reopens += totals.reopens;
@@ -278,13 +316,20 @@ pub struct Totals {
 pub fn every_call(
     name: &str,
     script: Script,
-    plain_logs: bool,
+    kind: Kind,
     seed: u64,
     stride: u64,
     totals: &mut Totals,
 ) -> std::result::Result<(), String> {
+    let Kind { plain_logs, values } = kind;
     let disk = StrictOptions { preallocated_logs: !plain_logs, seed, ..StrictOptions::default() };
     let mut options = small_options();
+    if values {
+        random_values(&mut options, &mut Random::new(!seed));
+        options.default_keyspace.value_log_bytes_min = Some(64);
+        // Of smaller ones there would be more than there are calls of any other kind.
+        options.value_log_file_bytes = 32 << 10;
+    }
     random_compaction(&mut options.default_keyspace, &mut Random::new(seed));
     // Of each scenario's two kinds of logs, one with a tree of each shape.
     let shapes = [Compaction::Leveled, Compaction::Tiered];

@@ -6,8 +6,8 @@
 
 use crate::random::Random;
 use esker::{
-    Batch, Compaction, Db, Error, Keyspace, KeyspaceId, KeyspaceOptions, Options, ScanOptions,
-    Scheduler, TimeSlice,
+    Batch, Compaction, Compression, Db, Error, Keyspace, KeyspaceId, KeyspaceOptions, Options,
+    ScanOptions, Scheduler, TimeSlice,
 };
 use std::collections::BTreeMap;
 
@@ -122,6 +122,21 @@ pub fn random_compaction(keyspace: &mut KeyspaceOptions, random: &mut Random) {
         2 => Scheduler::TimeSlice(TimeSlice::default()),
         _ => Scheduler::TimeSlice(TimeSlice { slice_ms: Some(1), release_share: 0.5 }),
     };
+}
+
+/// Draws which values are kept apart, how, and how much of their space may be wasted. They may change whenever the store is
+/// opened.
+pub fn random_values(options: &mut Options, random: &mut Random) {
+    let keyspace = &mut options.default_keyspace;
+    keyspace.value_log_bytes_min =
+        random.one_in(2).then(|| [64, 200, 1_500][random.below(3) as usize]);
+    keyspace.value_log_compression = match random.below(3) {
+        0 => Compression::None,
+        1 => Compression::Lz4,
+        _ => Compression::Zstd { level: 1 },
+    };
+    options.value_log_file_bytes = 4 << (10 + random.below(4));
+    options.value_log_space_amp_max = [1.1, 1.3, 2.0][random.below(3) as usize];
 }
 
 impl History {

@@ -9,7 +9,7 @@
 //! One store lives through all kills. Some kills hit the child while it recovers.
 
 use crate::gate::{Config, Outcome, Progress, Stopwatch, Watchdog, case_seed, pause};
-use crate::history::{random_compaction, small_options};
+use crate::history::{random_compaction, random_values, small_options};
 use crate::random::Random;
 use esker::base::checksum::mix64;
 use esker::{Batch, Db, Options, ScanOptions, WriteOptions};
@@ -172,6 +172,7 @@ fn read_acknowledged(reader: impl BufRead, tell: &mpsc::Sender<()>) -> Result<He
 fn options(random: &mut Random) -> Options {
     let mut options = Options { compaction_threads: 2, ..small_options() };
     random_compaction(&mut options.default_keyspace, random);
+    random_values(&mut options, random);
     options
 }
 

@@ -11,10 +11,10 @@
 //! |---|---|
 //! | writers | read their own writes in both keyspaces |
 //! | reader | never goes back; snapshots are equal in both keyspaces, by get and by scan, and do not change |
-//! | upkeep | flushes, compacts, makes keyspaces; makes copies, cuts the power: all that was there or synced before is, and no half batch |
-//! | the store's own | flush, compaction |
+//! | upkeep | flushes, compacts, collects values, makes keyspaces; makes copies, cuts the power: all that was there or synced before is, and no half batch |
+//! | the store's own | flush, compaction, collection of values, which one of the two keyspaces keeps apart |
 //!
-//! At the end nothing is lost, and the directory holds the tables of the manifest and no others.
+//! At the end nothing is lost, and the directory holds the tables and values of the manifest and no others.
 //!
 //! Not covered: weak memory (each schedule is sequentially consistent; see the loom models), the real file
 //! system, waits that are not over at once, ingests, repair, and what happens between two calls
@@ -31,7 +31,9 @@ use esker::base::sync::thread::{JoinHandle, spawn};
 use esker::base::vfs::Vfs;
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::report::LevelStats;
-use esker::{Batch, Db, Keyspace, Options, ScanOptions, Setup, Snapshot, WriteOptions};
+use esker::{
+    Batch, Db, Keyspace, KeyspaceOptions, Options, ScanOptions, Setup, Snapshot, WriteOptions,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,6 +58,7 @@ struct Totals {
     schedules: AtomicU64,
     flushes: AtomicU64,
     compactions: AtomicU64,
+    collected: AtomicU64,
     power_cuts: AtomicU64,
     copies: AtomicU64,
 }
@@ -87,12 +90,13 @@ pub fn gate(config: &Config) -> Outcome {
             handle.join().unwrap_or_else(|_| Err("a thread of the gate panicked".to_owned()))
         })
     })?;
-    let Totals { schedules, flushes, compactions, power_cuts, copies } = &*totals;
-    let [schedules, flushes, compactions, power_cuts, copies] =
-        [schedules, flushes, compactions, power_cuts, copies].map(|n| n.load(Ordering::Relaxed));
+    let Totals { schedules, flushes, compactions, collected, power_cuts, copies } = &*totals;
+    let [schedules, flushes, compactions, collected, power_cuts, copies] =
+        [schedules, flushes, compactions, collected, power_cuts, copies]
+            .map(|n| n.load(Ordering::Relaxed));
     Ok(format!(
-        "{schedules} schedules, {flushes} flushes, {compactions} compactions, \
-         {power_cuts} power cuts, {copies} checkpoints"
+        "{schedules} schedules, {flushes} flushes, {compactions} compactions, {collected} files of values \
+         collected, {power_cuts} power cuts, {copies} checkpoints"
     ))
 }
 
@@ -140,7 +144,15 @@ fn options() -> Options {
     let mut options = small_options();
     options.compaction_threads = 1;
     options.default_keyspace.level0_runs_compact = 2;
+    // A few values fill a file, and hardly any of them may be dead.
+    options.value_log_file_bytes = 4 << 10;
+    options.value_log_space_amp_max = 1.1;
     options
+}
+
+/// Of a keyspace whose larger values are kept apart.
+fn separated() -> KeyspaceOptions {
+    KeyspaceOptions { value_log_bytes_min: Some(100), ..options().default_keyspace }
 }
 
 fn open(vfs: &StrictVfs, dir: &str, seed: u64, inline_background: bool) -> Db {
@@ -153,9 +165,9 @@ fn open(vfs: &StrictVfs, dir: &str, seed: u64, inline_background: bool) -> Db {
 fn run(seed: u64, totals: &Totals) {
     let vfs = StrictVfs::new();
     let db = open(&vfs, DIR, seed, false);
-    let create = |name| db.create_keyspace(name, options().default_keyspace).expect("create");
+    let create = |name, options| db.create_keyspace(name, options).expect("create");
     let world = Arc::new(World {
-        pair: [create("one"), create("two")],
+        pair: [create("one", options().default_keyspace), create("two", separated())],
         db: db.clone(),
         vfs: vfs.clone(),
         keys: (0..WRITERS * OWN_KEYS).map(|_| Count::default()).collect(),
@@ -183,6 +195,7 @@ fn run(seed: u64, totals: &Totals) {
         totals.flushes.fetch_add(jobs(&levels[..1]), Ordering::Relaxed);
         totals.compactions.fetch_add(jobs(&levels[1..]), Ordering::Relaxed);
     }
+    totals.collected.fetch_add(world.db.stats().values.collected_files, Ordering::Relaxed);
     totals.power_cuts.fetch_add(world.power_cuts.load(Ordering::Relaxed), Ordering::Relaxed);
     totals.copies.fetch_add(world.copies.load(Ordering::Relaxed), Ordering::Relaxed);
     world.db.clone().close().expect("close");
@@ -238,16 +251,24 @@ impl World {
         }
     }
 
-    /// The closed database has exactly the tables that its manifest names.
+    /// The closed database has exactly the tables and values that its manifest names, and one log.
     fn check_files(&self) {
         let env = Env::with_vfs(Arc::new(self.vfs.clone()), 0);
         let setup = Setup { env, listener: None, inline_background: true };
         let db = Db::open_read_only_with(DIR, options(), setup).expect("open for reading");
-        let keyspaces = db.stats().keyspaces;
-        let live: u64 = keyspaces.iter().flat_map(|k| &k.levels).map(|level| level.tables).sum();
+        let stats = db.stats();
+        let levels = stats.keyspaces.iter().flat_map(|k| &k.levels);
+        let live: u64 = levels.map(|level| level.tables).sum();
         let files = self.vfs.list(Path::new(DIR)).expect("list");
-        let files = files.iter().filter(|entry| entry.name.ends_with(".tbl")).count();
-        assert_eq!(files as u64, live, "table files and live tables");
+        let count = |ending| files.iter().filter(|entry| entry.name.ends_with(ending)).count();
+        assert_eq!(count(".tbl") as u64, live, "table files and live tables");
+        let moved = stats.values.files.iter().filter(|file| file.moved).count();
+        assert_eq!(count(".val"), moved, "files of moved values");
+        for file in &stats.values.files {
+            assert!(file.live_bytes <= file.bytes, "{file:?}");
+        }
+        let report = db.verify(|_| true).expect("verify");
+        assert!(report.damage.is_empty(), "{:?}", report.damage);
     }
 
     /// Cuts the power of a copy of the disk, and reopens that.
@@ -342,12 +363,15 @@ fn reader(world: &World, _: u64, mut random: Random) {
 fn upkeep(world: &World, _: u64, mut random: Random) {
     for _ in 0..UPKEEPS {
         let keyspace = &world.pair[random.below(2) as usize];
-        match random.below(7) {
+        match random.below(8) {
             0 | 1 => world.db.flush().expect("flush"),
             2 => keyspace.flush().expect("flush"),
             3 => keyspace.compact_range(None, None).expect("compact"),
             4 => world.cut_power(&mut random),
             5 => world.copy(random.next_u64()),
+            6 => {
+                world.db.collect_values(0.0, |_| true).expect("collect");
+            }
             _ => {
                 let options = options().default_keyspace;
                 let guest = world.db.create_keyspace("guest", options).expect("create");

@@ -6,7 +6,7 @@
 
 use crate::history::{
     History, MARKER, Op, State, Trouble, compare, compare_or_fail, keyspaces, marker_value,
-    random_compaction, random_ops, small_options,
+    random_compaction, random_ops, random_values, small_options,
 };
 use crate::random::Random;
 use esker::base::vfs::strict::StrictVfs;
@@ -78,6 +78,8 @@ pub enum Step {
     Flush,
     /// Compacts all keyspaces.
     Compact,
+    /// Moves values so that no file of them holds dead ones.
+    Collect,
     /// Copies the store.
     Checkpoint,
     /// Loads tables.
@@ -103,7 +105,8 @@ pub fn random_steps(random: &mut Random, count: u64) -> Vec<Step> {
             0..=3 => Step::WriteSynced(size(random)),
             4 => Step::Sync,
             5..=8 => Step::Flush,
-            9 | 10 => Step::Compact,
+            9 => Step::Compact,
+            10 => Step::Collect,
             11 => Step::Checkpoint,
             12 | 13 => Step::Ingest,
             14 | 15 => Step::CreateGuest,
@@ -129,6 +132,7 @@ pub fn random_options(random: &mut Random) -> Options {
     // Of small tables, enough come together for compactions in parts.
     options.default_keyspace.table_bytes_max = [16 << 10, 64 << 10][random.below(2) as usize];
     random_compaction(&mut options.default_keyspace, random);
+    random_values(&mut options, random);
     options
 }
 
@@ -246,6 +250,9 @@ impl Player {
                     keyspace.compact_range(None, None)?;
                 }
                 self.history.all_durable();
+            }
+            Step::Collect => {
+                self.db()?.collect_values(0.0, |_| true)?;
             }
             Step::Checkpoint => self.checkpoint()?,
             Step::Ingest => self.ingest()?,

@@ -1,7 +1,7 @@
 //! Small stores that hold every kind of file, to be damaged.
 //!
-//! Each has three keyspaces, compressed with LZ4, with Zstandard and not at all, the last a tiered tree with
-//! several runs in level 1; a table whose index has two partitions, one with range tombstones, an ingested
+//! Each has three keyspaces, compressed with LZ4, with Zstandard and not at all; the first with larger values apart, in logs
+//! and in a file of moved ones, the last a tiered tree with several runs in level 1; a table whose index has two partitions, one with range tombstones, an ingested
 //! one; two logs, the older of which an idle keyspace needs; and a manifest with edits behind what CURRENT
 //! vouches for, unless it was closed.
 
@@ -57,7 +57,7 @@ pub struct Record {
     pub start: u64,
     /// Where it ends.
     pub end: u64,
-    /// It is a batch, not a mark.
+    /// It is a batch, not a mark or a value.
     pub is_batch: bool,
 }
 
@@ -197,7 +197,11 @@ impl Maker {
             tiered.run_index = true;
             tiered.run_index_runs_min = 2;
         }
+        // Values are moved when they are told to be; runs are not merged for their sake.
+        options.value_log_space_amp_max = 100.0;
         options.default_keyspace = with(Compression::Lz4);
+        options.default_keyspace.value_log_bytes_min = Some(100);
+        options.default_keyspace.value_log_compression = Compression::None;
         let world = World::plain(&strict);
         Maker { world, options, history: History::default(), random: Random::new(seed) }
     }
@@ -224,6 +228,8 @@ impl Maker {
         self.write(&db, &ids, vec![Op::DeleteRange(1, b"k".to_vec(), b"p".to_vec())], false)?;
         db.flush()?;
         self.ingest(&db, &ids)?;
+        // What is alive of the logs of values so far goes into one file.
+        db.collect_values(0.0, |_| true)?;
         // Closed once, so that CURRENT vouches for a part of the manifest only.
         db.close()?;
         self.note(&mut older);
@@ -333,7 +339,7 @@ fn open_log(specimen: &Specimen) -> Result<OpenLog> {
     while at + RECORD_HEAD_BYTES <= bytes.len() && bytes[at + 8] != 0 {
         let end = at + RECORD_HEAD_BYTES + number(at + 4, 4) as usize;
         let is_batch = bytes[at + 8] == 1;
-        if !is_batch {
+        if bytes[at + 8] == 2 {
             vouched = number(end - 8, 8).max(vouched);
         }
         records.push(Record { start: at as u64, end: end as u64, is_batch });

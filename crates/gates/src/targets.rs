@@ -70,7 +70,7 @@ impl Target for OptionsText {
     }
 
     fn corpus(&self) -> Vec<Vec<u8>> {
-        let presets = ["default", "edge", "write_heavy", "read_mostly"];
+        let presets = ["default", "edge", "write_heavy", "read_mostly", "large_values"];
         let options = presets.iter().filter_map(|name| Options::preset(name).ok());
         options.filter_map(|options| serde_json::to_vec(&options).ok()).collect()
     }

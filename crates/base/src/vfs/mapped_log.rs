@@ -23,13 +23,14 @@
 //!
 //! A sync takes the right to write to a mapped page away again, from all processors, and the next append
 //! gets it back in a fault. That costs more than a system call. Where syncs are close and have hardly an append
-//! between them, appends are made by one.
+//! between them, appends are made by one. So are large ones: the pages that they fill need neither zeros nor faults.
 
 use super::WritableFile;
 use crate::error::{Error, Result};
 use rustix::fs::FallocateFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
+use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -43,6 +44,12 @@ const CLOSE_SYNCS_BYTES: u64 = 4 << 10;
 
 /// Appends between close syncs that are made by system calls, and may be for them to go on so.
 const CALLS_MAX: u32 = 2;
+
+/// Appends of so many bytes and more are made by system calls.
+const LARGE_BYTES_MIN: usize = 4 << 10;
+
+/// Pieces that one system call takes.
+const PIECES_MAX: usize = 64;
 
 /// Limits of what is written ahead at a time; at close syncs it doubles from the first to the second.
 const AHEAD_BYTES_MIN: u64 = 16 << 10;
@@ -121,20 +128,60 @@ impl MappedLog {
         }
     }
 
+    /// Maps the part of the file where the next append goes.
     fn next_window(&mut self) -> Result<()> {
-        let offset = self.window_offset + self.window_bytes;
+        let page = rustix::param::page_size() as u64;
+        // Large appends may have left the window behind.
+        let offset = (self.window_offset + self.window_bytes).max(self.len_bytes / page * page);
         let window_bytes = (self.window_bytes * 2).min(WINDOW_BYTES_MAX);
+        self.reserve_up_to(offset + window_bytes)?;
         let failed = |e: rustix::io::Errno| Error::io("preallocate", &self.path, e.into());
-        let end = offset + window_bytes;
-        if end > self.reserved_bytes {
-            reserve(&self.file, self.reserved_bytes, end - self.reserved_bytes).map_err(failed)?;
-            self.reserved_bytes = end;
-        }
         let base = map(&self.file, offset, window_bytes).map_err(failed)?;
         self.unmap();
         self.base = base;
         self.window_bytes = window_bytes;
         self.window_offset = offset;
+        Ok(())
+    }
+
+    fn reserve_up_to(&mut self, end: u64) -> Result<()> {
+        if end > self.reserved_bytes {
+            let failed = |e: rustix::io::Errno| Error::io("preallocate", &self.path, e.into());
+            reserve(&self.file, self.reserved_bytes, end - self.reserved_bytes).map_err(failed)?;
+            self.reserved_bytes = end;
+        }
+        Ok(())
+    }
+
+    /// Appends by system calls what fills pages anyway.
+    fn append_large(&mut self, parts: &[&[u8]], bytes: usize) -> Result<()> {
+        let end = self.len_bytes + bytes as u64;
+        if end > self.reserved_bytes {
+            self.reserve_up_to(end.max(self.reserved_bytes + WINDOW_BYTES_MAX))?;
+        }
+        for pieces in parts.chunks(PIECES_MAX) {
+            let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+            for (slice, piece) in slices.iter_mut().zip(pieces) {
+                *slice = IoSlice::new(piece);
+            }
+            let mut slices = &mut slices[..pieces.len()];
+            let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
+            while left > 0 {
+                let written = rustix::io::pwritev(&self.file, slices, self.len_bytes);
+                let n = match written {
+                    Ok(0) => {
+                        return Err(Error::io("append", &self.path, ErrorKind::WriteZero.into()));
+                    }
+                    Ok(n) => n,
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(e) => return Err(Error::io("append", &self.path, e.into())),
+                };
+                self.len_bytes += n as u64;
+                left -= n;
+                IoSlice::advance_slices(&mut slices, n);
+            }
+        }
+        self.ahead_due = self.ahead_due.max(self.len_bytes + AHEAD_BYTES_MIN);
         Ok(())
     }
 
@@ -239,10 +286,13 @@ impl WritableFile for MappedLog {
     #[inline]
     fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        self.appends = self.appends.saturating_add(1);
+        if bytes >= LARGE_BYTES_MIN {
+            return self.append_large(parts, bytes);
+        }
         if self.len_bytes + bytes as u64 > self.ahead_due {
             self.write_ahead();
         }
-        self.appends = self.appends.saturating_add(1);
         if self.is_called_for(bytes as u64) {
             return self.append_called(parts);
         }
@@ -250,7 +300,7 @@ impl WritableFile for MappedLog {
             let mut bytes = part;
             while !bytes.is_empty() {
                 let used = self.len_bytes - self.window_offset;
-                let room = (self.window_bytes - used) as usize;
+                let room = self.window_bytes.saturating_sub(used) as usize;
                 if room == 0 {
                     self.next_window()?;
                     continue;

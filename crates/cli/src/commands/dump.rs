@@ -12,10 +12,10 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::path::PathBuf;
 
-/// Show what is in a log, a manifest, a table or CURRENT
+/// Show what is in a log, a file of values, a manifest, a table or CURRENT
 ///
 /// Reads one file as it is, without opening the store, and goes on behind damage as far as it can. The file's name
-/// says what it is: `NNNNNN.wal`, `MANIFEST-NNNNNN`, `NNNNNN.tbl` or `CURRENT`. Exits with 3 if anything is damaged.
+/// says what it is: `NNNNNN.wal`, `NNNNNN.val`, `MANIFEST-NNNNNN`, `NNNNNN.tbl` or `CURRENT`. Exits with 3 if anything is damaged.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker dump store/CURRENT
@@ -65,14 +65,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     if name == "CURRENT" {
         show(&dump_current(env.vfs.as_ref(), &args.file)?);
-    } else if name.ends_with(".wal") || name.starts_with("MANIFEST-") {
+    } else if [".wal", ".val"].iter().any(|end| name.ends_with(end))
+        || name.starts_with("MANIFEST-")
+    {
         dump_log(env.vfs.as_ref(), &args.file, &options, |event| show(event))?;
     } else if name.ends_with(".tbl") {
         let order = KeyOrder::Bytewise;
         dump_table(env.vfs.as_ref(), &args.file, &order, &options, |event| show(event))?;
     } else {
         let file = args.file.display();
-        let what = "name a NNNNNN.wal, MANIFEST-NNNNNN, NNNNNN.tbl or CURRENT";
+        let what = "name a NNNNNN.wal, NNNNNN.val, MANIFEST-NNNNNN, NNNNNN.tbl or CURRENT";
         return Err(Failure::usage(format!("{file} is no file of a store: {what}")));
     }
     failed.map_or(Ok(()), Err)?;

@@ -7,6 +7,7 @@ pub(crate) mod count;
 mod delete;
 mod dump;
 mod flush;
+mod gc;
 mod get;
 mod keyspaces;
 pub(crate) mod levels;
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Dump(dump::Args),
     Flush(flush::Args),
     Compact(compact::Args),
+    Gc(gc::Args),
     Checkpoint(checkpoint::Args),
     Options(options::Args),
     Simulate(simulate::Args),
@@ -90,6 +92,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Dump(args) => dump::run(&args),
         Command::Flush(args) => flush::run(&args),
         Command::Compact(args) => compact::run(&args),
+        Command::Gc(args) => gc::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Options(args) => options::run(&args),
         Command::Simulate(args) => simulate::run(&args),

@@ -6,7 +6,7 @@ use crate::output::Output;
 use crate::store::{Store, StoreArgs};
 use crate::units;
 use esker::names::{self, FileKind};
-use esker::report::Stats;
+use esker::report::{Stats, ValueStats};
 use serde::Serialize;
 
 /// Print what the store holds: keyspaces, levels, files on the disk
@@ -25,13 +25,14 @@ pub(crate) struct Disk {
     pub(crate) files: u64,
     pub(crate) table_bytes: u64,
     pub(crate) log_bytes: u64,
+    pub(crate) value_bytes: u64,
     pub(crate) other_bytes: u64,
 }
 
 impl Disk {
     /// All of it.
     pub(crate) fn total_bytes(&self) -> u64 {
-        self.table_bytes + self.log_bytes + self.other_bytes
+        self.table_bytes + self.log_bytes + self.value_bytes + self.other_bytes
     }
 }
 
@@ -64,14 +65,18 @@ pub(crate) fn print(store: &Store, json: bool, out: &mut Output) -> Result<()> {
     out.line(&row(
         "on disk",
         format!(
-            "{} in {}: tables {}, logs {}, other {}",
+            "{} in {}: tables {}, logs {}, values {}, other {}",
             units::bytes(disk.total_bytes()),
             units::plural(disk.files, "file", "files"),
             units::bytes(disk.table_bytes),
             units::bytes(disk.log_bytes),
+            units::bytes(disk.value_bytes),
             units::bytes(disk.other_bytes),
         ),
     ))?;
+    if !stats.values.files.is_empty() {
+        out.line(&row("values apart", in_words(&stats.values)))?;
+    }
     for keyspace in &stats.keyspaces {
         out.line("")?;
         out.line(&row("keyspace", printable(keyspace.name.as_bytes())))?;
@@ -117,10 +122,24 @@ pub(crate) fn print(store: &Store, json: bool, out: &mut Output) -> Result<()> {
     Ok(())
 }
 
+fn in_words(values: &ValueStats) -> String {
+    let moved = values.files.iter().filter(|file| file.moved).count() as u64;
+    format!(
+        "{} in {}, {} alive; {} of moved ones, the others were logs",
+        units::bytes(values.bytes),
+        units::plural(values.files.len() as u64, "file", "files"),
+        units::bytes(values.live_bytes),
+        units::count(moved),
+    )
+}
+
 /// What the directory of a store takes on the disk.
 pub(crate) fn disk(store: &Store) -> Result<Disk> {
     let fail = |error: std::io::Error| Failure::io("read", &store.dir, &error);
     let mut disk = Disk::default();
+    // A log that was kept for the sake of its values has its old name.
+    let apart: std::collections::BTreeSet<u64> =
+        store.db.stats().values.files.iter().map(|file| file.number).collect();
     for entry in std::fs::read_dir(&store.dir).map_err(fail)? {
         let entry = entry.map_err(fail)?;
         // A file may go away while we look.
@@ -131,6 +150,8 @@ pub(crate) fn disk(store: &Store) -> Result<Disk> {
         disk.files += 1;
         *match entry.file_name().to_str().and_then(names::parse) {
             Some(FileKind::Table(_)) => &mut disk.table_bytes,
+            Some(FileKind::Values(_)) => &mut disk.value_bytes,
+            Some(FileKind::Wal(number)) if apart.contains(&number) => &mut disk.value_bytes,
             Some(FileKind::Wal(_)) => &mut disk.log_bytes,
             _ => &mut disk.other_bytes,
         } += metadata.len();

@@ -132,6 +132,34 @@ fn reading_changes_nothing_on_the_disk() {
 }
 
 #[test]
+fn values_apart_are_moved_told_of_and_dumped() {
+    let temp = Temp::new();
+    let store = temp.store();
+    let apart = ["--preset", "large_values", "--option", "value_log_compression=\"none\""];
+    let file = temp.file("value", vec![b'v'; 5_000]);
+    let path = file.to_str().expect("path");
+    for key in ["a", "b", "c"] {
+        let put = ["put", key, "--file", path];
+        on(&store, &[&put[..], &apart[..]].concat()).good();
+    }
+    assert_eq!(on(&store, &["get", "b", "--raw"]).out, vec![b'v'; 5_000]);
+    on(&store, &["flush"]).good();
+    let stats = on(&store, &["stats"]).good().to_owned();
+    assert!(stats.contains("values apart"), "{stats}");
+    on(&store, &["delete", "b"]).good();
+    let told = on(&store, &["gc"]).good().to_owned();
+    assert!(told.starts_with("1 file of 1"), "{told}");
+    let again = on(&store, &["gc", "--json"]).good().to_owned();
+    assert!(again.contains("\"files\":0") && again.contains("\"live_bytes\":10018"), "{again}");
+    let values = files(&store, ".val");
+    let dumped = esker(&["dump", values[0].to_str().expect("path")]).good().to_owned();
+    assert!(dumped.contains("value, 5000 bytes, compression none"), "{dumped}");
+    assert!(dumped.contains("directory of 2 values, written to logs"), "{dumped}");
+    assert_eq!(on(&store, &["get", "c", "--raw"]).out, vec![b'v'; 5_000]);
+    on(&store, &["verify"]).good();
+}
+
+#[test]
 fn flush_compact_checkpoint() {
     let temp = filled();
     let store = temp.store();

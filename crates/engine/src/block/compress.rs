@@ -18,6 +18,8 @@ pub const TRAILER_BYTES: usize = 5;
 const CODEC_NONE: u8 = 0;
 const CODEC_LZ4: u8 = 1;
 const CODEC_ZSTD: u8 = 2;
+/// The greatest number of a codec.
+pub(crate) const CODEC_MAX: u8 = CODEC_ZSTD;
 
 /// The length of the uncompressed payload stands before compressed bytes.
 const LENGTH_BYTES: usize = 4;
@@ -92,6 +94,16 @@ impl Sealer {
         }
         self.scratch[..LENGTH_BYTES].copy_from_slice(&(payload.len() as u32).to_le_bytes());
         Some((codec, stored))
+    }
+
+    /// The stored form of a value that stands alone, and its codec; `None` if it is to be stored as it is.
+    pub(crate) fn compress_value(
+        &mut self,
+        value: &[u8],
+        compression: Compression,
+    ) -> Option<(u8, &[u8])> {
+        let (codec, stored) = self.compress(value, compression)?;
+        Some((codec, &self.scratch[..stored]))
     }
 
     fn lz4(&mut self, payload: &[u8]) -> Option<(u8, usize)> {
@@ -193,20 +205,51 @@ pub(crate) fn codec_name(codec: u8) -> &'static str {
     }
 }
 
-fn expand(heap: &Heap, codec: u8, stored: &[u8]) -> Result<SharedBytes, Damage> {
-    let Some((length, compressed)) = stored.split_first_chunk::<LENGTH_BYTES>() else {
-        return Err(Damage("compressed block is cut short"));
-    };
-    let length = u32::from_le_bytes(*length) as usize;
-    if length > payload_bytes_max(stored.len()) {
-        return Err(Damage("compressed block declares an implausible length"));
+/// What [`Sealer::compress_value`] has made `stored` of.
+pub(crate) fn expand_value(heap: &Heap, codec: u8, stored: &[u8]) -> Result<SharedBytes, Damage> {
+    expand(heap, codec, stored)
+}
+
+/// The same at the front of `out`, which is made longer if need be. Returns the length.
+pub(crate) fn expand_into(codec: u8, stored: &[u8], out: &mut Vec<u8>) -> Result<usize, Damage> {
+    let Compressed { length, bytes, expand } = Compressed::new(codec, stored)?;
+    if out.len() < length {
+        out.resize(length, 0);
     }
-    let expand_into: fn(&[u8], &mut [u8]) -> Option<usize> = match codec {
-        CODEC_LZ4 => unlz4,
-        CODEC_ZSTD => unzstd,
-        _ => return Err(Damage("block is compressed in an unknown way")),
-    };
-    let (payload, written) = SharedBytes::filled(heap, length, |out| expand_into(compressed, out));
+    match expand(bytes, &mut out[..length]) {
+        Some(written) if written == length => Ok(length),
+        _ => Err(Damage("compressed block does not decompress")),
+    }
+}
+
+/// What a codec has made, and how it is undone.
+struct Compressed<'a> {
+    length: usize,
+    bytes: &'a [u8],
+    expand: fn(&[u8], &mut [u8]) -> Option<usize>,
+}
+
+impl Compressed<'_> {
+    fn new(codec: u8, stored: &[u8]) -> Result<Compressed<'_>, Damage> {
+        let Some((length, bytes)) = stored.split_first_chunk::<LENGTH_BYTES>() else {
+            return Err(Damage("compressed block is cut short"));
+        };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > payload_bytes_max(stored.len()) {
+            return Err(Damage("compressed block declares an implausible length"));
+        }
+        let expand: fn(&[u8], &mut [u8]) -> Option<usize> = match codec {
+            CODEC_LZ4 => unlz4,
+            CODEC_ZSTD => unzstd,
+            _ => return Err(Damage("block is compressed in an unknown way")),
+        };
+        Ok(Compressed { length, bytes, expand })
+    }
+}
+
+fn expand(heap: &Heap, codec: u8, stored: &[u8]) -> Result<SharedBytes, Damage> {
+    let Compressed { length, bytes, expand } = Compressed::new(codec, stored)?;
+    let (payload, written) = SharedBytes::filled(heap, length, |out| expand(bytes, out));
     if written != Some(length) {
         return Err(Damage("compressed block does not decompress"));
     }

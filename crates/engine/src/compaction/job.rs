@@ -204,7 +204,9 @@ fn fate(
     match trailer.kind() {
         Some(Kind::Delete) if below.is_empty_at(key) => None,
         // Its age no longer matters; 0 takes one byte.
-        Some(Kind::Put) if below.is_empty_at(key) && !retention.is_under_tombstone(key) => {
+        Some(Kind::Put | Kind::PutPointer)
+            if below.is_empty_at(key) && !retention.is_under_tombstone(key) =>
+        {
             Some(trailer.with_seq(0))
         }
         _ => Some(trailer),

@@ -59,7 +59,7 @@ fn check_place(vfs: &dyn Vfs, store: &Path, dir: &Path) -> Result<()> {
 
 fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     let vfs = core.env.vfs.as_ref();
-    let (keyspaces, wals, seq) = {
+    let (keyspaces, wals, values, map, seq) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
         commit.rotate(core)?;
@@ -73,7 +73,8 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
             made.push(target.clone());
             link_or_copy(vfs, &names::wal(&core.dir, number), &target)?;
         }
-        (versions.keyspaces.clone(), wals, commit.last_seq())
+        let (values, map) = (versions.values().clone(), versions.value_map().clone());
+        (versions.keyspaces.clone(), wals, values, map, commit.last_seq())
     };
     sync_retired(core, u64::MAX)?;
     // The records hold the tables, so that their files stay.
@@ -83,8 +84,15 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
         made.push(target.clone());
         link_or_copy(vfs, &names::table(&core.dir, number), &target)?;
     }
+    // And the map holds the files with values, of which some were linked as logs.
+    for meta in values.0.values().filter(|meta| !wals.0.contains_key(&meta.number)) {
+        let target = meta.path(dir);
+        made.push(target.clone());
+        link_or_copy(vfs, &meta.path(&core.dir), &target)?;
+    }
+    drop(map);
     vfs.sync_dir(dir)?;
-    VersionSet::write_copy(&core.store, dir, &keyspaces, &wals, seq)
+    VersionSet::write_copy(&core.store, dir, &keyspaces, &wals, &values, seq)
 }
 
 /// A hard link, or, where there can be none, a durable copy.

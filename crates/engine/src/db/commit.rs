@@ -145,7 +145,8 @@ impl CommitState {
             let first_wal = std::mem::replace(&mut view.active_first_wal, first_wal);
             let first_wal = first_wal.load(Ordering::Relaxed);
             let (next_wal, seq) = (self.number, self.last_seq());
-            let sealed = Sealed { mem, memory_bytes, first_wal, next_wal, seq };
+            let logs = std::mem::take(&mut view.logs);
+            let sealed = Sealed { mem, memory_bytes, first_wal, next_wal, seq, logs };
             view.sealed.insert(0, Arc::new(sealed));
         });
         core.events.emit(&Event::MemtableSealed { keyspace: keyspace.id, memory_bytes });
@@ -166,13 +167,21 @@ impl CommitState {
         slot.wanted = false;
         self.spare_due_bytes = spare::due_bytes(&core.options);
         let old = std::mem::replace(&mut self.wal, writer);
-        let bytes = old.len_bytes();
+        let (bytes, records_end) = (old.len_bytes(), old.records_end());
         self.number = number;
         // Whoever collects all logs looks at the current one first and then at these.
         let before = *core.current_wal.lock();
         let writer = Arc::new(Mutex::new(Some(old)));
         let BegunWal { number: old_number, first_seq: old_first } = before;
-        let retired = RetiredWal { number: old_number, first_seq: old_first, bytes, writer };
+        let values = self.values.take();
+        let retired = RetiredWal {
+            number: old_number,
+            first_seq: old_first,
+            bytes,
+            records_end,
+            values,
+            writer,
+        };
         core.retired_wal_bytes.fetch_add(bytes, Ordering::Relaxed);
         core.retired.lock().push(retired);
         *core.current_wal.lock() = BegunWal { number, first_seq };

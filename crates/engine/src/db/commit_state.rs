@@ -1,6 +1,7 @@
 //! The log that takes records, the one that comes next, and those that take none any more.
 
 use crate::log::{Blank, LogHeader, LogKind, Writer};
+use crate::value_log::ValueFile;
 use esker_base::sync::Mutex;
 use esker_base::{KeyspaceId, Result, Seq};
 use std::sync::Arc;
@@ -9,6 +10,8 @@ use std::sync::Arc;
 pub(super) struct CommitState {
     pub(super) wal: Writer,
     pub(super) number: u64,
+    /// The log, if it holds values.
+    pub(super) values: Option<Arc<ValueFile>>,
     pub(super) next_seq: Seq,
     /// Keyspaces whose active memtable is full.
     pub(super) full: Vec<KeyspaceId>,
@@ -23,7 +26,7 @@ impl CommitState {
         next_seq: Seq,
         spare_due_bytes: u64,
     ) -> CommitState {
-        CommitState { wal, number, next_seq, full: Vec::new(), spare_due_bytes }
+        CommitState { wal, number, values: None, next_seq, full: Vec::new(), spare_due_bytes }
     }
 
     /// Sequence number of the newest record.
@@ -37,6 +40,10 @@ pub(super) struct RetiredWal {
     pub(super) number: u64,
     pub(super) first_seq: Seq,
     pub(super) bytes: u64,
+    /// Where its last whole record ends that is no mark. All of that is durable when the log is.
+    pub(super) records_end: u64,
+    /// The log, if it holds values.
+    pub(super) values: Option<Arc<ValueFile>>,
     /// `None` if the log is durable and closed.
     pub(super) writer: Arc<Mutex<Option<Writer>>>,
 }

@@ -22,6 +22,9 @@ const PARTS_INLINE: usize = 2;
 /// How urgent it is to compact what scans have paid for: less than any level over its limit.
 const FOR_SCANS: f64 = 0.5;
 
+/// How urgent it is to find out which values are dead, where space is short.
+const FOR_VALUES: f64 = 0.75;
+
 /// A compaction whose inputs are marked as taken.
 pub(super) struct Chosen {
     keyspace: Arc<KeyspaceCore>,
@@ -50,7 +53,12 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
                 spec.filter(|_| paid).map(|spec| (FOR_SCANS, spec))
             }
         };
-        let found = urgent.or(for_scans).or_else(|| {
+        let for_values = core.value_use.is_tight.load(Ordering::Relaxed);
+        let for_values = || {
+            let spec = policy::pick_for_values(&version, options).filter(|_| for_values)?;
+            Some((FOR_VALUES, spec))
+        };
+        let found = urgent.or_else(for_values).or(for_scans).or_else(|| {
             let spec = policy::pick_tombstones(&version, options, oldest_snapshot)?;
             Some((0.0, spec))
         });
@@ -147,6 +155,7 @@ impl Chosen {
         let run = joined.unwrap_or_else(|| versions.new_run_id());
         let edit = job::edit_of(id, &self.spec, result, run);
         versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+        core.measure_values(&versions);
         let version = versions.keyspace(id)?.version.clone();
         let replaced = Replaced {
             taken: self.spec.tables().map(|(_, table)| table.meta.number).collect(),

@@ -9,6 +9,7 @@
 //! no spare log.
 
 use super::background::Background;
+use super::collect_report::CollectReport;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::index_state::Indexing;
 use super::queue::WriteQueue;
@@ -22,6 +23,7 @@ use crate::memtable::{Memtable, Supply};
 use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
+use crate::value_log::{LogList, ValueFile};
 use crate::version::{Coverage, DEEPEST_LEVEL, NamedWals, TableStore, Version, VersionSet};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
@@ -69,11 +71,59 @@ pub(super) struct Core {
     /// The most they may take, and from where on writes are slowed.
     pub(super) memtables_limit_bytes: u64,
     pub(super) slow_from_bytes: u64,
+    /// Values of at least so many bytes may be kept apart in some keyspace.
+    pub(super) separated_bytes_min: AtomicU64,
+    pub(super) value_use: ValueUse,
     /// Memory for memtables to come: of one memtable at the most.
     pub(super) supply: Arc<Supply>,
     poison: OnceLock<String>,
     pub(super) read_only: bool,
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+/// What files with values take, as of the newest change of the versions.
+#[derive(Debug)]
+pub(super) struct ValueUse {
+    /// Bytes of the values that tables point to.
+    pub(super) live_bytes: AtomicU64,
+    /// Bytes of the files that the manifest names.
+    pub(super) file_bytes: AtomicU64,
+    /// They may take more than they should, by the most that can be dead.
+    pub(super) is_tight: AtomicBool,
+    /// Something changed since a collection was last looked for.
+    pub(super) changed: AtomicBool,
+    /// A collection runs.
+    collecting: AtomicBool,
+    /// What was collected since open.
+    pub(super) collected: Mutex<CollectReport>,
+}
+
+impl ValueUse {
+    fn new() -> ValueUse {
+        ValueUse {
+            live_bytes: AtomicU64::new(0),
+            file_bytes: AtomicU64::new(0),
+            is_tight: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
+            collecting: AtomicBool::new(false),
+            collected: Mutex::new(CollectReport::default()),
+        }
+    }
+
+    /// Takes the right to collect; false if somebody has it.
+    pub(super) fn begin(&self) -> bool {
+        !self.collecting.swap(true, Ordering::AcqRel)
+    }
+
+    /// Gives it back.
+    pub(super) fn end(&self) {
+        self.collecting.store(false, Ordering::Release);
+    }
+
+    /// True if a collection runs, or may be due.
+    pub(super) fn is_busy(&self) -> bool {
+        self.changed.load(Ordering::Acquire) || self.collecting.load(Ordering::Acquire)
+    }
 }
 
 /// A log, and the first sequence number it may hold.
@@ -124,6 +174,8 @@ pub(super) struct View {
     /// The oldest log that holds records of the active memtable; the current one while that is empty.
     /// One that is read late is too low, which does no harm.
     pub(super) active_first_wal: Arc<AtomicU64>,
+    /// The logs that pointers of the active memtable lead into.
+    pub(super) logs: Arc<LogList>,
     /// Newest first.
     pub(super) sealed: Vec<Arc<Sealed>>,
     pub(super) version: Arc<Version>,
@@ -142,6 +194,8 @@ pub(super) struct Sealed {
     pub(super) next_wal: u64,
     /// Every record of the keyspace up to here is in it, or in older memtables and tables.
     pub(super) seq: Seq,
+    /// The logs that its pointers lead into.
+    pub(super) logs: Arc<LogList>,
 }
 
 /// Counts writes.
@@ -167,7 +221,8 @@ impl KeyspaceCore {
         let active = Memtable::supplied(options.order.clone(), 0, supply.clone());
         let active = Arc::new(active);
         let active_first_wal = Arc::new(AtomicU64::new(first_wal));
-        let view = View { active, active_first_wal, sealed: Vec::new(), version, coverage: None };
+        let (logs, sealed) = (Arc::default(), Vec::new());
+        let view = View { active, active_first_wal, logs, sealed, version, coverage: None };
         KeyspaceCore {
             id,
             name,
@@ -206,6 +261,24 @@ impl View {
     #[inline]
     pub(super) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(self.sealed.iter().map(|sealed| &sealed.mem))
+    }
+
+    /// The file that holds the values of a log, for a pointer in a memtable or a table of this view.
+    pub(super) fn value_file(&self, log: u64) -> Option<Arc<ValueFile>> {
+        // What is in memtables too was not moved: such logs are needed as they are.
+        let moved = self.version.values.find(log).cloned();
+        let in_memtables = || {
+            let sealed = self.sealed.iter().map(|sealed| &sealed.logs);
+            std::iter::once(&self.logs).chain(sealed).find_map(|logs| logs.find(log))
+        };
+        moved.or_else(in_memtables)
+    }
+
+    /// True if a pointer may be met in this view.
+    pub(super) fn may_point(&self) -> bool {
+        let sealed = self.sealed.iter().map(|sealed| &sealed.logs);
+        !self.version.values.is_empty()
+            || std::iter::once(&self.logs).chain(sealed).any(|logs| !logs.is_empty())
     }
 
     /// Memory of the run index.
@@ -263,7 +336,11 @@ pub(super) struct Parts {
 impl Core {
     pub(super) fn new(parts: Parts) -> Core {
         let memtables_limit_bytes = parts.options.memtables_limit_bytes();
+        let of_keyspaces = parts.keyspaces.by_id.values().map(|keyspace| &keyspace.options);
+        let separated = of_keyspaces.filter_map(|options| options.value_log_bytes_min).min();
         Core {
+            separated_bytes_min: AtomicU64::new(separated.unwrap_or(u64::MAX)),
+            value_use: ValueUse::new(),
             supply: parts.supply,
             stall: Stall::new(parts.env.clock.clone(), parts.events.clone()),
             env: parts.env,

@@ -7,9 +7,11 @@ use crate::event::Event;
 use crate::flush::flush_memtable;
 use crate::names;
 use crate::trace::{Amount, What};
+use crate::value_log::{ValueFileMeta, ValueMap};
 use crate::version::{Change, TableMeta, VersionEdit, VersionSet};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, KeyspaceId, Result};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Flushes the oldest sealed memtable of a keyspace and makes the result current.
@@ -23,8 +25,10 @@ pub(super) fn flush(core: &Core, keyspace: &KeyspaceCore, sealed: &Arc<Sealed>) 
         let (options, origin) = (&keyspace.options, keyspace.origin());
         flush_memtable(&core.store, options, origin, &sealed.mem, &snapshots, &stop)?
     };
-    if core.keyspaces.load().by_id.len() > 1 {
-        // Writes to other keyspaces that are older than these must not be lost while these stay.
+    let points_to_logs = tables.iter().any(|meta| !meta.references.is_empty());
+    if points_to_logs || core.keyspaces.load().by_id.len() > 1 {
+        // Values that tables point to, and writes to other keyspaces that are older than these, must not be lost
+        // while these stay.
         sync_retired(core, sealed.next_wal)?;
     }
     install(core, keyspace, sealed, &tables)?;
@@ -66,6 +70,7 @@ fn install(
             edit.push(Change::TableAdded { id, level: 0, run, meta: meta.clone() });
         }
         edit.push(Change::Flushed { id, seq: sealed.seq });
+        tell_logs_of_values(core, &versions, sealed, tables, &mut edit)?;
     } else {
         core.store.discard(tables);
     }
@@ -75,6 +80,8 @@ fn install(
     tell_begun_wals(&versions, &begun, wal_min, &mut edit);
     cover_forgotten(core, &versions, &begun, wal_min, &mut edit);
     versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+    core.measure_values(&versions);
+    let map = versions.value_map().clone();
     let version = versions.keyspaces.get(&id).map(|record| record.version.clone());
     keyspace.update_view(|view| {
         // If the keyspace was dropped meanwhile, the memtable is gone and its bytes are released.
@@ -86,7 +93,31 @@ fn install(
         }
     });
     drop(versions);
-    remove_wals(core, wal_min);
+    remove_wals(core, wal_min, &map);
+    Ok(())
+}
+
+/// Adds to an edit the logs that its tables are the first to point into.
+fn tell_logs_of_values(
+    core: &Core,
+    versions: &VersionSet,
+    sealed: &Sealed,
+    tables: &[TableMeta],
+    edit: &mut VersionEdit,
+) -> Result<()> {
+    let map = versions.value_map();
+    let pointed_to = tables.iter().flat_map(|meta| &*meta.references).map(|share| share.log);
+    let new: BTreeSet<u64> = pointed_to.filter(|&log| map.find(log).is_none()).collect();
+    let retired = core.retired.lock();
+    for log in new {
+        let end = retired.iter().find(|wal| wal.number == log).map(|wal| wal.records_end);
+        let (Some(file), Some(end_bytes)) = (sealed.logs.find(log), end) else {
+            let what = "a memtable points to a log that is not there";
+            return Err(Error::corruption(names::wal(&core.dir, log), 0, what));
+        };
+        let meta = ValueFileMeta::of_log(log, file.meta.salt, end_bytes);
+        edit.push(Change::ValuesAdded(meta));
+    }
     Ok(())
 }
 
@@ -163,17 +194,27 @@ pub(super) fn oldest_needed_wal(core: &Core, leaving: Option<&Arc<Sealed>>) -> u
 }
 
 /// Removes the files of logs below `wal_min`, which the manifest names no more.
-pub(super) fn remove_wals(core: &Core, wal_min: u64) {
+///
+/// Those that tables point into, by the map of values of the same version, stay. One with values goes when nobody reads it
+/// any more.
+pub(super) fn remove_wals(core: &Core, wal_min: u64, map: &ValueMap) {
     let mut gone = Vec::new();
-    core.retired.lock().retain(|wal| {
+    core.retired.lock().retain_mut(|wal| {
         let stays = wal.number >= wal_min;
         if !stays {
-            gone.push((wal.number, wal.bytes));
+            gone.push((wal.number, wal.bytes, wal.values.take()));
         }
         stays
     });
-    for (number, bytes) in gone {
+    for (number, bytes, values) in gone {
         core.retired_wal_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if map.find(number).is_some() {
+            continue;
+        }
+        if let Some(file) = values {
+            file.mark_obsolete();
+            continue;
+        }
         let path = names::wal(&core.dir, number);
         match core.env.vfs.remove(&path) {
             Ok(()) | Err(Error::NotFound { .. }) => {}

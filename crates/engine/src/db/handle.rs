@@ -1,10 +1,13 @@
 //! The handles that users hold. Everything here checks its arguments and hands on.
 
+use super::collect_report::CollectReport;
 use super::core::{Core, KeyspaceCore};
 use super::ingest::Ingest;
 use super::open::{self, Running, Setup};
-use super::scan::{Cursor, Pairs, ScanOptions, ScanRange};
+use super::scan::{Cursor, Pairs};
+use super::scan_range::{ScanOptions, ScanRange};
 use super::snapshot::Snapshot;
+use super::unordered::UnorderedCursor;
 use super::{checkpoint, compact, keyspaces, verify, write};
 use crate::options::{KeyspaceOptions, Options, WriteOptions};
 use crate::report::Stats;
@@ -228,6 +231,26 @@ impl Db {
         self.core().stats()
     }
 
+    /// Gives back the space of dead values: those of all files of which at least `dead_share_min` is dead are moved
+    /// together. In the background that happens by itself, as `value_log_space_amp_max` demands.
+    ///
+    /// What is dead is known only of records that compactions have dropped; [`Keyspace::compact_range`] of everything drops
+    /// all that nobody sees. `progress` is called after each file that was written; returning false ends it with
+    /// `Cancelled`, and what was moved stays moved.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the share is outside 0 to 1; `Corruption` if a value cannot be read, in which case its file
+    /// stays; of the disk.
+    /// # Cost
+    /// Reads and writes what is alive of these files; syncs each new one and the manifest.
+    pub fn collect_values(
+        &self,
+        dead_share_min: f64,
+        progress: impl FnMut(&CollectReport) -> bool,
+    ) -> Result<CollectReport> {
+        self.core().collect_values(dead_share_min, progress)
+    }
+
     /// Waits until no flush is due, no level is over its limit and no run index is to be made.
     pub fn wait_idle(&self) -> Result<()> {
         keyspaces::wait_idle(self.core())
@@ -342,6 +365,23 @@ impl Keyspace {
         self.running.core.scan(&self.core, options)
     }
 
+    /// A cursor over a range, in the order in which values stand on the disk: for large ranges of values that are kept
+    /// apart, which it reads in large pieces.
+    ///
+    /// `memory_bytes`: what it may take for keys and places before it reads their values; the more, the larger the pieces.
+    /// Some tens of MiB are plenty.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the range ends before it starts.
+    pub fn scan_unordered(
+        &self,
+        options: &ScanOptions<'_>,
+        memory_bytes: usize,
+    ) -> Result<UnorderedCursor> {
+        self.check_live()?;
+        self.running.core.scan_unordered(&self.core, options, memory_bytes)
+    }
+
     /// All keys and values, as of now.
     pub fn iter(&self) -> Result<Pairs> {
         self.pairs(ScanOptions::default())
@@ -360,18 +400,20 @@ impl Keyspace {
     fn pairs(&self, options: ScanOptions<'_>) -> Result<Pairs> {
         let core = &self.running.core;
         let snapshot = core.snapshots.open(|| core.visible_seq.load(Ordering::Acquire));
-        let ScanOptions { start, end, fill_cache, .. } = options;
+        let ScanOptions { start, end, fill_cache, keys_only, .. } = options;
         let front = ScanOptions {
             start: start.clone(),
             end: end.clone(),
             snapshot: Some(&snapshot),
             fill_cache,
+            keys_only,
         };
         let front = self.scan(&front)?;
         let keyspace = self.clone();
         let order = self.core.options.order.clone();
         Ok(Pairs::new(front, order, move || {
-            keyspace.scan(&ScanOptions { start, end, snapshot: Some(&snapshot), fill_cache })
+            let snapshot = Some(&snapshot);
+            keyspace.scan(&ScanOptions { start, end, snapshot, fill_cache, keys_only })
         }))
     }
 

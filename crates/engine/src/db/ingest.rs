@@ -11,12 +11,17 @@ use super::keyspaces;
 use super::open::Running;
 use crate::compaction::policy::{self, LevelLimit};
 use crate::event::Event;
-use crate::options::Compaction;
+use crate::names;
+use crate::options::{Compaction, KeyspaceOptions};
 use crate::table::Origin;
-use crate::version::{Change, DEEPEST_LEVEL, KeyRange, RunOutput, TableMeta, Version, VersionEdit};
+use crate::value_log::ValueFileMeta;
+use crate::version::{
+    Change, DEEPEST_LEVEL, KeyRange, RunOutput, TableMeta, ValueOutput, Version, VersionEdit,
+};
 use esker_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Kind, Result, Trailer};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Attempts to find the memtables empty before writers are made to wait for the flush.
@@ -26,9 +31,36 @@ const ATTEMPTS: usize = 3;
 pub struct Ingest {
     running: Arc<Running>,
     keyspace: Arc<KeyspaceCore>,
-    output: Option<RunOutput>,
+    output: Option<Output>,
     last_key: Option<Vec<u8>>,
     entries: u64,
+}
+
+/// What is written aside.
+struct Output {
+    tables: RunOutput,
+    /// Large values.
+    values: ValueOutput,
+    /// An encoded pointer.
+    pointer: Vec<u8>,
+}
+
+impl Output {
+    fn add(&mut self, key: &[u8], value: &[u8], options: &KeyspaceOptions) -> Result<()> {
+        if options.value_log_bytes_min.is_none_or(|min| (value.len() as u64) < min) {
+            return self.tables.add(key, Trailer::new(0, Kind::Put), value);
+        }
+        let to = self.values.add(value, options.value_log_compression)?;
+        self.pointer.clear();
+        to.encode(&mut self.pointer);
+        self.tables.add(key, Trailer::new(0, Kind::PutPointer), &self.pointer)
+    }
+}
+
+/// What was written aside, to join the tree.
+struct Loaded {
+    tables: Vec<TableMeta>,
+    values: Vec<ValueFileMeta>,
 }
 
 impl Ingest {
@@ -36,8 +68,10 @@ impl Ingest {
         let store = running.core.store.clone();
         let options = keyspace.options.clone();
         let origin = Origin { ingested: true, ..keyspace.origin() };
-        let output = RunOutput::new(store, options, origin, DEEPEST_LEVEL, Vec::new(), Vec::new());
-        Ingest { running, keyspace, output: Some(output), last_key: None, entries: 0 }
+        let values = ValueOutput::new(store.clone(), running.core.options.value_log_file_bytes);
+        let tables = RunOutput::new(store, options, origin, DEEPEST_LEVEL, Vec::new(), Vec::new());
+        let output = Some(Output { tables, values, pointer: Vec::new() });
+        Ingest { running, keyspace, output, last_key: None, entries: 0 }
     }
 
     /// Adds a key, which must come after all added before.
@@ -54,7 +88,7 @@ impl Ingest {
             return Err(Error::invalid("ingested keys must be in ascending order, each once"));
         }
         let output = self.output.as_mut().ok_or(Error::Cancelled)?;
-        if let Err(error) = output.add(key, Trailer::new(0, Kind::Put), value) {
+        if let Err(error) = output.add(key, value, &self.keyspace.options) {
             self.output = None;
             return Err(error);
         }
@@ -68,20 +102,22 @@ impl Ingest {
     /// Makes everything added visible and durable, at once. Returns the number of records.
     pub fn finish(mut self) -> Result<u64> {
         let Some(output) = self.output.take() else { return Err(Error::Cancelled) };
-        let tables = output.finish()?;
+        let core = &self.running.core;
+        let values = output.values.finish()?;
+        let of_values = values.iter().map(|meta| meta.path(&core.dir));
+        let mut paths: Vec<PathBuf> = of_values.collect();
+        // The names of values become durable along with those of tables.
+        let tables = output.tables.finish().inspect_err(|_| remove(core, &paths))?;
         if tables.is_empty() {
             return Ok(0);
         }
-        let core = &self.running.core;
-        match install(core, &self.keyspace, &tables) {
+        paths.extend(tables.iter().map(|meta| names::table(&core.dir, meta.number)));
+        match install(core, &self.keyspace, &Loaded { tables, values }) {
             Ok(()) => Ok(self.entries),
             Err(failed) => {
-                // A table that an edit may name must stay.
+                // What an edit may name must stay.
                 if !failed.maybe_named {
-                    for meta in &tables {
-                        let path = crate::names::table(&core.dir, meta.number);
-                        let _ = core.env.vfs.remove(&path);
-                    }
+                    remove(core, &paths);
                 }
                 Err(failed.error)
             }
@@ -92,6 +128,13 @@ impl Ingest {
 impl std::fmt::Debug for Ingest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Ingest({} entries)", self.entries)
+    }
+}
+
+/// Removes files that nobody names. What stays behind is an orphan.
+fn remove(core: &Core, paths: &[PathBuf]) {
+    for path in paths {
+        let _ = core.env.vfs.remove(path);
     }
 }
 
@@ -108,7 +151,7 @@ impl From<Error> for Failed {
 }
 
 /// Adds the tables to the tree.
-fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, tables: &[TableMeta]) -> Result<(), Failed> {
+fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Loaded) -> Result<(), Failed> {
     for attempt in 0.. {
         core.check_writable()?;
         keyspaces::flush(core, &[keyspace.id])?;
@@ -135,14 +178,15 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, tables: &[TableMeta]) -> R
         let seq = commit.take_seq(core)?;
         // Everything before it must be as durable as the tables will be.
         commit.sync(core)?;
-        add_tables(core, keyspace, tables, seq)?;
+        add_tables(core, keyspace, loaded, seq)?;
         core.visible_seq.store(seq, Ordering::Release);
         break;
     }
     core.measure_level0();
     core.background.wake_workers();
-    let bytes = tables.iter().map(|meta| meta.file_bytes).sum();
-    let tables = tables.len() as u64;
+    let of_values = loaded.values.iter().map(|meta| meta.file_bytes);
+    let bytes = loaded.tables.iter().map(|meta| meta.file_bytes).chain(of_values).sum();
+    let tables = loaded.tables.len() as u64;
     core.events.emit(&Event::Ingested { keyspace: keyspace.id, tables, bytes });
     Ok(())
 }
@@ -150,9 +194,10 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, tables: &[TableMeta]) -> R
 fn add_tables(
     core: &Core,
     keyspace: &KeyspaceCore,
-    tables: &[TableMeta],
+    loaded: &Loaded,
     seq: u64,
 ) -> Result<(), Failed> {
+    let Loaded { tables, values } = loaded;
     let mut versions = core.lock_versions()?;
     let id = keyspace.id;
     let version = versions.keyspace(id)?.version.clone();
@@ -162,6 +207,7 @@ fn add_tables(
         _ => versions.new_run_id(),
     };
     let mut edit = VersionEdit::new();
+    edit.changes.extend(values.iter().cloned().map(Change::ValuesAdded));
     for meta in tables {
         let meta =
             TableMeta { seq_override: Some(seq), min_seq: seq, max_seq: seq, ..meta.clone() };
@@ -172,6 +218,7 @@ fn add_tables(
         core.poison_if_sync(&error);
         Failed { error, maybe_named: true }
     })?;
+    core.measure_values(&versions);
     let version = versions.keyspace(id)?.version.clone();
     keyspace.update_view(|view| view.follow(version, None));
     Ok(())

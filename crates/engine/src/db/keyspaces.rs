@@ -48,6 +48,11 @@ pub(super) fn create(
     let supply = &core.supply;
     let keyspace =
         Arc::new(KeyspaceCore::new(id, name, options, limit, version, first_wal, supply));
+    if let Some(min) = keyspace.options.value_log_bytes_min {
+        // Changed under `versions` only.
+        let least = core.separated_bytes_min.load(Ordering::Relaxed).min(min);
+        core.separated_bytes_min.store(least, Ordering::Relaxed);
+    }
     keyspaces.insert(keyspace.clone());
     core.keyspaces.store(Arc::new(keyspaces));
     Ok(keyspace)
@@ -69,6 +74,7 @@ pub(super) fn drop(core: &Core, name: &str) -> Result<()> {
     let mut edit = VersionEdit::new();
     edit.push(Change::KeyspaceDropped(keyspace.id));
     versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+    core.measure_values(&versions);
     keyspace.dropped.store(true, Ordering::Relaxed);
     keyspaces.by_id.remove(&keyspace.id);
     core.keyspaces.store(Arc::new(keyspaces));
@@ -77,6 +83,7 @@ pub(super) fn drop(core: &Core, name: &str) -> Result<()> {
         core.release_memtable_bytes(keyspace.counted_bytes.swap(0, Ordering::Relaxed));
         view.active = Arc::new(Memtable::new(keyspace.options.order.clone()));
         view.sealed.drain(..).for_each(|sealed| core.release_memtable_bytes(sealed.memory_bytes));
+        view.logs = Arc::default();
         view.version = Arc::default();
         view.coverage = None;
     });
@@ -117,6 +124,8 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             || scores.iter().any(|score| score.is_over())
             || keyspace.toll.is_paid()
             || keyspace.wants_index()
+            || (core.value_use.is_tight.load(Ordering::Relaxed)
+                && policy::pick_for_values(&view.version, &keyspace.options).is_some())
     };
     loop {
         core.check_writable()?;
@@ -125,7 +134,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             core.background.wake_workers();
         }
         // In this order: what a job has taken no longer counts as over a limit.
-        let busy = keyspaces.by_id.values().any(busy);
+        let busy = keyspaces.by_id.values().any(busy) || core.value_use.is_busy();
         if !busy && core.background.compactions_running.load(Ordering::Acquire) == 0 {
             // What the last reader of it let go has no job left that would remove it.
             core.store.sweep();

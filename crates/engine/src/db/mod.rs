@@ -2,16 +2,18 @@
 //!
 //! | path | modules |
 //! |---|---|
-//! | write | `write` -> `queue`, `stall` -> `commit` |
-//! | read | `read`; `scan` |
+//! | write | `write` -> `separate`, `queue`, `stall` -> `commit` |
+//! | read | `read`; `scan`, `unordered` |
 //! | open, close | `open` -> `recover` |
-//! | background | `workers` -> `flushing`, `compact` |
+//! | background | `workers` -> `flushing`, `compact`, `collect` |
 //! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `inspect`, `statistics` |
 //!
 //! What they share, and the order of locks, is in `core`.
 
 mod background;
 mod checkpoint;
+mod collect;
+mod collect_report;
 mod commit;
 mod commit_state;
 mod compact;
@@ -31,19 +33,26 @@ mod read;
 mod recover;
 pub(crate) mod repair;
 mod scan;
+mod scan_range;
+mod separate;
+mod separated;
 mod snapshot;
 mod spare;
 mod stall;
 mod statistics;
 mod steps;
 mod underway;
+mod unordered;
 mod verify;
 mod workers;
 mod write;
 
+pub use collect_report::CollectReport;
 pub use handle::{Db, Keyspace};
 pub use ingest::Ingest;
 pub use open::Setup;
-pub use scan::{Cursor, Pair, Pairs, ScanOptions, ScanRange};
+pub use scan::{Cursor, Pair, Pairs};
+pub use scan_range::{ScanOptions, ScanRange};
 pub use snapshot::Snapshot;
+pub use unordered::UnorderedCursor;
 pub use verify::{VerifyProgress, VerifyReport};

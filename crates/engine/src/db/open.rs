@@ -192,13 +192,9 @@ impl Opening {
         let mut edit = VersionEdit::new();
         edit.push(Change::WalCreated { number, salt });
         edit.push(Change::WalBegun { number, first_seq: last_seq + 1 });
-        let finish = |edit: &mut VersionEdit, versions: &mut VersionSet| {
-            replayed.add_tables(edit, versions);
-            edit.push(Change::WalMin(number));
-        };
         match &carried {
             None => {
-                finish(&mut edit, &mut versions);
+                replayed.add_tables(&mut edit, &self.store, &mut versions)?;
                 // True of records that became no table too: those of keyspaces that were dropped.
                 let id = KeyspaceId::DEFAULT;
                 if versions.keyspaces.get(&id).is_some_and(|r| r.flushed_seq < last_seq) {
@@ -208,19 +204,20 @@ impl Opening {
             Some(batches) => {
                 // The new log must be named before it holds records, and whole before the old ones go.
                 versions.commit(edit, None)?;
-                for batch in batches {
-                    wal.append(batch)?;
-                }
+                replayed.carry_over(&self.store, batches, &mut wal, number)?;
                 wal.sync()?;
                 edit = VersionEdit::new();
-                finish(&mut edit, &mut versions);
+                replayed.add_tables(&mut edit, &self.store, &mut versions)?;
             }
         }
+        edit.push(Change::WalMin(number));
         versions.commit(edit, None)?;
         self.remove_orphans(&versions)?;
         let supply = memtable_supply(options);
         let keyspaces = build_keyspaces(&versions.keyspaces, options, number, &supply);
         let spare_due_bytes = spare::due_bytes(options);
+        let mut commit = CommitState::new(wal, number, last_seq + 1, spare_due_bytes);
+        commit.values = replayed.log_of_values(number);
         let core = Core::new(Parts {
             env: self.env,
             dir: self.dir,
@@ -229,7 +226,7 @@ impl Opening {
             store: self.store,
             keyspaces,
             supply,
-            commit: Some(CommitState::new(wal, number, last_seq + 1, spare_due_bytes)),
+            commit: Some(commit),
             versions: Some(versions),
             read_wals: NamedWals::default(),
             current_wal: BegunWal { number, first_seq: last_seq + 1 },
@@ -241,6 +238,7 @@ impl Opening {
         if carried.is_some() {
             replayed.adopt_into(&core);
         }
+        core.measure_values(&*core.lock_versions()?);
         Ok(core)
     }
 
@@ -286,11 +284,15 @@ impl Opening {
     fn remove_orphans(&self, versions: &VersionSet) -> Result<()> {
         let tables: std::collections::BTreeSet<u64> =
             versions.keyspaces.values().flat_map(|k| k.tables()).map(|t| t.meta.number).collect();
-        let wals: std::collections::BTreeSet<u64> = versions.wal_numbers().collect();
+        let values = &versions.values().0;
+        // Whatever the name of a file with values ends in, its number is its own.
+        let wals: std::collections::BTreeSet<u64> =
+            versions.wal_numbers().chain(values.keys().copied()).collect();
         for kind in list_files(&self.env, &self.dir)? {
             let path = match kind {
                 FileKind::Table(n) if !tables.contains(&n) => names::table(&self.dir, n),
                 FileKind::Wal(n) if !wals.contains(&n) => names::wal(&self.dir, n),
+                FileKind::Values(n) if !values.contains_key(&n) => names::values(&self.dir, n),
                 FileKind::Manifest(n) if n != versions.manifest_number() => {
                     names::manifest(&self.dir, n)
                 }
@@ -315,7 +317,7 @@ fn check_no_data(env: &Env, dir: &Path) -> Result<Vec<FileKind>> {
     let files = list_files(env, dir)?;
     for kind in &files {
         let harmless = match *kind {
-            FileKind::Table(_) | FileKind::Wal(_) => false,
+            FileKind::Table(_) | FileKind::Wal(_) | FileKind::Values(_) => false,
             FileKind::Manifest(number) => ManifestRemains::is_of_creation(env, dir, number)?,
             FileKind::Current | FileKind::Lock | FileKind::Temporary => true,
         };

@@ -19,6 +19,7 @@
 //! answers it; (3) if nobody leads and a group is in the queue, somebody of it was woken; (4) the
 //! batches of a thread are written in its order, those of a group in the order of arrival.
 
+use super::separated::Separated;
 use esker_base::sync::{Mutex, WaitWord, thread};
 use esker_base::{Batch, Error, Result};
 use std::collections::VecDeque;
@@ -48,6 +49,8 @@ struct QueueState {
 /// A batch on its way through a group, and back with what became of it.
 pub(super) struct Request {
     pub(super) batch: Batch,
+    /// Large values of the batch.
+    pub(super) separated: Option<Box<Separated>>,
     pub(super) sync: bool,
     pub(super) result: Result<()>,
 }
@@ -141,14 +144,21 @@ impl WriteQueue {
 
 impl Request {
     pub(super) fn new(batch: Batch, sync: bool) -> Request {
-        Request { batch, sync, result: Ok(()) }
+        Request { batch, separated: None, sync, result: Ok(()) }
+    }
+
+    /// The batch as it stands in the log.
+    #[inline]
+    pub(super) fn logged(&self) -> &Batch {
+        self.separated.as_ref().map_or(&self.batch, |separated| &separated.logged)
     }
 
     /// The answer to one whose leader gave none.
     #[cold]
     fn lost() -> Request {
         let why = "a writing thread panicked".to_owned();
-        Request { batch: Batch::new(), sync: false, result: Err(Error::Poisoned { why }) }
+        let result = Err(Error::Poisoned { why });
+        Request { batch: Batch::new(), separated: None, sync: false, result }
     }
 }
 

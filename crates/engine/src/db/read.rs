@@ -9,14 +9,18 @@
 
 use super::core::{Core, KeyspaceCore, View};
 use super::snapshot::Snapshot;
+use crate::log::ValuePointer;
+use crate::names;
 use crate::run_index::Slots;
 use crate::stats::TableCounter;
 use crate::table::{Probes, Spot, TableReader};
 use crate::value::Value;
+use crate::value_log::ValueFile;
 use crate::version::{Coverage, Table};
 use esker_base::checksum::hash64;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Tables that are approached before the first of them is looked into.
@@ -77,7 +81,11 @@ impl Core {
         for mem in view.memtables() {
             let hidden = mem.covering(key, seq);
             if let Some((trailer, value)) = mem.get(key, hash, seq) {
-                return self.answer(trailer, hidden, || Value::copied(value));
+                return match self.fate(trailer, hidden)? {
+                    Fate::Here => Ok(Some(Value::copied(value))),
+                    Fate::Elsewhere => view.read_value(&self.dir, value).map(Some),
+                    Fate::Absent => Ok(None),
+                };
             }
             if hidden.is_some() {
                 return Ok(None);
@@ -96,19 +104,20 @@ impl Core {
             ahead[approached] = Some(lookup.approach(table));
             approached += 1;
             if approached == TABLES_AHEAD {
-                if let Some(answer) = self.look_into(&mut lookup, &ahead) {
+                if let Some(answer) = self.look_into(view, &mut lookup, &ahead) {
                     return answer;
                 }
                 approached = 0;
             }
         }
-        self.look_into(&mut lookup, &ahead[..approached]).unwrap_or(Ok(None))
+        self.look_into(view, &mut lookup, &ahead[..approached]).unwrap_or(Ok(None))
     }
 
     /// What the first of these tables says that knows; `None` if none does.
     #[inline]
     fn look_into(
         &self,
+        view: &View,
         lookup: &mut Lookup<'_>,
         ahead: &[Option<Approached<'_>>],
     ) -> Option<Answer> {
@@ -121,7 +130,11 @@ impl Core {
             }
             answer = match lookup.search(approached) {
                 Ok((hidden, Some((trailer, value)))) => {
-                    Some(self.answer(trailer, hidden, || value))
+                    Some(self.fate(trailer, hidden).and_then(|fate| match fate {
+                        Fate::Here => Ok(Some(value)),
+                        Fate::Elsewhere => view.read_value(&self.dir, &value).map(Some),
+                        Fate::Absent => Ok(None),
+                    }))
                 }
                 Ok((Some(_), None)) => Some(Ok(None)),
                 Ok((None, None)) => continue,
@@ -139,23 +152,57 @@ impl Core {
 
     /// What a found record means, given the newest range tombstone over its key in the same place.
     #[inline]
-    fn answer(
-        &self,
-        trailer: Trailer,
-        hidden: Option<Seq>,
-        value: impl FnOnce() -> Value,
-    ) -> Answer {
+    fn fate(&self, trailer: Trailer, hidden: Option<Seq>) -> Result<Fate> {
         if hidden.is_some_and(|tombstone| tombstone > trailer.seq()) {
-            return Ok(None);
+            return Ok(Fate::Absent);
         }
         match trailer.kind() {
-            Some(Kind::Put) => Ok(Some(value())),
-            Some(Kind::Delete) => Ok(None),
+            Some(Kind::Put) => Ok(Fate::Here),
+            Some(Kind::Delete) => Ok(Fate::Absent),
+            Some(Kind::PutPointer) => Ok(Fate::Elsewhere),
             _ => Err(Error::Incompatible {
                 path: self.dir.to_path_buf(),
                 what: "a record is of a kind that this version does not read".to_owned(),
             }),
         }
+    }
+}
+
+/// What a found record says of its key.
+enum Fate {
+    /// It has the value that stands in the record.
+    Here,
+    /// It has the value that the record points to.
+    Elsewhere,
+    /// It is not there.
+    Absent,
+}
+
+impl View {
+    /// The value that an encoded pointer of a memtable or a table of this view leads to.
+    pub(super) fn read_value(&self, dir: &Path, pointer: &[u8]) -> Result<Value> {
+        let (file, pointer) = self.follow_pointer(dir, pointer)?;
+        file.read(&pointer)
+    }
+
+    /// The pointer that these bytes are, and the file that holds its value.
+    pub(super) fn follow_pointer(
+        &self,
+        dir: &Path,
+        pointer: &[u8],
+    ) -> Result<(Arc<ValueFile>, ValuePointer)> {
+        let Some(pointer) = ValuePointer::decode(pointer) else {
+            return Err(Error::corruption(dir, 0, "a pointer to a value does not decode"));
+        };
+        let Some(file) = self.value_file(pointer.log) else {
+            let what = "a pointer leads to a log of which no file holds the values";
+            return Err(Error::corruption(
+                names::wal(dir, pointer.log),
+                pointer.offset_bytes,
+                what,
+            ));
+        };
+        Ok((file, pointer))
     }
 }
 

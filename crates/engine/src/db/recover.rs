@@ -15,18 +15,20 @@
 use super::core::{Core, View};
 use crate::event::Event;
 use crate::flush::flush_memtable;
-use crate::log::{LogKind, Reader};
+use crate::log::{LogKind, Reader, StoredValue, ValuePointer, Writer};
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
 use crate::table::Origin;
+use crate::value_log::{LogList, Place, ValueFile, ValueFileMeta};
 use crate::version::{
     Change, KeyspaceRecord, NamedWal, NamedWals, Recovered, TableMeta, TableStore, VersionEdit,
     VersionSet,
 };
 use esker_base::checksum::hash64;
+use esker_base::heap::Heap;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Env, Error, KeyspaceId, Kind, Result, Seq, Trailer, batch};
-use std::collections::BTreeMap;
+use esker_base::{Batch, Env, Error, KeyspaceId, Kind, Result, Seq, Trailer, batch};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -70,6 +72,14 @@ pub(super) struct Replayed {
     keyspaces: BTreeMap<KeyspaceId, ReplayedKeyspace>,
     /// The batches themselves, as long as they are few.
     carried: Option<Vec<Vec<u8>>>,
+    /// The logs that pointers in memtables lead into, and where their last whole record ends.
+    logs: BTreeMap<u64, ReplayedLog>,
+}
+
+/// A log with values that were replayed.
+struct ReplayedLog {
+    file: Arc<ValueFile>,
+    end_bytes: u64,
 }
 
 struct ReplayedKeyspace {
@@ -78,12 +88,16 @@ struct ReplayedKeyspace {
     full: Vec<Arc<Memtable>>,
     /// Tables written so far, a list for each memtable, oldest first.
     tables: Vec<Vec<TableMeta>>,
+    /// Records up to here are in older tables.
+    flushed_seq: Seq,
 }
 
 /// The first number above those of all files.
 pub(super) fn number_after(files: &[FileKind]) -> u64 {
     let numbers = files.iter().filter_map(|kind| match kind {
-        FileKind::Manifest(n) | FileKind::Wal(n) | FileKind::Table(n) => Some(n + 1),
+        FileKind::Manifest(n) | FileKind::Wal(n) | FileKind::Table(n) | FileKind::Values(n) => {
+            Some(n + 1)
+        }
         _ => None,
     });
     numbers.max().unwrap_or(1)
@@ -111,6 +125,27 @@ pub(super) fn check_files(env: &Env, dir: &Path, recovered: &Recovered) -> Resul
             Some(_) => {}
         }
     }
+    for meta in recovered.values.0.values() {
+        let path = meta.path(dir);
+        // Behind a log's last record there may be a mark, or space that was not given back.
+        let may_be_longer = meta.place == Place::Wal;
+        match length(&path) {
+            Some(bytes) if bytes == meta.file_bytes => {}
+            Some(bytes) if bytes > meta.file_bytes && may_be_longer => {}
+            Some(bytes) => {
+                let at = bytes.min(meta.file_bytes);
+                let what = "the file with values has the wrong length; run repair";
+                return Err(Error::corruption(path, at, what));
+            }
+            None => {
+                return Err(Error::corruption(
+                    path,
+                    0,
+                    "the file with values is missing; run repair",
+                ));
+            }
+        }
+    }
     for &number in recovered.wals.0.keys() {
         let path = names::wal(dir, number);
         if length(&path).is_none() {
@@ -131,7 +166,8 @@ pub(super) fn check_unnamed_logs(
     let newest_named = recovered.wals.0.keys().next_back().copied().unwrap_or(0);
     for &kind in files {
         let FileKind::Wal(number) = kind else { continue };
-        if number <= newest_named {
+        // One that is kept for its values was named then, and all its records are in tables.
+        if number <= newest_named || recovered.values.0.contains_key(&number) {
             continue;
         }
         let path = names::wal(dir, number);
@@ -270,6 +306,8 @@ impl Replay<'_> {
         let mut reader = Reader::open(vfs.as_ref(), &path, LogKind::Wal, number, 0)?;
         let mut batches = 0;
         let mut gap_at = None;
+        let salt = reader.header().map_or(0, |header| header.salt);
+        let mut pointers = false;
         while let Some((offset, payload)) = reader.next()? {
             let damaged = |what| Error::corruption(&path, offset, what);
             let (first, count, ops) = batch::decode(payload).map_err(damaged)?;
@@ -286,12 +324,21 @@ impl Replay<'_> {
                 gap_at = gap_at.or(Some(offset));
                 continue;
             }
+            let mut value_bytes = 0;
             for (i, op) in ops.enumerate() {
-                self.apply(op.map_err(damaged)?, first + i as u64)?;
+                let op = op.map_err(damaged)?;
+                value_bytes += value_bytes_of(&op, number).map_err(damaged)?;
+                self.apply(op, first + i as u64)?;
             }
-            self.carry(payload);
+            pointers |= value_bytes > 0;
+            self.carry(payload, value_bytes);
             self.log_seq = Some(last);
             batches += 1;
+        }
+        if pointers {
+            let meta = ValueFileMeta::of_log(number, salt, reader.position_bytes());
+            let (file, end_bytes) = (self.store.values.file(&meta), meta.file_bytes);
+            self.out.logs.insert(number, ReplayedLog { file, end_bytes });
         }
         if let Some(offset) = gap_at
             && reader.durable_bytes() > offset
@@ -310,8 +357,8 @@ impl Replay<'_> {
     }
 
     /// Keeps a batch for the new log, as long as there are few.
-    fn carry(&mut self, payload: &[u8]) {
-        self.carried_bytes += payload.len() as u64;
+    fn carry(&mut self, payload: &[u8], value_bytes: u64) {
+        self.carried_bytes += payload.len() as u64 + value_bytes;
         if self.carried_bytes > CARRY_BYTES_MAX {
             self.out.carried = None;
         }
@@ -340,14 +387,9 @@ impl Replay<'_> {
             active: fresh(),
             full: Vec::new(),
             tables: Vec::new(),
+            flushed_seq: record.flushed_seq,
         });
-        match op.kind {
-            Kind::DeleteRange => keyspace.active.writer().insert_range(op.key, op.value, seq),
-            kind => {
-                let trailer = Trailer::new(seq, kind);
-                keyspace.active.writer().insert(op.key, hash64(op.key), trailer, op.value);
-            }
-        }
+        insert(&keyspace.active, &op, seq);
         if keyspace.active.memory_bytes() >= record.options.memtable_bytes {
             let mem = std::mem::replace(&mut keyspace.active, fresh());
             match self.spill {
@@ -362,6 +404,32 @@ impl Replay<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// What an operation points to, if it does.
+fn pointer_of(op: &batch::BatchOp<'_>) -> Option<ValuePointer> {
+    ValuePointer::decode(op.value).filter(|_| op.kind == Kind::PutPointer)
+}
+
+/// Bytes of the record that an operation points to, in the log that both stand in.
+fn value_bytes_of(op: &batch::BatchOp<'_>, number: u64) -> Result<u64, &'static str> {
+    if op.kind != Kind::PutPointer {
+        return Ok(0);
+    }
+    match ValuePointer::decode(op.value) {
+        Some(pointer) if pointer.log == number => Ok(pointer.record_bytes()),
+        _ => Err("a pointer to a value does not lead into its own log"),
+    }
+}
+
+fn insert(mem: &Memtable, op: &batch::BatchOp<'_>, seq: Seq) {
+    match op.kind {
+        Kind::DeleteRange => mem.writer().insert_range(op.key, op.value, seq),
+        kind => {
+            let trailer = Trailer::new(seq, kind);
+            mem.writer().insert(op.key, hash64(op.key), trailer, op.value);
+        }
     }
 }
 
@@ -388,8 +456,96 @@ impl Replayed {
         Ok(())
     }
 
-    /// Adds the tables that were written to an edit.
-    pub(super) fn add_tables(&self, edit: &mut VersionEdit, versions: &mut VersionSet) {
+    /// Copies batches into the new log; their values too, whose memtables then point there.
+    pub(super) fn carry_over(
+        &mut self,
+        store: &Arc<TableStore>,
+        batches: &[Vec<u8>],
+        wal: &mut Writer,
+        number: u64,
+    ) -> Result<()> {
+        if self.logs.is_empty() {
+            return batches.iter().try_for_each(|batch| wal.append(batch));
+        }
+        let flushed = |id: KeyspaceId| self.keyspaces.get(&id).map(|keyspace| keyspace.flushed_seq);
+        let mut memtables = BTreeMap::new();
+        for payload in batches {
+            let damaged = |what| Error::corruption(names::wal(&store.dir, number), 0, what);
+            let (first, _, ops) = batch::decode(payload).map_err(damaged)?;
+            let ops = ops.collect::<Result<Vec<_>, _>>().map_err(damaged)?;
+            let stored = ops.iter().filter_map(pointer_of).map(|from| {
+                let missing = || damaged("a value of a log that is gone");
+                let file = &self.logs.get(&from.log).ok_or_else(missing)?.file;
+                Ok(file.stored(&Heap::global(), &from)?.1)
+            });
+            let stored = stored.collect::<Result<Vec<StoredValue>>>()?;
+            let values: Vec<(u8, &[u8])> =
+                stored.iter().map(|value| (value.codec, value.bytes())).collect();
+            let mut places = wal.places(values.iter().map(|(_, stored)| stored.len()));
+            let mut copy = Batch::with_capacity(payload.len());
+            for (op, seq) in ops.iter().zip(first..) {
+                let mut pointer = Vec::new();
+                let mut op = *op;
+                if let Some(from) = pointer_of(&op) {
+                    let offset_bytes = places.next().unwrap_or_default();
+                    ValuePointer { log: number, offset_bytes, ..from }.encode(&mut pointer);
+                    op.value = &pointer;
+                }
+                copy.push_op(&op);
+                if flushed(op.keyspace).is_some_and(|flushed| seq > flushed) {
+                    let old = &self.keyspaces[&op.keyspace].active;
+                    let fresh = || Arc::new(Memtable::new(old.order().clone()));
+                    insert(memtables.entry(op.keyspace).or_insert_with(fresh), &op, seq);
+                }
+            }
+            drop(places);
+            wal.append_with_values(&values, copy.seal(first))?;
+        }
+        for (id, mem) in memtables {
+            if let Some(keyspace) = self.keyspaces.get_mut(&id) {
+                keyspace.active = mem;
+            }
+        }
+        let meta = ValueFileMeta::of_log(number, wal.salt(), u64::MAX);
+        let file = store.values.file(&meta);
+        self.logs = BTreeMap::from([(number, ReplayedLog { file, end_bytes: u64::MAX })]);
+        Ok(())
+    }
+
+    /// The new log, if values were copied into it.
+    pub(super) fn log_of_values(&self, number: u64) -> Option<Arc<ValueFile>> {
+        self.logs.get(&number).map(|log| log.file.clone())
+    }
+
+    /// Makes the logs durable that tables point into, cuts off what was torn, and adds them to an edit.
+    fn add_logs(
+        &self,
+        edit: &mut VersionEdit,
+        store: &TableStore,
+        versions: &VersionSet,
+    ) -> Result<()> {
+        let tables = self.keyspaces.values().flat_map(|k| k.tables.iter().flatten());
+        let pointed_to: BTreeSet<u64> =
+            tables.flat_map(|meta| &*meta.references).map(|share| share.log).collect();
+        for (number, log) in &self.logs {
+            if !pointed_to.contains(number) || versions.value_map().find(*number).is_some() {
+                continue;
+            }
+            store.env.vfs.truncate(log.file.path(), log.end_bytes)?;
+            let meta = ValueFileMeta::of_log(*number, log.file.meta.salt, log.end_bytes);
+            edit.push(Change::ValuesAdded(meta));
+        }
+        Ok(())
+    }
+
+    /// Adds the tables that were written to an edit, and the logs that they point into.
+    pub(super) fn add_tables(
+        &self,
+        edit: &mut VersionEdit,
+        store: &TableStore,
+        versions: &mut VersionSet,
+    ) -> Result<()> {
+        self.add_logs(edit, store, versions)?;
         for (&id, keyspace) in &self.keyspaces {
             if keyspace.tables.is_empty() {
                 continue;
@@ -402,10 +558,13 @@ impl Replayed {
             }
             edit.push(Change::Flushed { id, seq: self.last_seq });
         }
+        Ok(())
     }
 
     /// Makes the memtables the active ones of an opened database.
     pub(super) fn adopt_into(self, core: &Core) {
+        let logs = Arc::new(LogList::default());
+        self.logs.values().for_each(|log| logs.add(&log.file));
         for (id, replayed) in self.keyspaces {
             let Some(keyspace) = core.keyspace(id) else { continue };
             let bytes = replayed.active.memory_bytes();
@@ -418,11 +577,12 @@ impl Replayed {
                     first_wal: 0,
                     next_wal: 0,
                     seq: 0,
+                    logs: logs.clone(),
                 })
             });
-            let (active, sealed) = (replayed.active, sealed.collect());
+            let (active, sealed, logs) = (replayed.active, sealed.collect(), logs.clone());
             keyspace.update_view(|view| {
-                *view = View { active, sealed, ..view.clone() };
+                *view = View { active, sealed, logs, ..view.clone() };
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Scans: a cursor over what a snapshot sees of a key range.
 
 use super::core::{Core, KeyspaceCore, View};
-use super::snapshot::Snapshot;
+use super::scan_range::ScanOptions;
 use crate::block::BlockCursor;
 use crate::compaction::scheduler::toll::Toll;
 use crate::cursor::{Advance, Cursor as RecordCursor, Step};
@@ -10,106 +10,14 @@ use crate::memtable::{MemCursor, Memtable};
 use crate::range_tombstone::RangeTombstones;
 use crate::run_index::{EntryCursor, Slots};
 use crate::table::CursorOptions;
+use crate::value_log::ValueBuffer;
 use crate::version::{Coverage, KeyRange, RunCursor, Table};
-use esker_base::key::prefix_end;
 use esker_base::{Error, KeyOrder, Result, Trailer};
-use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+use std::path::Path;
 use std::sync::Arc;
 
-/// What a scan covers and how it reads.
-#[derive(Clone, Debug)]
-pub struct ScanOptions<'a> {
-    /// First key; `None` is the first of all.
-    pub start: Option<Vec<u8>>,
-    /// End, exclusive; `None` is after the last of all.
-    pub end: Option<Vec<u8>>,
-    /// The moment to read at; `None` is now.
-    pub snapshot: Option<&'a Snapshot>,
-    /// Keep blocks that are read in the block cache. Turn off for scans of everything, which would
-    /// otherwise push out what others use. Default: true.
-    pub fill_cache: bool,
-}
-
-impl Default for ScanOptions<'_> {
-    fn default() -> Self {
-        ScanOptions { start: None, end: None, snapshot: None, fill_cache: true }
-    }
-}
-
-impl<'a> ScanOptions<'a> {
-    /// All keys of a range, such as `a..b`, `a..=b`, `a..`, `..b` or `..`, with keys of any byte type.
-    pub fn range(range: impl ScanRange) -> ScanOptions<'a> {
-        let (start, end) = range.into_bounds();
-        ScanOptions { start, end, ..ScanOptions::default() }
-    }
-
-    /// All keys that start with `prefix`, in bytewise order.
-    pub fn prefix(prefix: &[u8]) -> ScanOptions<'a> {
-        ScanOptions {
-            start: Some(prefix.to_vec()),
-            end: prefix_end(prefix),
-            ..ScanOptions::default()
-        }
-    }
-
-    /// The same scan at a snapshot.
-    pub fn at(self, snapshot: &'a Snapshot) -> ScanOptions<'a> {
-        ScanOptions { snapshot: Some(snapshot), ..self }
-    }
-}
-
-/// The first key of a range and the first after it; `None` is open.
-type Ends = (Option<Vec<u8>>, Option<Vec<u8>>);
-
-/// A range of keys. Bounds that are closed at their end or open at their start mean bytewise order.
-pub trait ScanRange {
-    /// First key, and end, exclusive.
-    fn into_bounds(self) -> Ends;
-}
-
-/// The least key after `key` in bytewise order.
-fn after(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
-}
-
-impl<K: AsRef<[u8]>> ScanRange for Range<K> {
-    fn into_bounds(self) -> Ends {
-        (Some(self.start.as_ref().to_vec()), Some(self.end.as_ref().to_vec()))
-    }
-}
-
-impl<K: AsRef<[u8]>> ScanRange for RangeInclusive<K> {
-    fn into_bounds(self) -> Ends {
-        (Some(self.start().as_ref().to_vec()), Some(after(self.end().as_ref())))
-    }
-}
-
-impl<K: AsRef<[u8]>> ScanRange for RangeFrom<K> {
-    fn into_bounds(self) -> Ends {
-        (Some(self.start.as_ref().to_vec()), None)
-    }
-}
-
-impl<K: AsRef<[u8]>> ScanRange for RangeTo<K> {
-    fn into_bounds(self) -> Ends {
-        (None, Some(self.end.as_ref().to_vec()))
-    }
-}
-
-impl<K: AsRef<[u8]>> ScanRange for RangeToInclusive<K> {
-    fn into_bounds(self) -> Ends {
-        (None, Some(after(self.end.as_ref())))
-    }
-}
-
-impl ScanRange for RangeFull {
-    fn into_bounds(self) -> Ends {
-        (None, None)
-    }
-}
-
 /// One source of a scan.
-enum Source {
+pub(super) enum Source {
     Memtable(MemCursor),
     Run(Box<RunCursor>),
     Indexed(Box<IndexedCursor<RunCursor>>),
@@ -124,8 +32,22 @@ enum Source {
 pub struct Cursor {
     inner: VisibleCursor<Source>,
     meter: Meter,
-    // Keeps the memtables and tables that `inner` reads alive.
-    _view: Arc<View>,
+    /// Values may stand elsewhere.
+    may_point: bool,
+    keys_only: bool,
+    /// Whether the value of the present key stands elsewhere, and that value.
+    points: bool,
+    pointed_to: ValueBuffer,
+    dir: Arc<Path>,
+    // Keeps the memtables, tables and values that are read alive.
+    view: Arc<View>,
+}
+
+/// The records that a scan sees, what it pays for them, and what keeps them alive.
+pub(super) struct Records {
+    pub(super) inner: VisibleCursor<Source>,
+    meter: Meter,
+    pub(super) view: Arc<View>,
 }
 
 /// What a scan is made of, newest data first.
@@ -201,11 +123,30 @@ struct Meter {
     seeks: u64,
 }
 
+impl Meter {
+    fn pay(&self, switches: u64) {
+        if let Some(toll) = &self.toll {
+            toll.pay(self.runs, self.seeks, switches);
+        }
+    }
+}
+
+impl Records {
+    /// Moves to the first key of the range.
+    pub(super) fn seek_to_first(&mut self) -> Result<()> {
+        self.meter.seeks += 1;
+        self.inner.seek_to_first()
+    }
+
+    /// To be called at the end.
+    pub(super) fn pay(&self) {
+        self.meter.pay(self.inner.switches());
+    }
+}
+
 impl Drop for Cursor {
     fn drop(&mut self) {
-        if let Some(toll) = &self.meter.toll {
-            toll.pay(self.meter.runs, self.meter.seeks, self.inner.switches());
-        }
+        self.meter.pay(self.inner.switches());
     }
 }
 
@@ -216,6 +157,20 @@ impl Core {
         keyspace: &KeyspaceCore,
         options: &ScanOptions<'_>,
     ) -> Result<Cursor> {
+        let Records { inner, meter, view } = self.records(keyspace, options)?;
+        let keys_only = options.keys_only;
+        let may_point = !keys_only && view.may_point();
+        let dir = self.dir.clone();
+        let pointed_to = ValueBuffer::default();
+        Ok(Cursor { inner, meter, may_point, keys_only, points: false, pointed_to, dir, view })
+    }
+
+    /// What a scan walks through, whose values may be pointers.
+    pub(super) fn records(
+        &self,
+        keyspace: &KeyspaceCore,
+        options: &ScanOptions<'_>,
+    ) -> Result<Records> {
         let order = keyspace.options.order.clone();
         check_bounds(&order, options)?;
         let view = keyspace.view.load_full();
@@ -257,7 +212,7 @@ impl Core {
         }
         let toll = (runs_paid > 0).then(|| keyspace.toll.clone());
         let meter = Meter { toll, runs: runs_paid, seeks: 0 };
-        Ok(Cursor { inner, meter, _view: view })
+        Ok(Records { inner, meter, view })
     }
 }
 
@@ -280,25 +235,29 @@ impl Cursor {
     /// Moves to the first key of the range.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.meter.seeks += 1;
-        self.inner.seek_to_first()
+        self.inner.seek_to_first()?;
+        self.settle()
     }
 
     /// Moves to the last key of the range.
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.meter.seeks += 1;
-        self.inner.seek_to_last()
+        self.inner.seek_to_last()?;
+        self.settle()
     }
 
     /// Moves to the first key of the range at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.meter.seeks += 1;
-        self.inner.seek(key)
+        self.inner.seek(key)?;
+        self.settle()
     }
 
     /// Moves to the last key of the range before `key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.meter.seeks += 1;
-        self.inner.seek_before(key)
+        self.inner.seek_before(key)?;
+        self.settle()
     }
 
     #[expect(
@@ -310,14 +269,35 @@ impl Cursor {
     /// On no key, it stays there.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
-        self.inner.next()
+        self.inner.next()?;
+        self.settle()
     }
 
     /// Moves to the preceding key; from the first one, to nothing.
     ///
     /// On no key, it stays there.
     pub fn prev(&mut self) -> Result<()> {
-        self.inner.prev()
+        self.inner.prev()?;
+        self.settle()
+    }
+
+    /// Gets the value of the key that the cursor has moved to, if it stands elsewhere.
+    #[inline]
+    fn settle(&mut self) -> Result<()> {
+        if self.may_point { self.follow_pointer() } else { Ok(()) }
+    }
+
+    fn follow_pointer(&mut self) -> Result<()> {
+        self.points = self.inner.valid() && self.inner.is_pointer();
+        if !self.points {
+            return Ok(());
+        }
+        let followed = self.view.follow_pointer(&self.dir, self.inner.value());
+        let read = followed.and_then(|(file, to)| file.read_into(&to, &mut self.pointed_to));
+        if read.is_err() {
+            self.inner.leave();
+        }
+        read
     }
 
     /// The key, good until the cursor moves.
@@ -330,14 +310,18 @@ impl Cursor {
         self.inner.key()
     }
 
-    /// The value, good until the cursor moves.
+    /// The value, good until the cursor moves; empty if only keys are read.
     ///
     /// # Panics
     /// If the cursor is not valid.
     #[inline]
     pub fn value(&self) -> &[u8] {
         assert!(self.valid(), "the cursor stands on no key");
-        self.inner.value()
+        match self.points {
+            true => self.pointed_to.value(),
+            false if self.keys_only => &[],
+            false => self.inner.value(),
+        }
     }
 }
 

@@ -3,15 +3,22 @@
 use super::core::{Core, KeyspaceCore};
 use crate::compaction::policy;
 use crate::report::{
-    KeyspaceStats, LevelStats, MemoryUse, ReadStats, RunIndexStats, Stats, WriteStats,
+    KeyspaceStats, LevelStats, MemoryUse, ReadStats, RunIndexStats, Stats, ValueFileStats,
+    ValueStats, WriteStats,
 };
 use crate::stats::TableCounter;
+use crate::value_log::{Place, ValueFile};
+use crate::version::live_bytes;
 use esker_base::sync::atomic::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 impl Core {
     pub(super) fn stats(&self) -> Stats {
         let keyspaces = self.keyspaces.load();
+        let (value_files_open, value_directories) = self.store.values.open_files();
         Stats {
+            values: self.value_stats(),
             keyspaces: keyspaces.by_id.values().map(|k| keyspace_stats(k)).collect(),
             memory: MemoryUse {
                 budget: self.options.memory_budget_bytes,
@@ -21,6 +28,7 @@ impl Core {
                 block_cache: self.store.cache.usage_bytes(),
                 block_cache_limit: self.store.cache.capacity_bytes(),
                 pinned_tables: self.store.pinned_bytes(),
+                value_directories,
                 run_indexes: keyspaces.by_id.values().map(|k| k.view.load().index_bytes()).sum(),
                 table_heap: self.store.cache.heap().taken_bytes(),
             },
@@ -29,8 +37,37 @@ impl Core {
             last_seq: self.visible_seq.load(Ordering::Acquire),
             snapshots: self.snapshots.count() as u64,
             wal_bytes: self.retired_wal_bytes.load(Ordering::Relaxed),
-            open_files: self.store.open_files() as u64,
+            open_files: (self.store.open_files() + value_files_open) as u64,
             running_compactions: self.background.compactions_running.load(Ordering::Relaxed),
+        }
+    }
+
+    fn value_stats(&self) -> ValueStats {
+        let keyspaces = self.keyspaces.load();
+        let views: Vec<_> = keyspaces.by_id.values().map(|k| k.view.load_full()).collect();
+        let tables = views.iter().flat_map(|view| view.version.tables());
+        let live = live_bytes(tables.map(|(_, table)| &table.meta));
+        let by_number: BTreeMap<u64, &Arc<ValueFile>> = views
+            .iter()
+            .flat_map(|view| view.version.values.files())
+            .map(|file| (file.meta.number, file))
+            .collect();
+        let stats_of = |file: &ValueFile| ValueFileStats {
+            number: file.meta.number,
+            bytes: file.named_bytes(),
+            live_bytes: file.meta.logs.iter().filter_map(|log| live.get(log)).sum(),
+            moved: file.meta.place != Place::Wal,
+        };
+        let files: Vec<ValueFileStats> = by_number.values().map(|file| stats_of(file)).collect();
+        let collected = *self.value_use.collected.lock();
+        ValueStats {
+            bytes: files.iter().map(|file| file.bytes).sum(),
+            live_bytes: live.values().sum(),
+            files,
+            reads: self.store.counters.total(TableCounter::ValueReads),
+            collected_files: collected.files,
+            collected_bytes: collected.bytes_before,
+            moved_bytes: collected.bytes_after,
         }
     }
 

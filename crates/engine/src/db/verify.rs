@@ -1,11 +1,13 @@
 //! Verification: reads every byte of every live file and checks what can be checked.
 
-use super::core::Core;
+use super::core::{Core, View};
 use crate::log::{LogKind, Reader};
 use crate::names;
+use crate::value_log::{Place, ValueFile};
 use crate::version::{NamedWal, Table, TableStore};
 use esker_base::vfs::Access;
 use esker_base::{Error, Result};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -33,11 +35,13 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Records in tables.
     pub entries: u64,
+    /// Values kept apart that records in tables point to.
+    pub values: u64,
     /// What is damaged; empty if all is well.
     pub damage: Vec<(PathBuf, Error)>,
 }
 
-/// Reads all tables and logs, but for the log that is being written, and checks how the tables fit together.
+/// Reads all tables, values and logs, but for the log that is being written, and checks how they fit together.
 pub(super) fn verify(
     core: &Core,
     mut progress: impl FnMut(&VerifyProgress) -> bool,
@@ -47,9 +51,11 @@ pub(super) fn verify(
     let tables: Vec<Arc<Table>> =
         views.iter().flat_map(|view| view.version.tables()).map(|(_, t)| t.clone()).collect();
     let logs = logs_of(core);
+    let values = values_of(core, &views);
     let mut at = VerifyProgress {
-        files_total: (tables.len() + logs.len()) as u64,
+        files_total: (tables.len() + logs.len() + values.len()) as u64,
         bytes_total: tables.iter().map(|t| t.meta.file_bytes).sum::<u64>()
+            + values.iter().map(|(_, bytes)| bytes).sum::<u64>()
             + logs.iter().map(|log| log.bytes).sum::<u64>(),
         ..VerifyProgress::default()
     };
@@ -63,6 +69,17 @@ pub(super) fn verify(
         }
         at.files += 1;
         at.bytes += table.meta.file_bytes;
+        if !progress(&at) {
+            return Err(Error::Cancelled);
+        }
+    }
+    for (file, bytes) in &values {
+        match check_values(core, file, &tables) {
+            Ok(values) => report.values += values,
+            Err(error) => report.damage.push((file.path().to_path_buf(), error)),
+        }
+        at.bytes += bytes;
+        at.files += 1;
         if !progress(&at) {
             return Err(Error::Cancelled);
         }
@@ -99,6 +116,63 @@ pub(super) fn check_table(store: &TableStore, table: &Arc<Table>) -> Result<()> 
     } else {
         Err(Error::corruption(names::table(&store.dir, meta.number), 0, outside))
     }
+}
+
+/// The files with values that tables of these views point into, each once, with their lengths.
+fn values_of(core: &Core, views: &[Arc<View>]) -> Vec<(Arc<ValueFile>, u64)> {
+    let files = views.iter().flat_map(|view| view.version.values.files());
+    let by_number: BTreeMap<u64, &Arc<ValueFile>> =
+        files.map(|file| (file.meta.number, file)).collect();
+    let bytes = |file: &ValueFile| -> Result<u64> {
+        core.env.vfs.open(file.path(), Access::Sequential)?.len_bytes()
+    };
+    by_number.into_values().map(|file| (file.clone(), bytes(file).unwrap_or(0))).collect()
+}
+
+/// Reads a file with values, and checks that whatever tables point to in it is there. Returns how much that is.
+fn check_values(core: &Core, file: &Arc<ValueFile>, tables: &[Arc<Table>]) -> Result<u64> {
+    let meta = &file.meta;
+    let kind = match meta.place {
+        Place::Wal => LogKind::Wal,
+        Place::Moved { .. } => LogKind::Values,
+    };
+    let vfs = core.env.vfs.as_ref();
+    let mut reader = Reader::open(vfs, file.path(), kind, meta.number, 0)?;
+    let damaged = |at, what| Error::corruption(file.path(), at, what);
+    if reader.header().is_none_or(|header| header.salt != meta.salt) {
+        return Err(damaged(0, "the file with values is not the one the manifest names"));
+    }
+    let mut places = Vec::new();
+    while let Some(entry) = reader.next_of_all()? {
+        if entry.codec.is_some() {
+            places.push(entry.offset_bytes);
+        }
+    }
+    let end = reader.position_bytes();
+    if meta.file_bytes != u64::MAX && end < meta.file_bytes {
+        return Err(damaged(end, "a record of the file with values cannot be read"));
+    }
+    let (Some(&first), Some(&last)) = (meta.logs.first(), meta.logs.last()) else { return Ok(0) };
+    let (mut pointed_to, mut missing) = (0, None);
+    for table in tables {
+        if !table.meta.references.iter().any(|share| meta.logs.contains(&share.log)) {
+            continue;
+        }
+        table.shared_reader()?.references(first, last, |log, from| {
+            if meta.logs.binary_search(&log).is_err() {
+                return;
+            }
+            pointed_to += 1;
+            match file.place(log, from) {
+                Ok(at) if places.binary_search(&at).is_ok() => {}
+                Ok(at) => {
+                    missing = Some(damaged(at, "a table points to a value that is not there"));
+                }
+                Err(error) => missing = Some(error),
+            }
+        })?;
+    }
+    missing.map_or(Ok(pointed_to), Err)
 }
 
 /// A log that is to be checked.

@@ -6,7 +6,7 @@
 
 use super::core::{Core, KeyspaceCore};
 use super::spare::prepare_next;
-use super::{compact, flushing, indexing};
+use super::{collect, compact, flushing, indexing};
 use crate::event::Event;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::thread::{self, JoinHandle};
@@ -153,7 +153,8 @@ fn flush_next(core: &Core) -> Result<bool> {
     result.map(|()| true)
 }
 
-/// Helps with a compaction under way, or runs the most urgent one, if there is any; or makes a run index.
+/// Helps with a compaction under way, or runs the most urgent one, if there is any; or collects values, or makes a run
+/// index.
 fn compact_next(core: &Core) -> Result<bool> {
     if core.check_writable().is_err() {
         return Ok(false);
@@ -161,17 +162,20 @@ fn compact_next(core: &Core) -> Result<bool> {
     if core.background.help() {
         return Ok(true);
     }
-    let result = match compact::choose(core)? {
-        Some(chosen) => chosen.run(core),
-        None => match indexing::choose(core)? {
-            Some(job) => job.run(core),
-            None => {
-                core.store.sweep();
-                return Ok(false);
-            }
-        },
+    let result = if let Some(chosen) = compact::choose(core)? {
+        let result = chosen.run(core);
+        core.background.compactions_running.fetch_sub(1, Ordering::Release);
+        result
+    } else if let Some(collection) = collect::choose(core)? {
+        collection.run(core).map(|_| ())
+    } else if let Some(job) = indexing::choose(core)? {
+        let result = job.run(core);
+        core.background.compactions_running.fetch_sub(1, Ordering::Release);
+        result
+    } else {
+        core.store.sweep();
+        return Ok(false);
     };
-    core.background.compactions_running.fetch_sub(1, Ordering::Release);
     core.store.sweep();
     core.background.wake_all();
     result.map(|()| true)

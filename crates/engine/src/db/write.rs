@@ -1,19 +1,20 @@
 //! The way of a write, from its batch to the moment at which everybody sees it.
 //!
 //! ```text
-//! batch -> refused? -> slowed if memory or level 0 is nearly full -> write queue
+//! batch -> refused? -> slowed if memory or level 0 is nearly full -> large values? -> write queue
 //! group -> room? -> append to the log -> sync if asked -> insert into memtables
 //!       -> publish the sequence number
 //! ```
 //!
 //! What is rare stands elsewhere: `stall` slows, `queue` lets one thread write for all that wait,
-//! `commit` makes room and syncs.
+//! `separate` puts large values beside their batch, `commit` makes room and syncs.
 //! Invariants: (1) a record is in the log before it is in a memtable; (2) sequence numbers are
 //! consecutive in the log; (3) a batch is one record of the log and becomes visible as a whole.
 
 use super::commit_state::CommitState;
 use super::core::{Core, KeyspaceCore, Keyspaces};
 use super::queue::{Leader, Request, Turn};
+use super::separate::separate;
 use crate::memtable::Memtable;
 use crate::options::WriteOptions;
 use esker_base::checksum::hash64;
@@ -26,6 +27,9 @@ use esker_base::{Batch, Error, Kind, Result, Trailer};
 pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Result<()> {
     core.check_writable()?;
     batch.check()?;
+    if batch.has_pointers() {
+        return Err(Error::invalid("a batch of a user holds no pointers"));
+    }
     if batch.is_empty() && !options.sync {
         return Ok(());
     }
@@ -33,7 +37,9 @@ pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Re
     if held > core.slow_from_bytes || core.stall.is_active() {
         core.stall.admit(batch.size_bytes() as u64, held, core.memtables_limit_bytes);
     }
-    let request = Request::new(std::mem::take(batch), options.sync);
+    let separated = separate(core, batch);
+    let mut request = Request::new(std::mem::take(batch), options.sync);
+    request.separated = separated;
     let answer = match core.queue.enter(request) {
         Turn::Done(answer) => answer,
         Turn::Lead(leader) => lead(core, leader),
@@ -73,6 +79,11 @@ impl CommitState {
         {
             return fail_all(group, &error);
         }
+        if self.is_full_of_values(core, group)
+            && let Err(error) = self.end_log_of_values(core)
+        {
+            return fail_all(group, &error);
+        }
         // A miss of the processor's caches then passes while the batches are logged.
         let keyspaces = core.keyspaces.load();
         for op in group.iter().filter_map(|request| request.batch.iter().next()) {
@@ -84,7 +95,7 @@ impl CommitState {
         for request in group.iter_mut() {
             request.result = match &failed {
                 Some(error) => Err(Error::clone(error)),
-                None => self.log_one(core, &keyspaces, &mut request.batch),
+                None => self.log_one(core, &keyspaces, request),
             };
             if let Err(error) = &request.result
                 && self.wal.is_broken()
@@ -100,7 +111,7 @@ impl CommitState {
         let mut operations = 0;
         let mut batches = 0;
         for request in group.iter().filter(|request| request.result.is_ok()) {
-            self.insert(core, &keyspaces, &request.batch);
+            self.insert(core, &keyspaces, request.logged());
             operations += u64::from(request.batch.len());
             batches += 1;
         }
@@ -112,7 +123,8 @@ impl CommitState {
 
     /// Appends one batch to the log and takes its sequence numbers.
     #[inline]
-    fn log_one(&mut self, core: &Core, keyspaces: &Keyspaces, batch: &mut Batch) -> Result<()> {
+    fn log_one(&mut self, core: &Core, keyspaces: &Keyspaces, request: &mut Request) -> Result<()> {
+        let Request { batch, separated, .. } = request;
         let is_missing = |id| keyspaces.get(id).is_none();
         if batch.names_keyspaces() && batch.iter().any(|op| is_missing(op.keyspace)) {
             return Err(Error::invalid("the batch names a keyspace that does not exist"));
@@ -121,9 +133,14 @@ impl CommitState {
             return Ok(());
         }
         let count = u64::from(batch.len());
-        let bytes = batch.seal(self.next_seq);
-        core.counters.wal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.wal.append(bytes)?;
+        match separated {
+            None => {
+                let bytes = batch.seal(self.next_seq);
+                core.counters.wal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                self.wal.append(bytes)?;
+            }
+            Some(separated) => self.log_separated(core, keyspaces, batch, separated)?,
+        }
         self.next_seq += count;
         if self.wal.len_bytes() >= self.spare_due_bytes {
             self.ask_for_spare(core);
@@ -140,10 +157,15 @@ impl CommitState {
             let id = first.keyspace;
             let keyspace = keyspaces.get(id).expect("checked before the batch was logged");
             let view = keyspace.view.load();
+            if batch.has_pointers() {
+                self.hold_log(&view);
+            }
             let mut writer = view.active.writer();
             let mut user_bytes = 0;
             while let Some(op) = ops.next_if(|op| op.keyspace == id) {
-                user_bytes += op.key.len() + op.value.len();
+                // A value that stands elsewhere was counted there.
+                let value_bytes = if op.kind == Kind::PutPointer { 0 } else { op.value.len() };
+                user_bytes += op.key.len() + value_bytes;
                 match op.kind {
                     Kind::DeleteRange => writer.insert_range(op.key, op.value, seq),
                     kind => {

@@ -49,6 +49,8 @@ pub(crate) struct VisibleCursor<C> {
     state: State,
     saved_key: Vec<u8>,
     saved_value: Vec<u8>,
+    /// The saved value is a pointer.
+    saved_is_pointer: bool,
     dir: Arc<Path>,
 }
 
@@ -76,6 +78,7 @@ impl<C: Lend> VisibleCursor<C> {
             state: State::Nowhere,
             saved_key: Vec::new(),
             saved_value: Vec::new(),
+            saved_is_pointer: false,
             dir,
         }
     }
@@ -91,6 +94,11 @@ impl<C: Lend> VisibleCursor<C> {
         self.state != State::Nowhere
     }
 
+    /// Stands on nothing from here on.
+    pub(crate) fn leave(&mut self) {
+        self.state = State::Nowhere;
+    }
+
     /// The key. Needs `valid`.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
@@ -100,7 +108,16 @@ impl<C: Lend> VisibleCursor<C> {
         }
     }
 
-    /// The value. Needs `valid`.
+    /// True if what stands for the value is a pointer to it. Needs `valid`.
+    #[inline]
+    pub(crate) fn is_pointer(&self) -> bool {
+        match self.state {
+            State::Backward => self.saved_is_pointer,
+            _ => self.merge.trailer().0 as u8 == Kind::PutPointer as u8,
+        }
+    }
+
+    /// The value, or the pointer to it. Needs `valid`.
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         match self.state {
@@ -220,7 +237,7 @@ impl<C: Lend> VisibleCursor<C> {
                 continue;
             }
             match trailer.kind() {
-                Some(Kind::Put) => {
+                Some(Kind::Put | Kind::PutPointer) => {
                     self.state = State::Forward;
                     return Ok(());
                 }
@@ -290,8 +307,9 @@ impl<C: Lend> VisibleCursor<C> {
                     }
                 } else {
                     match trailer.kind() {
-                        Some(Kind::Put) => {
+                        Some(kind @ (Kind::Put | Kind::PutPointer)) => {
                             found = true;
+                            self.saved_is_pointer = kind == Kind::PutPointer;
                             // The order may take different bytes for one key; show the newest.
                             self.saved_key.clear();
                             self.saved_key.extend_from_slice(self.merge.key());

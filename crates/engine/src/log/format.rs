@@ -28,16 +28,49 @@ pub(crate) enum LogKind {
     Wal = 1,
     /// Version edits.
     Manifest = 2,
+    /// Values that were moved, and where they stood.
+    Values = 3,
 }
 
-/// What a record is. 0 is never used: reserved space reads as zeros.
+/// What a record is. The byte 0 is never used: reserved space reads as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(super) enum RecordType {
     /// A payload for the log's user.
-    Data = 1,
+    Data,
     /// Everything before the offset in the payload is durable.
-    Mark = 2,
+    Mark,
+    /// A value that a batch behind it points to, as some codec left it.
+    Value { codec: u8 },
+}
+
+const DATA: u8 = 1;
+const MARK: u8 = 2;
+/// Types from here on are values, whose codec is what is left.
+const VALUE: u8 = 16;
+
+/// The greatest number of a codec.
+pub(crate) const CODEC_MAX: u8 = 2;
+
+impl RecordType {
+    #[inline]
+    pub(super) fn byte(self) -> u8 {
+        match self {
+            RecordType::Data => DATA,
+            RecordType::Mark => MARK,
+            RecordType::Value { codec } => VALUE + codec,
+        }
+    }
+
+    pub(super) fn from_byte(byte: u8) -> Option<RecordType> {
+        match byte {
+            DATA => Some(RecordType::Data),
+            MARK => Some(RecordType::Mark),
+            VALUE..=u8::MAX if byte - VALUE <= CODEC_MAX => {
+                Some(RecordType::Value { codec: byte - VALUE })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The first bytes of a log.
@@ -135,6 +168,7 @@ impl LogHeader {
         let kind = match kind {
             1 => LogKind::Wal,
             2 => LogKind::Manifest,
+            3 => LogKind::Values,
             _ => return Err(Damage("the log is of an unknown kind")),
         };
         Ok(LogHeader { kind, number, salt, first_seq })
@@ -157,17 +191,17 @@ pub(super) fn record_header(
     payload: &[u8],
 ) -> [u8; RECORD_HEADER_BYTES] {
     let len = payload.len() as u32;
-    let crc = record_checksum(salt, offset, kind as u8, len, payload);
+    let crc = record_checksum(salt, offset, kind.byte(), len, payload);
     let mut header = [0; RECORD_HEADER_BYTES];
     header[..4].copy_from_slice(&crc.to_le_bytes());
     header[4..8].copy_from_slice(&len.to_le_bytes());
-    header[8] = kind as u8;
+    header[8] = kind.byte();
     header
 }
 
 /// Checksum of a record: its payload, bound to file, offset, length and type.
 #[inline]
-pub(super) fn record_checksum(salt: u64, offset: u64, kind: u8, len: u32, payload: &[u8]) -> u32 {
+fn record_checksum(salt: u64, offset: u64, kind: u8, len: u32, payload: &[u8]) -> u32 {
     let shape = mix64(u64::from(len) << 8 | u64::from(kind));
     bind(crc32c(payload), salt ^ shape, offset)
 }
@@ -177,7 +211,21 @@ pub(super) fn record_checksum(salt: u64, offset: u64, kind: u8, len: u32, payloa
 pub(super) struct RawHeader {
     pub(super) crc: u32,
     pub(super) len: u32,
-    pub(super) kind: u8,
+    kind: u8,
+}
+
+impl RawHeader {
+    /// What the record is; `None` if no version writes such.
+    pub(super) fn kind(&self) -> Option<RecordType> {
+        RecordType::from_byte(self.kind)
+    }
+
+    /// True if this is the header of a record with this payload at this place.
+    #[inline]
+    pub(super) fn fits(&self, salt: u64, offset: u64, payload: &[u8]) -> bool {
+        payload.len() == self.len as usize
+            && record_checksum(salt, offset, self.kind, self.len, payload) == self.crc
+    }
 }
 
 pub(super) fn parse_header(bytes: &[u8]) -> Option<RawHeader> {

@@ -1,6 +1,7 @@
 //! Logs: files of checksummed records, written front to back, read once at open.
 //!
-//! The write-ahead log and the manifest are both logs; they differ in what a record holds.
+//! The write-ahead log, the manifest and the files that values are moved to are all logs; they differ in what a record
+//! holds. A value of a log may be read for as long as the file stays: whoever points to it knows its place.
 //!
 //! Flow: db::commit -> Writer -> vfs;  vfs -> Reader -> db::recover. The same for manifests, in version.
 //! Format: docs/format/log.md (the only description).
@@ -9,15 +10,21 @@
 //! Threads: one Writer, under its owner's lock.
 //! Crash: whatever was appended after the last sync may be torn; the reader drops it and says so.
 
+mod bulk;
 mod format;
 mod reader;
 mod salvage;
+mod value;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use format::{HeaderFault, LogHeader, LogKind};
+pub(crate) use bulk::BulkWriter;
+pub(crate) use format::{
+    CODEC_MAX, HEADER_BYTES, HeaderFault, LogHeader, LogKind, RECORD_HEADER_BYTES,
+};
 pub(crate) use reader::{Reader, TornTail};
 pub(crate) use salvage::{Gap, Piece, Salvager};
+pub(crate) use value::{StoredValue, ValuePointer, ValueSource};
 pub(crate) use writer::{Blank, Writer};

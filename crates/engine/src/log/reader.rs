@@ -6,7 +6,7 @@
 
 use super::format::{
     FIRST_SEQ_AT, HEADER_BYTES, HeaderFault, LogHeader, LogKind, MARK_MAGIC, MARK_PAYLOAD_BYTES,
-    RECORD_HEADER_BYTES, RecordType, mark_offset, may_become_header, parse_header, record_checksum,
+    RECORD_HEADER_BYTES, RecordType, mark_offset, may_become_header, parse_header,
 };
 use esker_base::vfs::{Access, ReadableFile};
 use esker_base::{Error, Result, Vfs};
@@ -28,6 +28,15 @@ pub(crate) struct TornTail {
     pub(crate) dropped_bytes: u64,
 }
 
+/// A record that is no mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    pub(crate) offset_bytes: u64,
+    /// Of a value: what compressed it. `None` for everything else.
+    pub(crate) codec: Option<u8>,
+    pub(crate) payload: &'a [u8],
+}
+
 /// Yields the records of a log in order.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -40,6 +49,8 @@ pub(crate) struct Reader {
     buf: Vec<u8>,
     /// File offset of the next record.
     pos: u64,
+    /// Where the first record stands that cannot be read, once it was met.
+    readable_end: u64,
     torn: Option<TornTail>,
     /// The furthest offset that a mark has vouched for so far.
     durable_bytes: u64,
@@ -135,6 +146,7 @@ impl Reader {
             buf_offset: 0,
             buf: Vec::new(),
             pos: HEADER_BYTES as u64,
+            readable_end: u64::MAX,
             torn: None,
             durable_bytes,
         })
@@ -165,49 +177,84 @@ impl Reader {
         self.durable_bytes
     }
 
-    /// The next record's offset and payload, or `None` at the end.
+    /// Where the record begins that [`Reader::next`] would read; where the readable part ends, once that is reached.
+    pub(crate) fn position_bytes(&self) -> u64 {
+        self.pos.min(self.readable_end)
+    }
+
+    /// The next record's offset and payload, values passed over, or `None` at the end.
     ///
     /// # Errors
     /// `Corruption`: a record that was durable cannot be read.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, &[u8])>> {
-        let Some(header) = self.header else { return Ok(None) };
         loop {
-            let at = self.pos;
-            let Some((kind, len)) = self.check_record(header.salt, at)? else {
-                self.end_at(header.salt, at)?;
-                return Ok(None);
-            };
-            let payload_at = at + RECORD_HEADER_BYTES as u64;
-            self.pos = payload_at + len as u64;
-            if kind == RecordType::Mark as u8 {
-                let durable = mark_offset(self.window(payload_at, len)?);
-                self.durable_bytes = self.durable_bytes.max(durable.unwrap_or(0));
-                continue;
+            match self.step()? {
+                None => return Ok(None),
+                Some((RecordType::Data, at, len)) => {
+                    return Ok(Some((at, self.window(at + RECORD_HEADER_BYTES as u64, len)?)));
+                }
+                Some(_) => {}
             }
-            return Ok(Some((at, self.window(payload_at, len)?)));
         }
     }
 
-    /// Type and payload length of the record at `at`, if it is whole and sound.
-    pub(super) fn check_record(&mut self, salt: u64, at: u64) -> Result<Option<(u8, usize)>> {
-        let Some(raw) = parse_header(self.window(at, RECORD_HEADER_BYTES)?) else {
+    /// The next record that is no mark, or `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Reader::next`].
+    pub(crate) fn next_of_all(&mut self) -> Result<Option<Entry<'_>>> {
+        loop {
+            let Some((kind, at, len)) = self.step()? else { return Ok(None) };
+            let codec = match kind {
+                RecordType::Mark => continue,
+                RecordType::Data => None,
+                RecordType::Value { codec } => Some(codec),
+            };
+            let payload = self.window(at + RECORD_HEADER_BYTES as u64, len)?;
+            return Ok(Some(Entry { offset_bytes: at, codec, payload }));
+        }
+    }
+
+    /// Goes on by a record: what it is, where it begins, and the length of its payload.
+    fn step(&mut self) -> Result<Option<(RecordType, u64, usize)>> {
+        let Some(header) = self.header else { return Ok(None) };
+        let at = self.pos;
+        let Some((kind, len)) = self.check_record(header.salt, at)? else {
+            self.end_at(header.salt, at)?;
             return Ok(None);
         };
-        let known = raw.kind == RecordType::Data as u8 || raw.kind == RecordType::Mark as u8;
+        let payload_at = at + RECORD_HEADER_BYTES as u64;
+        self.pos = payload_at + len as u64;
+        if kind == RecordType::Mark {
+            let durable = mark_offset(self.window(payload_at, len)?);
+            self.durable_bytes = self.durable_bytes.max(durable.unwrap_or(0));
+        }
+        Ok(Some((kind, at, len)))
+    }
+
+    /// Type and payload length of the record at `at`, if it is whole and sound.
+    pub(super) fn check_record(
+        &mut self,
+        salt: u64,
+        at: u64,
+    ) -> Result<Option<(RecordType, usize)>> {
+        let raw = parse_header(self.window(at, RECORD_HEADER_BYTES)?);
+        let Some((raw, kind)) = raw.and_then(|raw| Some((raw, raw.kind()?))) else {
+            return Ok(None);
+        };
         let payload_at = at + RECORD_HEADER_BYTES as u64;
         // The length is bounded by the file before anything is read or allocated for it.
-        if !known || u64::from(raw.len) > self.file_bytes.saturating_sub(payload_at) {
+        if u64::from(raw.len) > self.file_bytes.saturating_sub(payload_at) {
             return Ok(None);
         }
         let payload = self.window(payload_at, raw.len as usize)?;
-        let sound = payload.len() == raw.len as usize
-            && record_checksum(salt, at, raw.kind, raw.len, payload) == raw.crc;
-        Ok(sound.then_some((raw.kind, raw.len as usize)))
+        Ok(raw.fits(salt, at, payload).then_some((kind, raw.len as usize)))
     }
 
     /// Decides what the unreadable place at `at` is.
     fn end_at(&mut self, salt: u64, at: u64) -> Result<()> {
         self.pos = self.file_bytes;
+        self.readable_end = at;
         self.header = None;
         if self.durable_bytes > at || self.mark_behind(salt, at)? {
             return Err(Error::corruption(&self.path, at, "a durable log record cannot be read"));
@@ -237,7 +284,7 @@ impl Reader {
             let candidate = from + step as u64;
             if found.is_some()
                 && let Some((kind, len)) = self.check_record(salt, candidate)?
-                && kind == RecordType::Mark as u8
+                && kind == RecordType::Mark
             {
                 let payload = self.window(candidate + RECORD_HEADER_BYTES as u64, len)?;
                 if mark_offset(payload).is_some_and(|durable| durable > at) {

@@ -29,6 +29,8 @@ pub(crate) struct Gap {
 pub(crate) enum Piece<'a> {
     /// A record for the log's user.
     Record { offset_bytes: u64, end_bytes: u64, payload: &'a [u8] },
+    /// A value, compressed by `codec`.
+    Value { offset_bytes: u64, end_bytes: u64, codec: u8, stored: &'a [u8] },
     /// A mark: everything before `durable_bytes` had been synced.
     Mark { offset_bytes: u64, end_bytes: u64, durable_bytes: u64 },
     /// Bytes that cannot be read.
@@ -100,11 +102,17 @@ impl Salvager {
         let end_bytes = payload_at + len as u64;
         self.pos = end_bytes;
         let payload = self.reader.window(payload_at, len)?;
-        if kind == RecordType::Mark as u8 {
-            let durable_bytes = mark_offset(payload).unwrap_or(0);
-            return Ok(Some(Piece::Mark { offset_bytes: at, end_bytes, durable_bytes }));
-        }
-        Ok(Some(Piece::Record { offset_bytes: at, end_bytes, payload }))
+        let offset_bytes = at;
+        Ok(Some(match kind {
+            RecordType::Data => Piece::Record { offset_bytes, end_bytes, payload },
+            RecordType::Value { codec } => {
+                Piece::Value { offset_bytes, end_bytes, codec, stored: payload }
+            }
+            RecordType::Mark => {
+                let durable_bytes = mark_offset(payload).unwrap_or(0);
+                Piece::Mark { offset_bytes, end_bytes, durable_bytes }
+            }
+        }))
     }
 
     /// The unreadable header; all of the file if nothing can be read without it.
@@ -145,10 +153,7 @@ impl Salvager {
             }
             let candidates: Vec<(u64, u64)> = (0..=len - RECORD_HEADER_BYTES)
                 .filter_map(|i| {
-                    let kind = window[i + RECORD_HEADER_BYTES - 1];
-                    if kind != RecordType::Data as u8 && kind != RecordType::Mark as u8 {
-                        return None;
-                    }
+                    RecordType::from_byte(window[i + RECORD_HEADER_BYTES - 1])?;
                     let raw = parse_header(&window[i..])?;
                     let at = from + i as u64;
                     let end = at + RECORD_HEADER_BYTES as u64 + u64::from(raw.len);

@@ -1,6 +1,8 @@
 //! Appends records to a log.
 
-use super::format::{HEADER_BYTES, LogHeader, RecordType, mark_payload, record_header};
+use super::format::{
+    HEADER_BYTES, LogHeader, RECORD_HEADER_BYTES, RecordType, mark_payload, record_header,
+};
 use esker_base::vfs::WritableFile;
 use esker_base::{Result, Vfs};
 use std::path::Path;
@@ -28,8 +30,17 @@ impl Blank {
     pub(crate) fn begin(mut self, header: LogHeader) -> Result<Writer> {
         self.file.append(&header.encode())?;
         let end_bytes = self.file.len_bytes();
+        let records_end = end_bytes;
         let (file, salt) = (self.file, header.salt);
-        Ok(Writer { file, salt, end_bytes, durable_bytes: 0, durable: false, broken: false })
+        Ok(Writer {
+            file,
+            salt,
+            end_bytes,
+            records_end,
+            durable_bytes: 0,
+            durable: false,
+            broken: false,
+        })
     }
 
     /// Gives reserved space back, but for the header's place.
@@ -50,6 +61,8 @@ pub(crate) struct Writer {
     salt: u64,
     /// Where the last whole record ends.
     end_bytes: u64,
+    /// The same, of records that are no marks.
+    records_end: u64,
     /// How far the last sync reached.
     durable_bytes: u64,
     /// Header and records are durable; a mark behind the last sync need not be.
@@ -83,6 +96,50 @@ impl Writer {
     #[inline]
     pub(crate) fn append(&mut self, payload: &[u8]) -> Result<()> {
         self.append_record(RecordType::Data, payload)?;
+        self.records_end = self.end_bytes;
+        self.durable = false;
+        Ok(())
+    }
+
+    /// Where the values will stand that [`Writer::append_with_values`] adds next, each with the length it is stored in.
+    pub(crate) fn places<'a>(
+        &self,
+        stored: impl Iterator<Item = usize> + 'a,
+    ) -> impl Iterator<Item = u64> + 'a {
+        stored.scan(self.end_bytes, |end, bytes| {
+            let at = *end;
+            *end += (RECORD_HEADER_BYTES + bytes) as u64;
+            Some(at)
+        })
+    }
+
+    /// Adds values, each with the codec that made it what it is, and the record that points to them, by one append.
+    ///
+    /// What a crash leaves of values without that record is nobody's.
+    pub(crate) fn append_with_values(
+        &mut self,
+        values: &[(u8, &[u8])],
+        payload: &[u8],
+    ) -> Result<()> {
+        assert!(!self.broken, "a record for a log that ends in half a record");
+        let records = values.iter().map(|&(codec, stored)| (RecordType::Value { codec }, stored));
+        let mut at = self.end_bytes;
+        let headed: Vec<([u8; RECORD_HEADER_BYTES], &[u8])> = records
+            .chain([(RecordType::Data, payload)])
+            .map(|(kind, payload)| {
+                let header = record_header(self.salt, at, kind, payload);
+                at += (RECORD_HEADER_BYTES + payload.len()) as u64;
+                (header, payload)
+            })
+            .collect();
+        let parts: Vec<&[u8]> =
+            headed.iter().flat_map(|(header, payload)| [header.as_slice(), payload]).collect();
+        self.broken = true;
+        self.file.append_parts(&parts)?;
+        self.broken = false;
+        self.end_bytes = self.file.len_bytes();
+        assert!(self.end_bytes == at, "a record stands where it was said to");
+        self.records_end = at;
         self.durable = false;
         Ok(())
     }
@@ -111,6 +168,11 @@ impl Writer {
         Ok(())
     }
 
+    /// What its records are bound to.
+    pub(crate) fn salt(&self) -> u64 {
+        self.salt
+    }
+
     /// True if nothing more may be appended.
     #[inline]
     pub(crate) fn is_broken(&self) -> bool {
@@ -121,6 +183,11 @@ impl Writer {
     #[inline]
     pub(crate) fn len_bytes(&self) -> u64 {
         self.file.len_bytes()
+    }
+
+    /// Where the last whole record ends that is no mark: a mark behind it may not be durable when all else is.
+    pub(crate) fn records_end(&self) -> u64 {
+        self.records_end
     }
 
     /// Length of the file at the last sync.

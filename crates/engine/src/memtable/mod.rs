@@ -55,6 +55,11 @@ impl Memtable {
         Arc::new(Arena::supply(bytes_max))
     }
 
+    /// The order of its keys.
+    pub(crate) fn order(&self) -> &KeyOrder {
+        &self.order
+    }
+
     /// An empty memtable that expects about `entries_hint` records and takes its memory from `supply`.
     pub(crate) fn supplied(order: KeyOrder, entries_hint: u64, supply: Arc<Supply>) -> Memtable {
         Memtable {

@@ -7,15 +7,17 @@
 //! Crash: until `finish` has returned, the file is worth nothing and nobody names it.
 
 use super::filter::FilterBuilder;
-use super::format::{Footer, Handle, Origin, Properties, encode_range_tombstones};
+use super::format::{Footer, Handle, Origin, Properties, ReferenceBlock, encode_range_tombstones};
 use super::index::{DataIndex, PartitionHandles, SeparatorWriter, TopIndex};
+use super::references::{LogShare, ReferenceBuilder};
 use crate::block::{BlockBuilder, Sealer, TRAILER_BYTES};
+use crate::log::ValuePointer;
 use crate::options::{Compression, Filter, KeyspaceOptions};
 use crate::range_tombstone::RangeTombstone;
 use crate::run_index::DigestBuilder;
 use esker_base::coding::put_varint;
 use esker_base::vfs::WritableFile;
-use esker_base::{KeyOrder, Kind, Result, Seq, Trailer};
+use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
@@ -47,8 +49,10 @@ pub struct TableSummary {
     pub seq_max: Seq,
     /// Bytes of all user keys of point records.
     pub raw_key_bytes: u64,
-    /// Bytes of all their values.
+    /// Bytes of all their values, pointers to values counted as they are.
     pub raw_value_bytes: u64,
+    /// How much of which logs it points to, ascending by log.
+    pub references: Vec<LogShare>,
 }
 
 /// Builds one table file.
@@ -72,6 +76,7 @@ pub struct TableBuilder {
     top: SeparatorWriter,
     /// Of all keys, if the keyspace has a run index.
     pub(super) digest: Option<DigestBuilder>,
+    references: ReferenceBuilder,
     tombstones: Vec<RangeTombstone>,
     properties: Properties,
     /// Bytes handed to the file.
@@ -118,6 +123,7 @@ impl TableBuilder {
             partition_at: 0,
             top: SeparatorWriter::default(),
             digest: (options.run_index && options.order.is_bytewise()).then(DigestBuilder::default),
+            references: ReferenceBuilder::default(),
             tombstones: Vec::new(),
             properties,
             written_bytes: 0,
@@ -172,6 +178,12 @@ impl TableBuilder {
         }
         if self.has_filter && in_filter {
             self.filter.add(key);
+        }
+        if trailer.0 as u8 == Kind::PutPointer as u8 {
+            let broken = "a pointer to a value does not decode";
+            let pointer = ValuePointer::decode(value)
+                .ok_or_else(|| Error::corruption(&self.path, self.position(), broken))?;
+            self.references.add(&pointer);
         }
         self.block.add(key, trailer, value);
         self.last_trailer = trailer;
@@ -235,6 +247,11 @@ impl TableBuilder {
             let blocks = digest.finish().map(|block| self.put_block(block, self.compression));
             self.properties.digest = blocks.collect();
         }
+        let (shares, blocks) = std::mem::take(&mut self.references).finish();
+        for (log, block) in blocks {
+            let handle = self.put_block(&block, self.compression);
+            self.properties.references.push(ReferenceBlock { handle, log });
+        }
         let range_tombstones = self.finish_range_tombstones();
         if self.properties.seq_min > self.properties.seq_max {
             self.properties.seq_min = 0;
@@ -267,6 +284,7 @@ impl TableBuilder {
             seq_max: p.seq_max,
             raw_key_bytes: p.raw_key_bytes,
             raw_value_bytes: p.raw_value_bytes,
+            references: shares,
         })
     }
 

@@ -223,6 +223,17 @@ pub struct Properties {
     pub origin: Option<Origin>,
     /// The blocks of its digest, in their order; none if it has no digest.
     pub digest: Vec<Handle>,
+    /// The blocks of its references, in their order; none if it points to no value.
+    pub references: Vec<ReferenceBlock>,
+}
+
+/// A block of references.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReferenceBlock {
+    /// Where it stands.
+    pub handle: Handle,
+    /// The log of its first reference.
+    pub log: u64,
 }
 
 /// Tags of properties on disk; never reused. A reader passes over tags it does not know.
@@ -249,6 +260,7 @@ mod tag {
     pub(super) const KEYSPACE_NAME: u64 = 20;
     pub(super) const INGESTED: u64 = 21;
     pub(super) const DIGEST: u64 = 22;
+    pub(super) const REFERENCES: u64 = 23;
 }
 
 impl Properties {
@@ -287,6 +299,9 @@ impl Properties {
         }
         if !self.digest.is_empty() {
             bytes(tag::DIGEST, &encode_row(&self.digest));
+        }
+        if !self.references.is_empty() {
+            bytes(tag::REFERENCES, &encode_references(&self.references));
         }
     }
 
@@ -330,6 +345,7 @@ impl Properties {
             tag::KEYSPACE_NAME => self.origin_mut().name = text()?.into(),
             tag::INGESTED => self.origin_mut().ingested = number()? != 0,
             tag::DIGEST => self.digest = decode_row(value)?,
+            tag::REFERENCES => self.references = decode_references(value)?,
             _ => {}
         }
         Some(())
@@ -348,6 +364,7 @@ impl Properties {
             + self.filter.len()
             + self.compression.len()
             + self.digest.len() * size_of::<Handle>()
+            + self.references.len() * size_of::<ReferenceBlock>()
     }
 }
 
@@ -368,6 +385,31 @@ fn decode_row(mut input: &[u8]) -> Option<Vec<Handle>> {
         let block = Handle { offset_bytes, stored_bytes: take_varint_u32(&mut input)? };
         offset_bytes = block.end_bytes();
         blocks.push(block);
+    }
+    Some(blocks)
+}
+
+/// Blocks that stand one right behind the other: the offset of the first, then stored bytes and first log of each.
+fn encode_references(blocks: &[ReferenceBlock]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, blocks.first().map_or(0, |first| first.handle.offset_bytes));
+    let mut before = 0;
+    for block in blocks {
+        put_varint(&mut out, u64::from(block.handle.stored_bytes));
+        put_varint(&mut out, block.log - before);
+        before = block.log;
+    }
+    out
+}
+
+fn decode_references(mut input: &[u8]) -> Option<Vec<ReferenceBlock>> {
+    let mut offset_bytes = take_varint(&mut input)?;
+    let (mut blocks, mut log) = (Vec::new(), 0u64);
+    while !input.is_empty() {
+        let handle = Handle { offset_bytes, stored_bytes: take_varint_u32(&mut input)? };
+        log = log.checked_add(take_varint(&mut input)?)?;
+        offset_bytes = handle.end_bytes();
+        blocks.push(ReferenceBlock { handle, log });
     }
     Some(blocks)
 }
@@ -461,6 +503,11 @@ mod tests {
             digest: vec![
                 Handle { offset_bytes: 700, stored_bytes: 300 },
                 Handle { offset_bytes: 1_005, stored_bytes: 20 },
+            ],
+            references: vec![
+                ReferenceBlock { handle: Handle { offset_bytes: 1_030, stored_bytes: 8 }, log: 5 },
+                ReferenceBlock { handle: Handle { offset_bytes: 1_043, stored_bytes: 9 }, log: 5 },
+                ReferenceBlock { handle: Handle { offset_bytes: 1_057, stored_bytes: 7 }, log: 80 },
             ],
             ..Properties::default()
         };

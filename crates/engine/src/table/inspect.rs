@@ -8,6 +8,7 @@ use super::format::{Handle, Properties};
 use super::index::DataIndex;
 use super::reader::TableReader;
 use crate::block::{Block, BlockCursor, Damage, codec_name};
+use crate::log::ValuePointer;
 use crate::run_index::{DigestCursor, Entries, single_slot};
 use esker_base::checksum::hash64;
 use esker_base::{Kind, Result, Seq, Trailer};
@@ -93,6 +94,8 @@ pub(crate) struct StoredForm {
 struct Seen<'t> {
     properties: Properties,
     last: Option<(Vec<u8>, Trailer)>,
+    /// Log and place of each value that a record points to.
+    pointers: Vec<(u64, u64)>,
     /// The table's digest, if it has one, at the entry of the last key.
     digest: Option<DigestCursor<StoredDigest<&'t TableReader>>>,
 }
@@ -140,6 +143,7 @@ impl TableReader {
         let mut seen = Seen {
             properties: Properties { seq_min: Seq::MAX, ..Properties::default() },
             last: None,
+            pointers: Vec::new(),
             digest: (!self.properties.digest.is_empty()).then_some(digest),
         };
         for partition in 0..self.top.partitions.len() {
@@ -150,6 +154,7 @@ impl TableReader {
         {
             return Err(self.damaged_digest(0, DIGEST_WRONG));
         }
+        self.verify_references(&mut seen.pointers)?;
         for tombstone in self.range_tombstones().records() {
             seen.count_seq(tombstone.seq);
         }
@@ -172,6 +177,22 @@ impl TableReader {
         }
         let handle = Handle { offset_bytes: self.file.bytes, stored_bytes: 0 };
         Err(self.damaged(handle, Damage("properties do not agree with the records")))
+    }
+
+    /// Fails if the references are not what the records point to.
+    fn verify_references(&self, pointers: &mut Vec<(u64, u64)>) -> Result<()> {
+        pointers.sort_unstable();
+        pointers.dedup();
+        let mut expected = pointers.iter();
+        let mut same = true;
+        self.references(0, u64::MAX, |log, from| same &= expected.next() == Some(&(log, from)))?;
+        if same && expected.next().is_none() {
+            return Ok(());
+        }
+        let at =
+            self.properties.references.first().map_or(self.file.bytes, |b| b.handle.offset_bytes);
+        let handle = Handle { offset_bytes: at, stored_bytes: 0 };
+        Err(self.damaged(handle, Damage("references do not agree with what records point to")))
     }
 
     /// True if the stored bounds enclose all records; the first key was checked on the way.
@@ -242,6 +263,10 @@ impl TableReader {
         }
         match trailer.kind() {
             None | Some(Kind::DeleteRange) => return wrong("record is of an unknown kind"),
+            Some(Kind::PutPointer) => match ValuePointer::decode(cursor.value()) {
+                Some(to) => seen.pointers.push((to.log, to.offset_bytes)),
+                None => return wrong("a pointer to a value does not decode"),
+            },
             Some(_) => {}
         }
         match &mut seen.last {

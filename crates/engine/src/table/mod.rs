@@ -25,6 +25,7 @@ mod lookup;
 #[cfg(all(test, esker_loom))]
 mod models;
 mod reader;
+mod references;
 mod salvage;
 mod slot;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub(crate) use inspect::StoredForm;
 pub use inspect::{DataBlock, DataBlocks};
 pub use lookup::Spot;
 pub use reader::{TableContext, TableReader};
+pub use references::LogShare;
 pub(crate) use salvage::{TableRemains, Tombstones};
 
 use crate::block::Block;

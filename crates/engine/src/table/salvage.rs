@@ -219,7 +219,7 @@ impl Search<'_> {
         cursor.seek_to_first().map_err(|damage| damage.0)?;
         while cursor.valid() {
             let (key, trailer) = (cursor.key(), cursor.trailer());
-            if !matches!(trailer.kind(), Some(Kind::Put | Kind::Delete)) {
+            if !matches!(trailer.kind(), Some(Kind::Put | Kind::PutPointer | Kind::Delete)) {
                 return Err("record is of an unknown kind");
             }
             if let Some((last, last_trailer)) = &last {

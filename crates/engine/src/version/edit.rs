@@ -1,10 +1,13 @@
 //! Version edits: what one step changes. Format: docs/format/manifest.md.
 
+use crate::table::LogShare;
+use crate::value_log::{Place, ValueFileMeta};
 use esker_base::coding::{
     put_slice, put_varint, take_slice, take_u8, take_varint, take_varint_u32,
 };
 use esker_base::key::{KEY_BYTES_MAX, SEQ_MAX};
 use esker_base::{KeyspaceId, Seq};
+use std::sync::Arc;
 
 /// Levels of a tree, level 0 included.
 pub(crate) const LEVELS_MAX: u32 = 64;
@@ -38,6 +41,15 @@ pub(crate) struct TableMeta {
     pub(crate) max_seq: Seq,
     /// Ingested tables: every record counts as having this sequence number.
     pub(crate) seq_override: Option<Seq>,
+    /// The logs that it points into, ascending, and how many bytes of them.
+    pub(crate) references: Arc<[LogShare]>,
+}
+
+impl TableMeta {
+    /// Bytes of the values that it points to.
+    pub(crate) fn value_bytes(&self) -> u64 {
+        self.references.iter().map(|share| share.bytes).sum()
+    }
 }
 
 /// One change of the state that the manifest holds.
@@ -63,6 +75,10 @@ pub(crate) enum Change {
     TableAdded { id: KeyspaceId, level: u32, run: u64, meta: TableMeta },
     /// A table leaves.
     TableRemoved { id: KeyspaceId, level: u32, number: u64 },
+    /// Values of some logs are in this file.
+    ValuesAdded(ValueFileMeta),
+    /// No values are in the file with this number any more.
+    ValuesRemoved(u64),
 }
 
 /// Changes that happen together or not at all.
@@ -108,9 +124,15 @@ const FLUSHED: u8 = 7;
 const TABLE_ADDED: u8 = 8;
 const TABLE_REMOVED: u8 = 9;
 const WAL_BEGUN: u8 = 10;
+const VALUES_ADDED: u8 = 11;
+const VALUES_REMOVED: u8 = 12;
 
 const FLAG_LARGEST_EXCLUSIVE: u8 = 1;
 const FLAG_SEQ_OVERRIDE: u8 = 2;
+const FLAG_REFERENCES: u8 = 4;
+
+const PLACE_WAL: u8 = 0;
+const PLACE_MOVED: u8 = 1;
 
 fn encode_change(out: &mut Vec<u8>, change: &Change) {
     let mut tagged = |tag: u8, numbers: &[u64]| {
@@ -139,7 +161,64 @@ fn encode_change(out: &mut Vec<u8>, change: &Change) {
             tagged(TABLE_ADDED, &[id.0.into(), (*level).into(), *run]);
             encode_meta(out, meta);
         }
+        Change::ValuesRemoved(number) => tagged(VALUES_REMOVED, &[*number]),
+        Change::ValuesAdded(meta) => {
+            tagged(VALUES_ADDED, &[meta.number, meta.salt, meta.file_bytes]);
+            encode_place(out, meta);
+        }
     }
+}
+
+fn encode_place(out: &mut Vec<u8>, meta: &ValueFileMeta) {
+    match meta.place {
+        Place::Wal => out.push(PLACE_WAL),
+        Place::Moved { directory_at } => {
+            out.push(PLACE_MOVED);
+            put_varint(out, directory_at);
+            put_varint(out, meta.logs.len() as u64);
+            let mut before = 0;
+            for &log in &*meta.logs {
+                put_varint(out, log - before);
+                before = log;
+            }
+        }
+    }
+}
+
+fn take_values(input: &mut &[u8]) -> Option<ValueFileMeta> {
+    let (number, salt) = (take_number(input)?, take_varint(input)?);
+    let file_bytes = take_number(input)?;
+    let (place, logs) = match take_u8(input)? {
+        PLACE_WAL => (Place::Wal, vec![(number, ())]),
+        PLACE_MOVED => {
+            let directory_at = take_number(input).filter(|&at| at < file_bytes)?;
+            let count = take_varint(input)?;
+            (Place::Moved { directory_at }, take_ascending(input, count, |_| Some(()))?)
+        }
+        _ => return None,
+    };
+    let logs = logs.iter().map(|&(log, ())| log).collect();
+    Some(ValueFileMeta { number, salt, file_bytes, place, logs })
+}
+
+/// So many numbers of logs, which ascend, each with something behind it.
+fn take_ascending<T>(
+    input: &mut &[u8],
+    count: u64,
+    mut behind: impl FnMut(&mut &[u8]) -> Option<T>,
+) -> Option<Vec<(u64, T)>> {
+    // Each takes at least a byte.
+    if count > input.len() as u64 {
+        return None;
+    }
+    let mut all: Vec<(u64, T)> = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let before = all.last().map(|(log, _)| *log);
+        let step = take_number(input).filter(|&step| step > 0 || before.is_none())?;
+        let log = before.unwrap_or(0).checked_add(step).filter(|&log| log <= SEQ_MAX)?;
+        all.push((log, behind(input)?));
+    }
+    Some(all)
 }
 
 fn encode_meta(out: &mut Vec<u8>, meta: &TableMeta) {
@@ -149,6 +228,9 @@ fn encode_meta(out: &mut Vec<u8>, meta: &TableMeta) {
     }
     if meta.seq_override.is_some() {
         flags |= FLAG_SEQ_OVERRIDE;
+    }
+    if !meta.references.is_empty() {
+        flags |= FLAG_REFERENCES;
     }
     out.push(flags);
     for number in [
@@ -169,6 +251,15 @@ fn encode_meta(out: &mut Vec<u8>, meta: &TableMeta) {
     }
     put_slice(out, &meta.smallest);
     put_slice(out, &meta.largest);
+    if flags & FLAG_REFERENCES != 0 {
+        put_varint(out, meta.references.len() as u64);
+        let mut before = 0;
+        for share in &*meta.references {
+            put_varint(out, share.log - before);
+            put_varint(out, share.bytes);
+            before = share.log;
+        }
+    }
 }
 
 fn take_change(input: &mut &[u8]) -> Option<Change> {
@@ -201,6 +292,8 @@ fn take_change(input: &mut &[u8]) -> Option<Change> {
             level: take_level(input)?,
             number: take_number(input)?,
         },
+        VALUES_ADDED => Change::ValuesAdded(take_values(input)?),
+        VALUES_REMOVED => Change::ValuesRemoved(take_number(input)?),
         _ => return None,
     })
 }
@@ -228,7 +321,7 @@ fn take_key(input: &mut &[u8]) -> Option<Box<[u8]>> {
 
 fn take_meta(input: &mut &[u8]) -> Option<TableMeta> {
     let flags = take_u8(input)?;
-    if flags & !(FLAG_LARGEST_EXCLUSIVE | FLAG_SEQ_OVERRIDE) != 0 {
+    if flags & !(FLAG_LARGEST_EXCLUSIVE | FLAG_SEQ_OVERRIDE | FLAG_REFERENCES) != 0 {
         return None;
     }
     Some(TableMeta {
@@ -248,6 +341,14 @@ fn take_meta(input: &mut &[u8]) -> Option<TableMeta> {
         },
         smallest: take_key(input)?,
         largest: take_key(input)?,
+        references: match flags & FLAG_REFERENCES {
+            0 => Arc::default(),
+            _ => {
+                let count = take_varint(input)?;
+                let shares = take_ascending(input, count, take_number)?;
+                shares.into_iter().map(|(log, bytes)| LogShare { log, bytes }).collect()
+            }
+        },
     })
 }
 
@@ -271,6 +372,15 @@ mod tests {
             min_seq: 5,
             max_seq: 700,
             seq_override: Some(900),
+            references: [LogShare { log: 19, bytes: 8_000 }, LogShare { log: 22, bytes: 500 }]
+                .into(),
+        };
+        let moved = ValueFileMeta {
+            number: 23,
+            salt: 9,
+            file_bytes: 9_000,
+            place: Place::Moved { directory_at: 8_990 },
+            logs: [14, 16, 300].into(),
         };
         let mut edit = VersionEdit::new();
         edit.push(Change::NextNumber(20))
@@ -282,7 +392,10 @@ mod tests {
             .push(Change::Flushed { id, seq: 700 })
             .push(Change::TableAdded { id, level: 0, run: 4, meta })
             .push(Change::TableRemoved { id, level: 1, number: 11 })
-            .push(Change::WalBegun { number: 19, first_seq: 100 });
+            .push(Change::WalBegun { number: 19, first_seq: 100 })
+            .push(Change::ValuesAdded(ValueFileMeta::of_log(19, 7, 10_000)))
+            .push(Change::ValuesAdded(moved))
+            .push(Change::ValuesRemoved(17));
         edit
     }
 

@@ -240,5 +240,6 @@ fn meta_of(number: u64, summary: TableSummary) -> TableMeta {
         min_seq: summary.seq_min,
         max_seq: summary.seq_max,
         seq_override: None,
+        references: summary.references.into(),
     }
 }

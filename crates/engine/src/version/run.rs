@@ -55,6 +55,11 @@ impl Run {
         self.tables.iter().map(|t| t.meta.file_bytes).sum()
     }
 
+    /// Bytes of the values that its tables point to.
+    pub(crate) fn value_bytes(&self) -> u64 {
+        self.tables.iter().map(|table| table.meta.value_bytes()).sum()
+    }
+
     /// True if a compaction has taken a table of it.
     pub(crate) fn is_compacting(&self) -> bool {
         self.tables.iter().any(|table| table.compacting.load(Ordering::Relaxed))

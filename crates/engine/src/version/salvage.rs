@@ -107,6 +107,11 @@ impl ManifestRemains {
                 }
                 self.gaps.push(gap);
             }
+            Piece::Value { offset_bytes, end_bytes, .. } => {
+                self.end_bytes = end_bytes;
+                self.malformed.push(offset_bytes);
+                self.state = None;
+            }
             Piece::Record { offset_bytes, end_bytes, payload } => {
                 self.end_bytes = end_bytes;
                 self.edits_end_bytes = end_bytes;
@@ -145,6 +150,7 @@ pub(crate) fn write_state(store: &TableStore, state: &Recovered, last_seq: Seq) 
     let mut head = VersionEdit::new();
     head.push(Change::NextNumber(store.peek_number()));
     state.wals.describe_in(&mut head);
+    state.values.describe_in(&mut head);
     let mut edits = vec![head];
     for (&id, raw) in &state.keyspaces {
         let mut edit = VersionEdit::new();

@@ -1,28 +1,21 @@
 //! The set of all keyspaces' versions: what the manifest says, in memory.
 
 use super::edit::{Change, TableMeta, VersionEdit};
+use super::keyspace::{KeyspaceRecord, snapshot};
 use super::manifest::{Current, Manifest, replay};
-use super::store::{Table, TableStore};
+use super::store::TableStore;
 use super::tree::Version;
+use super::values::{NamedValues, check_references};
 use super::wals::NamedWals;
 use crate::event::Event;
 use crate::log::TornTail;
 use crate::names;
 use crate::options::KeyspaceOptions;
+use crate::value_log::{Place, ValueMap};
 use esker_base::{Error, KeyspaceId, Result, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// A keyspace as the manifest has it.
-#[derive(Clone, Debug)]
-pub(crate) struct KeyspaceRecord {
-    pub(crate) name: String,
-    pub(crate) options: Arc<KeyspaceOptions>,
-    pub(crate) version: Arc<Version>,
-    /// Records up to here are in tables.
-    pub(crate) flushed_seq: Seq,
-}
 
 /// Everything the manifest holds, with the tables it names.
 #[derive(Debug)]
@@ -32,10 +25,12 @@ pub(crate) struct VersionSet {
     manifest: Manifest,
     /// An append failed: the file may end in half an edit, and a new one must be written first.
     broken: bool,
-    /// Tables named by edits that failed. Their files stay until no manifest can name them.
-    void_tables: Vec<u64>,
+    /// Tables and files of values named by edits that failed, by number. They stay until no manifest can name them.
+    void_files: Vec<(u64, PathBuf)>,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
     wals: NamedWals,
+    values: NamedValues,
+    value_map: Arc<ValueMap>,
     next_run: u64,
 }
 
@@ -45,6 +40,8 @@ pub(crate) struct Recovered {
     pub(crate) keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
     /// Write-ahead logs that may hold records not yet in tables.
     pub(crate) wals: NamedWals,
+    /// Files with values that tables point to.
+    pub(crate) values: NamedValues,
     /// The newest sequence number, if the database was closed and not written to since.
     pub(crate) closed_seq: Option<Seq>,
     /// File numbers and keyspace ids from here on were never given out.
@@ -65,8 +62,12 @@ pub(crate) struct RawKeyspace {
 
 impl Recovered {
     /// A state that is to be written.
-    pub(crate) fn of(keyspaces: BTreeMap<KeyspaceId, RawKeyspace>, wals: NamedWals) -> Recovered {
-        Recovered { keyspaces, wals, ..Recovered::default() }
+    pub(crate) fn of(
+        keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
+        wals: NamedWals,
+        values: NamedValues,
+    ) -> Recovered {
+        Recovered { keyspaces, wals, values, ..Recovered::default() }
     }
 
     /// Reads the manifest in force.
@@ -103,6 +104,7 @@ impl Recovered {
                 }
                 self.wals.apply(&change)?;
             }
+            Change::ValuesAdded(_) | Change::ValuesRemoved(_) => self.values.apply(&change)?,
             Change::KeyspaceCreated { id, name, order } => {
                 let tables = BTreeMap::new();
                 let raw = RawKeyspace { name, order, flushed_seq: 0, tables };
@@ -155,6 +157,11 @@ impl Recovered {
         options_for: impl Fn(&str) -> Arc<KeyspaceOptions>,
     ) -> Result<BTreeMap<KeyspaceId, KeyspaceRecord>> {
         let mut keyspaces = BTreeMap::new();
+        let damaged =
+            |what| Error::corruption(names::manifest(&store.dir, self.manifest_number), 0, what);
+        let values = Arc::new(self.values.map(&store.values).map_err(damaged)?);
+        self.tables().try_for_each(|meta| check_references(&values, meta)).map_err(damaged)?;
+        let empty = Version::default().with_values(values);
         for (&id, raw) in &self.keyspaces {
             let options = options_for(&raw.name);
             if options.order.name() != raw.order {
@@ -176,10 +183,7 @@ impl Recovered {
                     (level, *run, store.table(meta.clone(), &options))
                 })
                 .collect();
-            let manifest = names::manifest(&store.dir, self.manifest_number);
-            let version = Version::default()
-                .apply(&options.order, &[], added)
-                .map_err(|what| Error::corruption(manifest, 0, what))?;
+            let version = empty.apply(&options.order, &[], added).map_err(damaged)?;
             let record = KeyspaceRecord {
                 name: raw.name.clone(),
                 options,
@@ -223,11 +227,20 @@ impl Recovered {
         let runs = keyspaces.values().flat_map(|k| k.version.runs()).map(|(_, run)| run.id);
         let next_run = runs.max().map_or(1, |id| id + 1);
         let old = names::manifest(&store.dir, self.manifest_number);
-        let (wals, closed) = (self.wals, self.closed_seq);
-        let set = VersionSet::start(store, manifest_bytes_max, keyspaces, wals, closed, next_run)?;
+        let named = Named { wals: self.wals, values: self.values, closed: self.closed_seq };
+        let set = VersionSet::start(store, manifest_bytes_max, keyspaces, named, next_run)?;
         set.remove_manifest(old);
         Ok(set)
     }
+}
+
+/// What a set begins with besides its keyspaces.
+#[derive(Default)]
+struct Named {
+    wals: NamedWals,
+    values: NamedValues,
+    /// The newest sequence number, if nothing was written since the close.
+    closed: Option<Seq>,
 }
 
 impl VersionSet {
@@ -241,19 +254,21 @@ impl VersionSet {
         let version = Arc::default();
         let record = KeyspaceRecord { name: name.to_owned(), options, version, flushed_seq: 0 };
         let keyspaces = BTreeMap::from([(KeyspaceId::DEFAULT, record)]);
-        VersionSet::start(store, manifest_bytes_max, keyspaces, NamedWals::default(), None, 1)
+        VersionSet::start(store, manifest_bytes_max, keyspaces, Named::default(), 1)
     }
 
     fn start(
         store: &Arc<TableStore>,
         manifest_bytes_max: u64,
         keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
-        wals: NamedWals,
-        closed: Option<Seq>,
+        named: Named,
         next_run: u64,
     ) -> Result<VersionSet> {
         let number = store.new_number();
-        let mut state = snapshot(&keyspaces, &wals, store.peek_number());
+        let Named { wals, values, closed } = named;
+        let map = values.map(&store.values);
+        let value_map = map.map_err(|what| Error::corruption(&store.dir, 0, what))?;
+        let mut state = snapshot(&keyspaces, &wals, &values, store.peek_number());
         if let Some(seq) = closed {
             // Holds until a log is created.
             let mut last = VersionEdit::new();
@@ -266,9 +281,11 @@ impl VersionSet {
             manifest_bytes_max,
             manifest,
             broken: false,
-            void_tables: Vec::new(),
+            void_files: Vec::new(),
             keyspaces,
             wals,
+            values,
+            value_map: Arc::new(value_map),
             next_run,
         })
     }
@@ -282,6 +299,16 @@ impl VersionSet {
     /// The write-ahead logs that are still needed.
     pub(crate) fn wals(&self) -> &NamedWals {
         &self.wals
+    }
+
+    /// The files with values that tables point to.
+    pub(crate) fn values(&self) -> &NamedValues {
+        &self.values
+    }
+
+    /// Where the values of each log are.
+    pub(crate) fn value_map(&self) -> &Arc<ValueMap> {
+        &self.value_map
     }
 
     /// The numbers of the write-ahead logs that are still needed.
@@ -308,8 +335,15 @@ impl VersionSet {
         edit.push(Change::NextNumber(self.store.peek_number()));
         let next = self.derive(&edit, options)?;
         if let Err(error) = self.write(&edit) {
-            self.void_tables.extend(edit.changes.iter().filter_map(|change| match change {
-                Change::TableAdded { meta, .. } => Some(meta.number),
+            let dir = &self.store.dir;
+            self.void_files.extend(edit.changes.iter().filter_map(|change| match change {
+                Change::TableAdded { meta, .. } => {
+                    Some((meta.number, names::table(dir, meta.number)))
+                }
+                // A log is needed as such.
+                Change::ValuesAdded(meta) if meta.place != Place::Wal => {
+                    Some((meta.number, meta.path(dir)))
+                }
                 _ => None,
             }));
             return Err(error);
@@ -328,13 +362,27 @@ impl VersionSet {
         written
     }
 
-    /// The keyspaces as they will be after the edit.
+    /// The keyspaces as they will be after the edit, and where their values are.
     fn derive(
         &self,
         edit: &VersionEdit,
         options: Option<&Arc<KeyspaceOptions>>,
-    ) -> Result<BTreeMap<KeyspaceId, KeyspaceRecord>> {
+    ) -> Result<Derived> {
+        let damaged = |what| Error::corruption(&self.store.dir, 0, what);
+        let changed = NamedValues::changed_map(&self.value_map, edit, &self.store.values);
+        let changed = changed.map_err(damaged)?.map(Arc::new);
+        let values = changed.as_ref().unwrap_or(&self.value_map);
+        for change in &edit.changes {
+            if let Change::TableAdded { meta, .. } = change {
+                check_references(values, meta).map_err(damaged)?;
+            }
+        }
         let mut next = self.keyspaces.clone();
+        if let Some(values) = &changed {
+            for record in next.values_mut() {
+                record.version = Arc::new(record.version.with_values(values.clone()));
+            }
+        }
         for change in &edit.changes {
             match change {
                 Change::KeyspaceCreated { id, name, .. } => {
@@ -343,7 +391,7 @@ impl VersionSet {
                     let record = KeyspaceRecord {
                         name: name.clone(),
                         options,
-                        version: Arc::default(),
+                        version: Arc::new(Version::default().with_values(values.clone())),
                         flushed_seq: 0,
                     };
                     next.insert(*id, record);
@@ -363,7 +411,7 @@ impl VersionSet {
         for id in ids {
             self.derive_version(edit, id, &mut next)?;
         }
-        Ok(next)
+        Ok(Derived { keyspaces: next, value_map: values.clone() })
     }
 
     fn derive_version(
@@ -403,8 +451,9 @@ impl VersionSet {
     }
 
     /// Makes the derived state current and marks the tables that left.
-    fn adopt(&mut self, next: BTreeMap<KeyspaceId, KeyspaceRecord>, edit: &VersionEdit) {
-        let before = std::mem::replace(&mut self.keyspaces, next);
+    fn adopt(&mut self, next: Derived, edit: &VersionEdit) {
+        let before = std::mem::replace(&mut self.keyspaces, next.keyspaces);
+        let map_before = std::mem::replace(&mut self.value_map, next.value_map);
         for (id, old) in &before {
             let new = self.keyspaces.get(id).map(|record| &record.version);
             if new.is_some_and(|new| Arc::ptr_eq(new, &old.version)) {
@@ -420,6 +469,14 @@ impl VersionSet {
         }
         for change in &edit.changes {
             self.wals.apply(change).expect("only logs that exist are begun");
+            self.values.apply(change).expect("checked when the map was made");
+        }
+        for file in map_before.files() {
+            // A log that is still needed as such goes when it is not.
+            let number = file.meta.number;
+            if !self.values.0.contains_key(&number) && !self.wals.0.contains_key(&number) {
+                file.mark_obsolete();
+            }
         }
     }
 
@@ -431,7 +488,7 @@ impl VersionSet {
     /// Starts a new manifest that holds the present state.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.store.new_number();
-        let state = snapshot(&self.keyspaces, &self.wals, self.store.peek_number());
+        let state = snapshot(&self.keyspaces, &self.wals, &self.values, self.store.peek_number());
         let manifest = Manifest::create(&self.store.env, &self.store.dir, number, &state)?;
         let old = std::mem::replace(&mut self.manifest, manifest);
         self.broken = false;
@@ -440,11 +497,12 @@ impl VersionSet {
             .values()
             .flat_map(KeyspaceRecord::tables)
             .map(|table| table.meta.number)
+            .chain(self.values.0.keys().copied())
             .collect();
         // An edit that was to move a table names one that is live.
-        for number in std::mem::take(&mut self.void_tables) {
+        for (number, path) in std::mem::take(&mut self.void_files) {
             if !live.contains(&number) {
-                self.remove_file(names::table(&self.store.dir, number));
+                self.remove_file(path);
             }
         }
         self.remove_manifest(names::manifest(&self.store.dir, old.number()));
@@ -473,10 +531,11 @@ impl VersionSet {
         dir: &std::path::Path,
         keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
         wals: &NamedWals,
+        values: &NamedValues,
         seq: Seq,
     ) -> Result<()> {
         let number = store.new_number();
-        let mut state = snapshot(keyspaces, wals, store.peek_number());
+        let mut state = snapshot(keyspaces, wals, values, store.peek_number());
         let mut last = VersionEdit::new();
         last.push(Change::Closed(seq));
         state.push(last);
@@ -496,35 +555,8 @@ impl VersionSet {
     }
 }
 
-/// The whole state as edits: one for the database and one for each keyspace.
-fn snapshot(
-    keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
-    wals: &NamedWals,
-    next_number: u64,
-) -> Vec<VersionEdit> {
-    let mut head = VersionEdit::new();
-    head.push(Change::NextNumber(next_number));
-    wals.describe_in(&mut head);
-    let mut edits = vec![head];
-    for (&id, record) in keyspaces {
-        let mut edit = VersionEdit::new();
-        let order = record.options.order.name().to_owned();
-        edit.push(Change::KeyspaceCreated { id, name: record.name.clone(), order });
-        edit.push(Change::Flushed { id, seq: record.flushed_seq });
-        for (level, run) in record.version.runs() {
-            for table in &run.tables {
-                let (level, meta) = (level as u32, table.meta.clone());
-                edit.push(Change::TableAdded { id, level, run: run.id, meta });
-            }
-        }
-        edits.push(edit);
-    }
-    edits
-}
-
-impl KeyspaceRecord {
-    /// All live tables of the keyspace.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.version.tables().map(|(_, table)| table)
-    }
+/// The state after an edit that is not in force yet.
+struct Derived {
+    keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
+    value_map: Arc<ValueMap>,
 }

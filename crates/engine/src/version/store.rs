@@ -13,6 +13,7 @@ use crate::options::{KeyspaceOptions, MemoryShares};
 use crate::range_tombstone::RangeTombstones;
 use crate::stats::TableCounters;
 use crate::table::{BlockCache, TableContext, TableFile, TableReader};
+use crate::value_log::ValueStore;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwapOption, Guard, Mutex, OnceLock};
 use esker_base::vfs::Access;
@@ -30,6 +31,8 @@ pub(crate) struct TableStore {
     pub(crate) counters: Arc<TableCounters>,
     pub(crate) events: EventSink,
     pub(crate) memory: MemoryShares,
+    /// Of files with values.
+    pub(crate) values: Arc<ValueStore>,
     /// Most tables that stay open, and most others that are open.
     kept_max: usize,
     passing_max: usize,
@@ -88,13 +91,18 @@ impl TableStore {
         open_files_max: usize,
         memory: MemoryShares,
     ) -> TableStore {
+        let counters = Arc::new(TableCounters::new());
+        let values_max = open_files_max / 4;
+        let values =
+            ValueStore::new(env.clone(), dir.clone(), events.clone(), counters.clone(), values_max);
         TableStore {
             env,
             dir,
             cache: Arc::new(BlockCache::new(memory.cache_bytes)),
-            counters: Arc::new(TableCounters::new()),
+            counters,
             events,
             memory,
+            values: Arc::new(values),
             kept_max: open_files_max / 2,
             passing_max: open_files_max - open_files_max / 2,
             kept: Mutex::new(Vec::new()),
@@ -179,6 +187,7 @@ impl TableStore {
     ///
     /// A file that cannot be removed now is an orphan that the next open removes.
     pub(crate) fn sweep(&self) -> usize {
+        let of_values = self.values.sweep();
         let numbers = std::mem::take(&mut *self.garbage.lock());
         for &number in &numbers {
             let path = names::table(&self.dir, number);
@@ -187,7 +196,7 @@ impl TableStore {
                 Err(error) => self.events.emit(&Event::CleanupFailed { path, error }),
             }
         }
-        numbers.len()
+        of_values + numbers.len()
     }
 
     /// Notes an opened table that does not stay open, and closes others of them that were not used lately, if

@@ -6,10 +6,12 @@
 //!
 //! Invariants: (1) runs of a level stand newest first; (2) tables of a run are sorted and disjoint,
 //! and all records of a user key in a run are in one table; (3) of two records of a key, the newer
-//! one stands in the same table, an earlier run of the level, or a higher level.
+//! one stands in the same table, an earlier run of the level, or a higher level; (4) the log of every pointer in a table is
+//! in the map of values.
 
 use super::run::Run;
 use super::store::Table;
+use crate::value_log::ValueMap;
 use esker_base::KeyOrder;
 use std::sync::Arc;
 
@@ -18,6 +20,8 @@ use std::sync::Arc;
 pub(crate) struct Version {
     /// Level 0 first; within a level the newest run first.
     pub(crate) levels: Vec<Vec<Arc<Run>>>,
+    /// Where the values are that tables point to.
+    pub(crate) values: Arc<ValueMap>,
 }
 
 impl Version {
@@ -76,7 +80,12 @@ impl Version {
         while levels.last().is_some_and(Vec::is_empty) {
             levels.pop();
         }
-        Ok(Version { levels })
+        Ok(Version { levels, values: self.values.clone() })
+    }
+
+    /// The same tables, with values that may stand elsewhere.
+    pub(crate) fn with_values(&self, values: Arc<ValueMap>) -> Version {
+        Version { levels: self.levels.clone(), values }
     }
 }
 

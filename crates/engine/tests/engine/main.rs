@@ -17,4 +17,5 @@ mod run_index;
 mod shapes;
 mod steps;
 mod support;
+mod values;
 mod verify_read_only;

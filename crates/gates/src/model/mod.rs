@@ -62,6 +62,7 @@ const STEPS: &[(u64, &str, Step)] = &[
     (4, "flush all", World::flush_all),
     (4, "compact all", World::compact_all),
     (6, "compact a range", World::compact_part),
+    (6, "collect values", World::collect),
     (2, "wait until idle", World::wait_idle),
     (4, "close and reopen", World::reopen),
     (3, "reopen with other options", World::reopen_otherwise),

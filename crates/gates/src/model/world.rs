@@ -1,7 +1,7 @@
 //! A store, its model, and what lives across operations: snapshots and cursors.
 
 use super::orders::{LastByte, OrderKind};
-use crate::history::{random_compaction, small_options};
+use crate::history::{random_compaction, random_values, small_options};
 use crate::random::Random;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::base::{Env, Vfs};
@@ -148,6 +148,7 @@ impl World {
             _ => Filter::Bloom { bits_per_key: 1 + random.below(20) as u32 },
         };
         keyspace.table_bytes_max = [16 << 10, 64 << 10][random.below(2) as usize];
+        random_values(&mut options, random);
         self.options = options;
     }
 

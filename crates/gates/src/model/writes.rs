@@ -171,6 +171,12 @@ impl World {
         Ok(())
     }
 
+    pub(super) fn collect(&mut self) -> Outcome {
+        let share = self.random.below(3) as f64 * 0.3;
+        self.db().collect_values(share, |_| true).map_err(text)?;
+        self.compare_all()
+    }
+
     pub(super) fn compact_all(&mut self) -> Outcome {
         let (_, keyspace) = self.some_keyspace()?;
         keyspace.compact_range(None, None).map_err(text)?;

@@ -214,6 +214,16 @@ pub(super) fn pick_for_scans(
     Some(CompactionSpec { reason: CompactionReason::Scans, ..spec })
 }
 
+/// What the level would be made smaller by, for the sake of values.
+pub(super) fn pick_for_values(
+    version: &Version,
+    options: &KeyspaceOptions,
+    level: usize,
+) -> Option<CompactionSpec> {
+    let spec = pick(version, options, level)?;
+    Some(CompactionSpec { reason: CompactionReason::Values, ..spec })
+}
+
 /// Moves everything of the range one level down, a part at a time; at the target, what lies there in several
 /// runs becomes one, and tombstones that nobody needs go.
 pub(super) fn pick_manual(

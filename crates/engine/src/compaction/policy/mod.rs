@@ -7,8 +7,10 @@ pub(crate) mod leveled;
 mod manual;
 mod taken;
 mod tiered;
+mod values;
 
 pub(crate) use manual::{Manual, ManualStep};
+pub(crate) use values::pick_for_values;
 
 use crate::options::{Compaction, KeyspaceOptions};
 use crate::trace::{Amount, Shape};

@@ -150,6 +150,23 @@ fn merge_suffix(
     })
 }
 
+/// Everything into one run: newer runs are merged with the oldest only together.
+pub(super) fn pick_for_values(version: &Version) -> Option<CompactionSpec> {
+    let all: Vec<(usize, &Arc<Run>)> = version.runs().collect();
+    if all.iter().any(|(_, run)| any_busy(&run.tables)) {
+        return None;
+    }
+    merge_suffix(&all, 0, CompactionReason::Values).map(below_level0)
+}
+
+/// What would stand in level 0 stands below it, so that later flushes do not count it in.
+fn below_level0(spec: CompactionSpec) -> CompactionSpec {
+    match spec.output_level {
+        0 => CompactionSpec { output_level: 1, output_run: None, ..spec },
+        _ => spec,
+    }
+}
+
 /// Everything into one run: parts of runs are never merged.
 pub(super) fn pick_manual(
     version: &Version,
@@ -174,12 +191,6 @@ pub(super) fn pick_manual(
     if all.iter().any(|(_, run)| any_busy(&run.tables)) {
         return Manual::Busy;
     }
-    merge_suffix(&all, 0, CompactionReason::Manual).map_or(Manual::Nothing, |spec| {
-        // Below level 0, so that later flushes do not count it in.
-        let down = spec.output_level == 0;
-        Manual::Run(match down {
-            true => CompactionSpec { output_level: 1, output_run: None, ..spec },
-            false => spec,
-        })
-    })
+    let merged = merge_suffix(&all, 0, CompactionReason::Manual);
+    merged.map_or(Manual::Nothing, |spec| Manual::Run(below_level0(spec)))
 }

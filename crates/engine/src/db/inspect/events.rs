@@ -26,6 +26,8 @@ pub struct CurrentDump {
 pub enum DumpedKind {
     /// Sets a key.
     Put,
+    /// Sets a key to a value that stands elsewhere.
+    PutPointer,
     /// Removes a key.
     Delete,
     /// Removes a range.
@@ -59,7 +61,7 @@ pub struct DumpedOp {
 pub enum LogEvent {
     /// The file header.
     Header {
-        /// "write-ahead log" or "manifest".
+        /// "write-ahead log", "manifest" or "values".
         kind: &'static str,
         /// Number of the file.
         number: u64,
@@ -83,6 +85,24 @@ pub enum LogEvent {
         first_seq: u64,
         /// Its operations.
         ops: Vec<DumpedOp>,
+    },
+    /// A value, to which a batch or a table points.
+    Value {
+        /// Where its record stands.
+        offset_bytes: u64,
+        /// How it is compressed.
+        codec: &'static str,
+        /// Its length as it is stored.
+        stored_bytes: u64,
+    },
+    /// Where the values of a file stood before they were moved.
+    Directory {
+        /// Where its record stands.
+        offset_bytes: u64,
+        /// Values that were moved.
+        values: u64,
+        /// The logs that they were written to.
+        logs: Vec<u64>,
     },
     /// A version edit.
     Edit {
@@ -228,6 +248,7 @@ impl fmt::Display for DumpedOp {
         let DumpedOp { key, value, value_bytes, .. } = self;
         match self.kind {
             DumpedKind::Put => write!(f, " put \"{key}\" = \"{value}\" ({value_bytes} bytes)"),
+            DumpedKind::PutPointer => write!(f, " put \"{key}\" = {value}"),
             DumpedKind::Delete => write!(f, " delete \"{key}\""),
             DumpedKind::DeleteRange => write!(f, " delete range \"{key}\" to \"{value}\""),
             DumpedKind::Other(kind) => write!(f, " unknown kind {kind} \"{key}\""),
@@ -245,6 +266,14 @@ impl fmt::Display for LogEvent {
             LogEvent::Batch { offset_bytes, bytes, first_seq, ops } => {
                 write!(f, "{offset_bytes}: batch at #{first_seq}, {bytes} bytes")?;
                 ops.iter().try_for_each(|op| write!(f, "\n    {op}"))
+            }
+            LogEvent::Value { offset_bytes, codec, stored_bytes } => {
+                write!(f, "{offset_bytes}: value, {stored_bytes} bytes, compression {codec}")
+            }
+            LogEvent::Directory { offset_bytes, values, logs } => {
+                let logs: Vec<String> = logs.iter().map(u64::to_string).collect();
+                let logs = logs.join(", ");
+                write!(f, "{offset_bytes}: directory of {values} values, written to logs {logs}")
             }
             LogEvent::Edit { offset_bytes, bytes, changes } => {
                 write!(f, "{offset_bytes}: version edit, {bytes} bytes")?;

@@ -2,8 +2,10 @@
 
 use super::events::{DumpedKind, DumpedOp, LogEvent};
 use super::{DumpOptions, shown};
-use crate::log::{LogKind, Piece, Salvager};
+use crate::block::codec_name;
+use crate::log::{HEADER_BYTES, LogKind, Piece, Salvager, ValuePointer};
 use crate::names::{self, FileKind};
+use crate::value_log::{Directory, Place, ValueFileMeta};
 use crate::version::{Change, TableMeta, VersionEdit};
 use esker_base::{Kind, Result, Vfs, batch};
 use std::path::Path;
@@ -26,6 +28,7 @@ pub fn dump_log(
                 kind: match header.kind {
                     LogKind::Wal => "write-ahead log",
                     LogKind::Manifest => "manifest",
+                    LogKind::Values => "values",
                 },
                 number: header.number,
                 salt: header.salt,
@@ -37,6 +40,7 @@ pub fn dump_log(
             sink(&LogEvent::HeaderDamage { what: fault.what() });
             match named {
                 Some(FileKind::Manifest(_)) => LogKind::Manifest,
+                Some(FileKind::Values(_)) => LogKind::Values,
                 _ => LogKind::Wal,
             }
         }
@@ -55,11 +59,17 @@ pub fn dump_log(
                     false => LogEvent::Damage { offset_bytes, bytes },
                 }
             }
+            Piece::Value { offset_bytes, codec, stored, .. } => {
+                records += 1;
+                let (codec, stored_bytes) = (codec_name(codec), stored.len() as u64);
+                LogEvent::Value { offset_bytes, codec, stored_bytes }
+            }
             Piece::Record { offset_bytes, payload, .. } => {
                 records += 1;
                 let event = match kind {
                     LogKind::Wal => batch_event(offset_bytes, payload, options),
                     LogKind::Manifest => edit_event(offset_bytes, payload),
+                    LogKind::Values => directory_event(offset_bytes, payload),
                 };
                 let bytes = payload.len() as u64;
                 event.unwrap_or_else(|what| LogEvent::Malformed { offset_bytes, bytes, what })
@@ -85,7 +95,7 @@ fn batch_event(
             keyspace: Some(op.keyspace.0),
             kind: kind_of(op.kind),
             key: op.key.escape_ascii().to_string(),
-            value: shown(op.value, options.value_bytes_max),
+            value: value_of(op.kind, op.value, options),
             value_bytes: op.value.len() as u64,
         });
     }
@@ -93,9 +103,24 @@ fn batch_event(
     Ok(LogEvent::Batch { offset_bytes, bytes, first_seq, ops: dumped })
 }
 
+/// The value of a record, or where it stands, for people.
+pub(super) fn value_of(kind: Kind, value: &[u8], options: &DumpOptions) -> String {
+    match ValuePointer::decode(value).filter(|_| kind == Kind::PutPointer) {
+        Some(to) => format!("{} bytes at {} of log {}", to.stored_bytes, to.offset_bytes, to.log),
+        None => shown(value, options.value_bytes_max),
+    }
+}
+
+fn directory_event(offset_bytes: u64, payload: &[u8]) -> Result<LogEvent, &'static str> {
+    let directory = Directory::decode(payload, HEADER_BYTES as u64, offset_bytes)?;
+    let (values, logs) = (directory.entries(), directory.logs().to_vec());
+    Ok(LogEvent::Directory { offset_bytes, values, logs })
+}
+
 pub(super) fn kind_of(kind: Kind) -> DumpedKind {
     match kind {
         Kind::Put => DumpedKind::Put,
+        Kind::PutPointer => DumpedKind::PutPointer,
         Kind::Delete => DumpedKind::Delete,
         Kind::DeleteRange => DumpedKind::DeleteRange,
         other => DumpedKind::Other(other as u8),
@@ -129,7 +154,21 @@ fn in_words(change: &Change) -> String {
         Change::TableRemoved { id, level, number } => {
             format!("table {number} leaves keyspace {}, level {level}", id.0)
         }
+        Change::ValuesAdded(meta) => values_in_words(meta),
+        Change::ValuesRemoved(number) => format!("file {number} holds no values any more"),
     }
+}
+
+fn values_in_words(meta: &ValueFileMeta) -> String {
+    let ValueFileMeta { number, salt, file_bytes, .. } = meta;
+    let held = match meta.place {
+        Place::Wal => "holds values where they were logged".to_owned(),
+        Place::Moved { directory_at } => {
+            let logs: Vec<String> = meta.logs.iter().map(u64::to_string).collect();
+            format!("holds values of logs {}, directory at {directory_at}", logs.join(", "))
+        }
+    };
+    format!("file {number} {held}: {file_bytes} bytes, salt {salt:016x}")
 }
 
 fn table_in_words(meta: &TableMeta) -> String {
@@ -149,6 +188,10 @@ fn table_in_words(meta: &TableMeta) -> String {
     );
     if let Some(seq) = meta.seq_override {
         words.push_str(&format!(", all count as #{seq}"));
+    }
+    if !meta.references.is_empty() {
+        let (bytes, logs) = (meta.value_bytes(), meta.references.len());
+        words.push_str(&format!(", points to {bytes} bytes of values in {logs} logs"));
     }
     words
 }

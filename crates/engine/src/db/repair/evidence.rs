@@ -149,7 +149,11 @@ impl Facts {
                 let fact = TableFact { keyspace: *id, meta: meta.clone(), removed: false };
                 self.tables.insert(meta.number, fact);
             }
-            Change::WalBegun { .. } | Change::WalMin(_) | Change::TableRemoved { .. } => {}
+            Change::WalBegun { .. }
+            | Change::WalMin(_)
+            | Change::TableRemoved { .. }
+            | Change::ValuesAdded(_)
+            | Change::ValuesRemoved(_) => {}
         }
     }
 
@@ -177,7 +181,7 @@ impl Facts {
 pub(super) fn is_ours(env: &Env, dir: &Path, files: &BTreeMap<FileKind, u64>) -> Result<bool> {
     for kind in files.keys() {
         let found = match *kind {
-            FileKind::Table(_) | FileKind::Wal(_) => Ok(true),
+            FileKind::Table(_) | FileKind::Wal(_) | FileKind::Values(_) => Ok(true),
             FileKind::Current => Current::read(env, dir).map(|_| true),
             FileKind::Manifest(number) if files.contains_key(&FileKind::Current) => {
                 let path = names::manifest(dir, number);
@@ -211,7 +215,7 @@ pub(super) fn refuse_newer<'a>(
         let path = dir.join(name_of(kind));
         let vfs = env.vfs.as_ref();
         let checked = match kind {
-            FileKind::Wal(_) | FileKind::Manifest(_) => {
+            FileKind::Wal(_) | FileKind::Manifest(_) | FileKind::Values(_) => {
                 Salvager::open(vfs, &path, None).and_then(|log| match log.header() {
                     Err(fault @ HeaderFault::Newer(_)) => Err(fault.at(&path)),
                     _ => Ok(()),
@@ -239,6 +243,7 @@ pub(super) fn name_of(kind: FileKind) -> String {
         FileKind::Manifest(number) => names::manifest(dir, number),
         FileKind::Wal(number) => names::wal(dir, number),
         FileKind::Table(number) => names::table(dir, number),
+        FileKind::Values(number) => names::values(dir, number),
         FileKind::Temporary => names::current(dir).with_extension("tmp"),
     };
     path.to_string_lossy().into_owned()

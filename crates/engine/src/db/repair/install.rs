@@ -25,7 +25,7 @@ impl Repair<'_> {
         let vfs = self.store.env.vfs.clone();
         let dir = self.store.dir.clone();
         self.count_salvaged();
-        let state = self.new_state();
+        let state = self.new_state()?;
         let leaving = self.leaving();
         self.give_second_names(vfs.as_ref(), &dir, &leaving)?;
         self.report.manifest = self.store.peek_number();

@@ -63,6 +63,7 @@ impl Repair<'_> {
         let mut logs: Vec<_> = state.wals.0.iter().map(|(&n, wal)| (n, Some(wal.salt))).collect();
         let newest = state.wals.0.keys().next_back().copied().unwrap_or(0);
         logs.extend(self.files.keys().filter_map(|kind| match *kind {
+            FileKind::Wal(number) if state.values.0.contains_key(&number) => None,
             FileKind::Wal(number) if number > newest => Some((number, None)),
             _ => None,
         }));
@@ -173,6 +174,7 @@ impl Repair<'_> {
                 }
             };
             match piece {
+                Piece::Value { .. } => {}
                 Piece::Mark { durable_bytes, .. } => durable = durable_bytes.max(durable),
                 Piece::Gap(gap) => gaps.push((gap.offset_bytes, gap.bytes, gap.is_tail)),
                 Piece::Record { offset_bytes, payload, .. } => match span(payload) {
@@ -290,6 +292,9 @@ impl Repair<'_> {
             self.report.keyspace(id).log_operations_skipped += 1;
             return Ok(());
         };
+        if !self.values.keeps(Trailer::new(seq, op.kind), op.value) {
+            return Ok(());
+        }
         let order = options.order.clone();
         let mem = target.mem.get_or_insert_with(|| Arc::new(Memtable::new(order))).clone();
         match op.kind {

@@ -5,6 +5,7 @@
 //!    yes: its shape is kept; damaged tables are rewritten from their readable blocks
 //!    no:  all tables of a keyspace are merged by sequence number into one new run
 //! logs -> every readable record, in write order -> tables
+//! values kept apart stay in their files; records that point to unreadable ones are left out
 //! -> second names in lost/ for what cannot stay, and the report -> new manifest, CURRENT
 //! -> remove the first names
 //! ```
@@ -18,11 +19,13 @@
 //! merged with what it came from, which changes nothing.
 
 mod evidence;
+mod holders;
 mod install;
 mod logs;
 mod rebuild;
 mod report;
 mod tables;
+mod values;
 
 #[cfg(test)]
 mod tests;
@@ -41,6 +44,7 @@ use crate::table::{Origin, TableContext};
 use crate::version::{ManifestRemains, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore};
 use esker_base::{Error, KeyspaceId, Result, Seq};
 use evidence::{Evidence, is_ours, name_of};
+use holders::Values;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -104,6 +108,7 @@ pub fn repair(
         made: Vec::new(),
         fates: BTreeMap::new(),
         wals: NamedWals::default(),
+        values: Values::default(),
     };
     let result = repair.run();
     if result.is_err() {
@@ -135,6 +140,8 @@ struct Repair<'a> {
     fates: BTreeMap<FileKind, FileReport>,
     /// Logs that the new manifest names, with their salts: only for skipped keyspaces.
     wals: NamedWals,
+    /// Values that are kept apart.
+    values: Values,
 }
 
 /// A keyspace that is being put together.
@@ -164,6 +171,7 @@ impl Repair<'_> {
         let evidence = Evidence::gather(&self.store.env, &self.store.dir, &self.files);
         self.store.skip_numbers_below(evidence.facts.next_number);
         self.measure();
+        self.survey_values()?;
         let kept = match evidence.reliable(&self.files) {
             Some(manifest) if !self.has_lost_its_end(&evidence, manifest)? => Some(manifest),
             _ => None,
@@ -179,7 +187,7 @@ impl Repair<'_> {
     /// Counts what there is to do.
     fn measure(&mut self) {
         for (kind, bytes) in &self.files {
-            if matches!(kind, FileKind::Table(_) | FileKind::Wal(_)) {
+            if matches!(kind, FileKind::Table(_) | FileKind::Wal(_) | FileKind::Values(_)) {
                 self.progress.files_total += 1;
                 self.progress.bytes_total += bytes;
             }
@@ -424,7 +432,8 @@ impl Repair<'_> {
     }
 
     /// The state that the new manifest will hold.
-    fn new_state(&self) -> Recovered {
+    fn new_state(&mut self) -> Result<Recovered> {
+        let values = self.keep_values()?;
         let mut keyspaces = BTreeMap::new();
         for (&id, target) in &self.keyspaces {
             let skipped = target.options.is_none();
@@ -437,7 +446,7 @@ impl Repair<'_> {
             };
             keyspaces.insert(id, raw);
         }
-        Recovered::of(keyspaces, self.wals.clone())
+        Ok(Recovered::of(keyspaces, self.wals.clone(), values))
     }
 
     fn remove_made(&self) {

@@ -319,5 +319,6 @@ fn meta_of(number: u64, file_bytes: u64, salt: u64, properties: Properties) -> T
         min_seq: properties.seq_min,
         max_seq: properties.seq_max,
         seq_override: None,
+        references: Arc::default(),
     }
 }

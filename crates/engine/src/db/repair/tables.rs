@@ -105,8 +105,15 @@ impl Repair<'_> {
             return Ok(Checked::Lost);
         }
         let table = self.store.table(meta.clone(), options);
-        match check_table(&self.store, &table) {
-            Ok(()) => {
+        let checked = check_table(&self.store, &table).and_then(|()| self.has_values_of(&table));
+        let missing = "some values that it points to cannot be read";
+        match checked {
+            Ok(false) => {
+                drop(table);
+                let path = names::table(&self.store.dir, meta.number);
+                self.salvage(meta, options, origin, level, &Error::corruption(path, 0, missing))
+            }
+            Ok(true) => {
                 self.speak_for(kind, FileFate::Kept, "sound", 0);
                 Ok(Checked::Sound)
             }
@@ -146,7 +153,8 @@ impl Repair<'_> {
         for lost in &remains.lost {
             self.report.lose(&name, lost.offset_bytes, lost.bytes, &lost.what);
         }
-        let missing = meta.entries.saturating_sub(remains.entries);
+        let written: u64 = tables.iter().map(|table| table.entries).sum();
+        let missing = meta.entries.saturating_sub(written);
         let mut reason = match missing {
             0 => format!("{why}; no record is lost"),
             n => format!("{why}; {n} of {} records lost", meta.entries),
@@ -175,9 +183,15 @@ impl Repair<'_> {
         };
         let fragments = RangeTombstones::build(&options.order, tombstones).fragments().to_vec();
         let counters = self.store.counters.clone();
-        let mut tables = self.write_run(options, origin, level, fragments, |output| {
-            remains.records(&counters, |key, trailer, value| output.add(key, trailer, value))
-        })?;
+        let mut values = std::mem::take(&mut self.values);
+        let written = self.write_run(options, origin, level, fragments, |output| {
+            remains.records(&counters, |key, trailer, value| match values.keeps(trailer, value) {
+                true => output.add(key, trailer, value),
+                false => Ok(()),
+            })
+        });
+        self.values = values;
+        let mut tables = written?;
         let mut records = 0;
         for table in &mut tables {
             if let Some(seq) = meta.seq_override {

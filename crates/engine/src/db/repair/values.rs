@@ -1,0 +1,158 @@
+//! Values kept apart: which of them can be read, and what becomes of their files.
+//!
+//! A record that points to a value which nobody can read is left out, so that what is repaired can be read throughout;
+//! an older value of its key may come back by that. Files of values stay where they are: nothing is copied.
+
+use super::holders::Holder;
+use super::{FileFate, Repair};
+use crate::log::{HEADER_BYTES, LogKind, Piece, Salvager};
+use crate::names::FileKind;
+use crate::value_log::{Directory, Place, ValueFileMeta};
+use crate::version::{NamedValues, Table};
+use esker_base::Result;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl Repair<'_> {
+    /// Reads all files that may hold values.
+    pub(super) fn survey_values(&mut self) -> Result<()> {
+        let kinds: Vec<FileKind> = self.files.keys().copied().collect();
+        for kind in kinds {
+            let found = match kind {
+                FileKind::Wal(number) => self.survey_file(kind, number)?,
+                FileKind::Values(number) => {
+                    let found = self.survey_file(kind, number)?;
+                    self.advance(kind)?;
+                    found
+                }
+                _ => None,
+            };
+            let Some(holder) = found else { continue };
+            let nth = self.values.holders.len();
+            for &log in &*holder.meta.logs {
+                // What was moved stands in files of higher numbers than the log's own.
+                self.values.by_log.insert(log, nth);
+            }
+            self.values.holders.push(holder);
+        }
+        Ok(())
+    }
+
+    fn survey_file(&mut self, kind: FileKind, number: u64) -> Result<Option<Holder>> {
+        let path = self.store.dir.join(super::name_of(kind));
+        let Ok(mut log) = Salvager::open(self.store.env.vfs.as_ref(), &path, None) else {
+            // What is wrong with a log is told where logs are read.
+            return Ok(None);
+        };
+        let wanted = if matches!(kind, FileKind::Wal(_)) { LogKind::Wal } else { LogKind::Values };
+        let Ok(header) = log.header() else { return Ok(None) };
+        if header.kind != wanted || header.number != number {
+            return Ok(None);
+        }
+        let (mut readable, mut gaps, mut durable) = (Vec::new(), Vec::new(), 0);
+        let (mut end, mut directory, mut directory_at) = (HEADER_BYTES as u64, None, 0);
+        while let Some(piece) = log.next()? {
+            match piece {
+                Piece::Value { offset_bytes, end_bytes, .. } => {
+                    readable.push(offset_bytes);
+                    end = end_bytes;
+                }
+                Piece::Record { offset_bytes, end_bytes, payload } => {
+                    if wanted == LogKind::Values {
+                        let decoded = Directory::decode(payload, HEADER_BYTES as u64, offset_bytes);
+                        directory = decoded.ok();
+                        directory_at = offset_bytes;
+                    }
+                    end = end_bytes;
+                }
+                Piece::Mark { end_bytes, durable_bytes, .. } => {
+                    end = end_bytes;
+                    durable = durable_bytes.max(durable);
+                }
+                Piece::Gap(gap) => gaps.push(gap),
+            }
+        }
+        let torn = |gap: &crate::log::Gap| gap.is_tail && durable <= gap.offset_bytes;
+        let damaged = !gaps.iter().all(torn);
+        if kind == FileKind::Values(number) {
+            let name = super::name_of(kind);
+            for gap in &gaps {
+                let what = "no value can be read";
+                self.report.lose(&name, gap.offset_bytes, gap.bytes, what);
+            }
+            if directory.is_none() {
+                let what = "the directory of its values cannot be read";
+                self.speak_for(kind, FileFate::Lost, what, 0);
+                return Ok(None);
+            }
+        }
+        let logs = directory.as_ref().map_or(vec![number], |d: &Directory| d.logs().to_vec());
+        let place = match wanted {
+            LogKind::Values => Place::Moved { directory_at },
+            _ => Place::Wal,
+        };
+        let meta =
+            ValueFileMeta { number, salt: header.salt, file_bytes: end, place, logs: logs.into() };
+        // A torn tail is not within the length that counts.
+        let readable = damaged.then_some(readable);
+        Ok(Some(Holder { kind, meta, directory, readable }))
+    }
+
+    /// True if all values that a table points to can be read.
+    pub(super) fn has_values_of(&self, table: &Arc<Table>) -> Result<bool> {
+        let mut all = true;
+        table.shared_reader()?.references(0, u64::MAX, |log, from| {
+            all &= self.values.has(log, from);
+        })?;
+        Ok(all)
+    }
+
+    /// The files with values that the new manifest is to name. They are made durable, and stay.
+    pub(super) fn keep_values(&mut self) -> Result<NamedValues> {
+        let tables = self.keyspaces.values().flat_map(|target| target.tables.values());
+        let pointed_to: BTreeSet<u64> =
+            tables.flat_map(|(_, meta)| &*meta.references).map(|share| share.log).collect();
+        let mut named = NamedValues::default();
+        for holder in &self.values.holders {
+            let held = |log: &&u64| {
+                self.values
+                    .by_log
+                    .get(log)
+                    .is_some_and(|&nth| std::ptr::eq(&self.values.holders[nth], holder))
+            };
+            let logs: Vec<u64> = holder.meta.logs.iter().filter(held).copied().collect();
+            if !logs.iter().any(|log| pointed_to.contains(log)) {
+                continue;
+            }
+            let path = self.store.dir.join(super::name_of(holder.kind));
+            let vfs = self.store.env.vfs.as_ref();
+            // By the system's reckoning nothing changes; what only the page cache has goes to the disk.
+            vfs.truncate(&path, self.files.get(&holder.kind).copied().unwrap_or(0))?;
+            let meta = ValueFileMeta { logs: logs.into(), ..holder.meta.clone() };
+            named.0.insert(meta.number, meta);
+        }
+        for (&number, meta) in &named.0 {
+            let kind = match meta.place {
+                Place::Wal => FileKind::Wal(number),
+                Place::Moved { .. } => FileKind::Values(number),
+            };
+            // Whatever was taken from it as a log.
+            let records = self.fates.remove(&kind).map_or(0, |said| said.records);
+            self.speak_for(kind, FileFate::Kept, "tables point to its values", records);
+        }
+        let rest: Vec<FileKind> =
+            self.files.keys().filter(|kind| matches!(kind, FileKind::Values(_))).copied().collect();
+        for kind in rest {
+            self.speak_for(kind, FileFate::Unneeded, "no table points to its values", 0);
+        }
+        for (log, records) in std::mem::take(&mut self.values.missing) {
+            let what = format!(
+                "{records} records were left out whose values cannot be read; older values of their keys may \
+                 have come back"
+            );
+            let name = super::name_of(FileKind::Wal(log));
+            self.report.lose(&name, 0, 0, &what);
+        }
+        Ok(named)
+    }
+}

@@ -1,0 +1,169 @@
+//! The way of large values: into the log beside the batch, which then holds pointers to them.
+//!
+//! ```text
+//! batch -> which values are large? -> compress them (each writer its own) -> write queue
+//! group -> values to the log -> the batch with pointers to the log -> ...
+//! ```
+//!
+//! A log with values is ended when it is long enough, and stays for as long as tables point into it.
+//! Invariants: (1) a value is in the log before the batch that points to it; (2) a memtable holds the logs that its
+//! pointers lead into.
+
+use super::commit_state::CommitState;
+use super::core::{Core, KeyspaceCore, Keyspaces, View};
+use super::queue::Request;
+use super::separated::Separated;
+use crate::log::ValuePointer;
+use crate::value_log::{Packed, ValueFile, ValueFileMeta, pack};
+use esker_base::batch::BatchOp;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Batch, Kind, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of a pointer and what stands around it in a batch, about.
+const POINTER_BYTES: usize = 32;
+
+/// What an operation with a large value takes in the log beside key and value, at the most.
+const RECORD_BYTES: usize = 64;
+
+/// Share of what overwriting may waste that may be in logs which no table points into yet.
+const UNFLUSHED_SHARE: f64 = 0.1;
+
+/// How long a writer waits for a flush before it looks again whether something is wrong.
+const FLUSH_WAIT: Duration = Duration::from_millis(50);
+
+/// Finds the large values of a batch and compresses them; `None` if it has none.
+pub(super) fn separate(core: &Core, batch: &Batch) -> Option<Box<Separated>> {
+    if (batch.size_bytes() as u64) < core.separated_bytes_min.load(Ordering::Relaxed) {
+        return None;
+    }
+    let keyspaces = core.keyspaces.load();
+    let pack_large = |op: BatchOp<'_>| {
+        let options = &keyspaces.get(op.keyspace)?.options;
+        let is_large = options.value_log_bytes_min.is_some_and(|min| op.value.len() as u64 >= min);
+        let separated = op.kind == Kind::Put && is_large;
+        separated.then(|| pack(op.value, options.value_log_compression))
+    };
+    let packed: Vec<Option<Packed>> = batch.iter().map(pack_large).collect();
+    let any = packed.iter().any(Option::is_some);
+    any.then(|| Box::new(Separated { packed, logged: Batch::new() }))
+}
+
+impl CommitState {
+    /// Appends the large values of a request to the log, and its batch with pointers to them.
+    #[cold]
+    pub(super) fn log_separated(
+        &mut self,
+        core: &Core,
+        keyspaces: &Keyspaces,
+        batch: &Batch,
+        separated: &mut Separated,
+    ) -> Result<()> {
+        let Separated { packed, logged } = separated;
+        let with_values = || batch.iter().zip(&*packed);
+        let values: Vec<(u8, &[u8])> = with_values()
+            .filter_map(|(op, packed)| Some(packed.as_ref()?.parts(op.value)))
+            .collect();
+        let mut places = self.wal.places(values.iter().map(|(_, stored)| stored.len()));
+        let mut stored = values.iter().map(|(_, stored)| stored.len());
+        *logged = Batch::with_capacity(values.len() * POINTER_BYTES);
+        let mut pointer = Vec::with_capacity(POINTER_BYTES);
+        let mut value_bytes = 0;
+        for (op, packed) in with_values() {
+            if packed.is_none() {
+                logged.push_op(&op);
+                continue;
+            }
+            let (Some(offset_bytes), Some(stored)) = (places.next(), stored.next()) else { break };
+            let to = ValuePointer { log: self.number, offset_bytes, stored_bytes: stored as u32 };
+            value_bytes += to.record_bytes();
+            pointer.clear();
+            to.encode(&mut pointer);
+            logged.push_op(&BatchOp { kind: Kind::PutPointer, value: &pointer, ..op });
+        }
+        drop((places, stored));
+        let bytes = logged.seal(self.next_seq);
+        core.counters.wal_bytes.fetch_add(value_bytes + bytes.len() as u64, Ordering::Relaxed);
+        self.wal.append_with_values(&values, bytes)?;
+        for (op, _) in with_values().filter(|(_, packed)| packed.is_some()) {
+            if let Some(keyspace) = keyspaces.get(op.keyspace) {
+                keyspace.user_bytes.fetch_add(op.value.len() as u64, Ordering::Relaxed);
+            }
+        }
+        self.value_file(core);
+        Ok(())
+    }
+
+    /// The current log, as a file that values are read from.
+    fn value_file(&mut self, core: &Core) -> Arc<ValueFile> {
+        let meta = || ValueFileMeta::of_log(self.number, self.wal.salt(), u64::MAX);
+        self.values.get_or_insert_with(|| core.store.values.file(&meta())).clone()
+    }
+
+    /// Notes that a memtable is about to hold pointers into the current log.
+    #[cold]
+    pub(super) fn hold_log(&self, view: &View) {
+        let file = self.values.as_ref();
+        view.logs.add(file.expect("a batch with pointers follows its values into the log"));
+    }
+
+    /// True if the log has values, and would be longer than a file of values after this group.
+    #[inline]
+    pub(super) fn is_full_of_values(&self, core: &Core, group: &[Request]) -> bool {
+        self.values.is_some() && {
+            let bytes_of = |batch: &Batch| batch.size_bytes() + batch.len() as usize * RECORD_BYTES;
+            let bytes: usize = group.iter().map(|request| bytes_of(&request.batch)).sum();
+            self.wal.len_bytes() + bytes as u64 > core.options.value_log_file_bytes
+        }
+    }
+
+    /// Goes on to the next log after one with values, and sees to it that tables come to point into old ones.
+    ///
+    /// # Errors
+    /// Nothing changed but that a memtable may have been sealed.
+    #[cold]
+    pub(super) fn end_log_of_values(&mut self, core: &Core) -> Result<()> {
+        let keyspaces = core.keyspaces.load_full();
+        let pins = |k: &&Arc<KeyspaceCore>| k.view.load().active_first_wal.load(Ordering::Relaxed);
+        let oldest =
+            keyspaces.by_id.values().filter(|k| !k.view.load().active.is_empty()).min_by_key(pins);
+        let unflushed = |k: &Arc<KeyspaceCore>| bytes_since(core, pins(&k)) + self.wal.len_bytes();
+        match oldest.filter(|oldest| unflushed(oldest) > unflushed_bytes_max(core)) {
+            // That goes on to the next log too.
+            Some(oldest) => self.seal(core, &[oldest.id])?,
+            None => self.rotate(core)?,
+        }
+        // Where the disk falls behind, whoever writes waits for it here.
+        while core.retired_wal_bytes.load(Ordering::Relaxed) > 2 * core.options.wal_bytes_max {
+            core.check_writable()?;
+            let waiting = core.keyspaces.load().by_id.values().any(|k| {
+                let view = k.view.load();
+                !view.sealed.is_empty()
+            });
+            if !waiting {
+                break;
+            }
+            core.wait_progress(FLUSH_WAIT)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of logs with values that may be there without a table that points into them.
+pub(super) fn unflushed_bytes_max(core: &Core) -> u64 {
+    let options = &core.options;
+    let waste = (options.value_log_space_amp_max - 1.0) * UNFLUSHED_SHARE;
+    let live = core.value_use.live_bytes.load(Ordering::Relaxed);
+    let share = (live as f64 * waste) as u64;
+    share.clamp(
+        options.value_log_file_bytes,
+        options.wal_bytes_max.max(options.value_log_file_bytes),
+    )
+}
+
+/// Bytes of the logs that are complete, from `first` on.
+fn bytes_since(core: &Core, first: u64) -> u64 {
+    let retired = core.retired.lock();
+    retired.iter().filter(|wal| wal.number >= first).map(|wal| wal.bytes).sum()
+}

@@ -1,0 +1,252 @@
+//! Scans that give pairs in the order in which their values stand on the disk.
+//!
+//! ```text
+//! walk the keys -> the value stands in the tree: give it at once
+//!               -> it stands apart: note where, until memory is full or the range ends
+//! sort what was noted by file and place -> read the files front to back, in large pieces -> give it; walk on
+//! ```
+//!
+//! Source: the unordered iterator of the report on key-value separation in LevelDB; ours keeps the keys, so that it can
+//! give pairs, counts them against its memory, and reads what lies close together at once.
+
+use super::core::{Core, KeyspaceCore};
+use super::scan::Records;
+use super::scan_range::ScanOptions;
+use crate::value_log::{Sweep, ValueFile};
+use esker_base::Result;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What an entry takes beside its key.
+const ENTRY_BYTES: usize = size_of::<Noted>();
+
+/// Walks the keys and values of a range in no order that means anything.
+///
+/// As any cursor it sees the database as it was when it was made, and keeps what it reads alive. After an error it stands
+/// on nothing, and ends.
+pub struct UnorderedCursor {
+    records: Records,
+    dir: Arc<Path>,
+    memory_bytes: usize,
+    keys_only: bool,
+    state: State,
+    /// The first record was sought.
+    begun: bool,
+    /// The records are walked through.
+    walked: bool,
+    files: Vec<Arc<ValueFile>>,
+    noted: Vec<Noted>,
+    /// Keys of what was noted, one behind the other.
+    keys: Vec<u8>,
+    /// Of what was noted, how much was given.
+    next: usize,
+    reader: Option<FileReader>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Nowhere,
+    /// On a record of the tree.
+    Walking,
+    /// On a value that was read.
+    Reading,
+}
+
+/// A value that is to be read.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    /// Which of `files`.
+    file: u32,
+    key_bytes: u32,
+    key_at: usize,
+    /// Where it stands.
+    place: u64,
+}
+
+/// Reads the values of one file.
+struct FileReader {
+    /// Of the first value in it, among what was noted.
+    first: usize,
+    places: Vec<u64>,
+    sweep: Sweep,
+}
+
+impl Core {
+    /// A cursor that stands on nothing yet.
+    pub(super) fn scan_unordered(
+        &self,
+        keyspace: &KeyspaceCore,
+        options: &ScanOptions<'_>,
+        memory_bytes: usize,
+    ) -> Result<UnorderedCursor> {
+        Ok(UnorderedCursor {
+            records: self.records(keyspace, options)?,
+            dir: self.dir.clone(),
+            memory_bytes,
+            keys_only: options.keys_only,
+            state: State::Nowhere,
+            begun: false,
+            walked: false,
+            files: Vec::new(),
+            noted: Vec::new(),
+            keys: Vec::new(),
+            next: 0,
+            reader: None,
+        })
+    }
+}
+
+impl UnorderedCursor {
+    /// True if the cursor stands on a key: not before the first [`UnorderedCursor::advance`], nor after the last.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.state != State::Nowhere
+    }
+
+    /// Moves to a key that was not given yet; false if there is none.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` if something cannot be read.
+    pub fn advance(&mut self) -> Result<bool> {
+        self.state = State::Nowhere;
+        match self.step() {
+            Ok(state) => {
+                self.state = state;
+                Ok(self.valid())
+            }
+            Err(error) => {
+                self.walked = true;
+                self.forget();
+                Err(error)
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<State> {
+        loop {
+            if self.next < self.noted.len() {
+                self.read_next()?;
+                return Ok(State::Reading);
+            }
+            self.forget();
+            if self.walked {
+                return Ok(State::Nowhere);
+            }
+            if self.walk()? {
+                return Ok(State::Walking);
+            }
+            self.noted.sort_unstable_by_key(|noted| (noted.file, noted.place));
+        }
+    }
+
+    /// Lets go of what was noted.
+    fn forget(&mut self) {
+        self.noted.clear();
+        self.keys.clear();
+        self.next = 0;
+        self.reader = None;
+    }
+
+    /// Goes on through the records. True if it stands on one that needs no reading.
+    fn walk(&mut self) -> Result<bool> {
+        loop {
+            if self.begun {
+                self.records.inner.next()?;
+            } else {
+                self.begun = true;
+                self.records.seek_to_first()?;
+            }
+            if !self.records.inner.valid() {
+                self.walked = true;
+                return Ok(false);
+            }
+            if self.keys_only || !self.records.inner.is_pointer() {
+                return Ok(true);
+            }
+            self.note()?;
+            if self.keys.len() + self.noted.len() * ENTRY_BYTES >= self.memory_bytes {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Notes where the value of the present record stands.
+    fn note(&mut self) -> Result<()> {
+        let inner = &self.records.inner;
+        let (file, pointer) = self.records.view.follow_pointer(&self.dir, inner.value())?;
+        let place = file.place(pointer.log, pointer.offset_bytes)?;
+        let known = self.files.iter().rposition(|other| Arc::ptr_eq(other, &file));
+        let nth = known.unwrap_or_else(|| {
+            self.files.push(file);
+            self.files.len() - 1
+        });
+        let key = inner.key();
+        self.noted.push(Noted {
+            file: nth as u32,
+            key_bytes: key.len() as u32,
+            key_at: self.keys.len(),
+            place,
+        });
+        self.keys.extend_from_slice(key);
+        Ok(())
+    }
+
+    /// Reads the next value of those that were noted.
+    fn read_next(&mut self) -> Result<()> {
+        let nth = self.next;
+        let file = self.noted[nth].file;
+        let reader = match self.reader.take() {
+            Some(reader) if nth - reader.first < reader.places.len() => reader,
+            _ => {
+                let of_file = self.noted[nth..].iter().take_while(|noted| noted.file == file);
+                let places = of_file.map(|noted| noted.place).collect();
+                let sweep = self.files[file as usize].sweep()?;
+                FileReader { first: nth, places, sweep }
+            }
+        };
+        let reader = self.reader.insert(reader);
+        reader.sweep.read(&reader.places, nth - reader.first)?;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// The key, good until the cursor moves.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    pub fn key(&self) -> &[u8] {
+        match self.state {
+            State::Walking => self.records.inner.key(),
+            State::Reading => {
+                let noted = &self.noted[self.next - 1];
+                &self.keys[noted.key_at..][..noted.key_bytes as usize]
+            }
+            State::Nowhere => panic!("the cursor stands on no key"),
+        }
+    }
+
+    /// The value, good until the cursor moves; empty if only keys are read.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    pub fn value(&self) -> &[u8] {
+        match self.state {
+            State::Walking if self.keys_only => &[],
+            State::Walking => self.records.inner.value(),
+            State::Reading => self.reader.as_ref().expect("a value was read").sweep.value(),
+            State::Nowhere => panic!("the cursor stands on no key"),
+        }
+    }
+}
+
+impl Drop for UnorderedCursor {
+    fn drop(&mut self) {
+        self.records.pay();
+    }
+}
+
+impl std::fmt::Debug for UnorderedCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UnorderedCursor").field("valid", &self.valid()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,72 @@
+//! Files of values that are written for tables that are written: by bulk loading.
+//!
+//! Crash: nobody names the files before the edit that names the tables.
+
+use super::store::TableStore;
+use crate::log::ValuePointer;
+use crate::names;
+use crate::options::Compression;
+use crate::value_log::{MovedWriter, ValueFileMeta, pack};
+use esker_base::Result;
+use std::sync::Arc;
+
+/// Writes values into files of their own. Dropped unfinished, it removes every file it started.
+pub(crate) struct ValueOutput {
+    store: Arc<TableStore>,
+    /// Length at which a file is ended.
+    file_bytes: u64,
+    current: Option<MovedWriter>,
+    /// Numbers of files that were started.
+    started: Vec<u64>,
+    done: Vec<ValueFileMeta>,
+}
+
+impl ValueOutput {
+    pub(crate) fn new(store: Arc<TableStore>, file_bytes: u64) -> ValueOutput {
+        ValueOutput { store, file_bytes, current: None, started: Vec::new(), done: Vec::new() }
+    }
+
+    /// Adds a value and says where it is.
+    pub(crate) fn add(&mut self, value: &[u8], compression: Compression) -> Result<ValuePointer> {
+        let packed = pack(value, compression);
+        let (codec, stored) = packed.parts(value);
+        let writer = match &mut self.current {
+            Some(writer) => writer,
+            None => {
+                let number = self.store.new_number();
+                self.started.push(number);
+                let writer = MovedWriter::create(&self.store.env, &self.store.dir, number)?;
+                self.current.insert(writer)
+            }
+        };
+        let pointer = writer.add_new(codec, stored)?;
+        if writer.len_bytes() >= self.file_bytes {
+            self.end_file()?;
+        }
+        Ok(pointer)
+    }
+
+    fn end_file(&mut self) -> Result<()> {
+        if let Some(writer) = self.current.take() {
+            self.done.push(writer.finish()?);
+        }
+        Ok(())
+    }
+
+    /// Ends the files, which are durable then; their names are up to the caller.
+    pub(crate) fn finish(mut self) -> Result<Vec<ValueFileMeta>> {
+        self.end_file()?;
+        self.started.clear();
+        Ok(std::mem::take(&mut self.done))
+    }
+}
+
+impl Drop for ValueOutput {
+    fn drop(&mut self) {
+        self.current = None;
+        for &number in &self.started {
+            // What stays behind is an orphan, which the next open removes.
+            let _ = self.store.env.vfs.remove(&names::values(&self.store.dir, number));
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Large values are kept apart from the tree, and everything else is as it would be without.
+
+use super::support::{DIR, Model, Random, setup};
+use esker::base::vfs::strict::{StrictVfs, Survival};
+use esker::{Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Snapshot};
+use std::path::Path;
+
+/// Values of 100 bytes and more stand apart, in files of a few of them.
+fn options() -> Options {
+    let default_keyspace = KeyspaceOptions {
+        memtable_bytes: 64 << 10,
+        block_bytes: 1 << 10,
+        table_bytes_max: 16 << 10,
+        level_base_bytes: 64 << 10,
+        level_fanout: 3,
+        value_log_bytes_min: Some(100),
+        value_log_compression: Compression::None,
+        ..KeyspaceOptions::default()
+    };
+    Options {
+        memory_budget_bytes: 8 << 20,
+        memtables_bytes_max: 1 << 20,
+        wal_bytes_max: 1 << 20,
+        value_log_file_bytes: 16 << 10,
+        default_keyspace,
+        ..Options::default()
+    }
+}
+
+fn open(disk: &StrictVfs, options: Options) -> Db {
+    Db::open_with(DIR, options, setup(disk)).expect("open")
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number:05}").into_bytes()
+}
+
+/// Text of a length from a few bytes to a few thousand, most of it without a pattern.
+fn value(random: &mut Random) -> Vec<u8> {
+    let len = [3, 99, 100, 300, 1_000, 5_000][random.below(6) as usize] + random.below(9);
+    let mut bytes = vec![b'a' + random.below(26) as u8; len as usize];
+    bytes.iter_mut().step_by(3).for_each(|byte| *byte = random.below(256) as u8);
+    bytes
+}
+
+fn change(db: &Db, model: &mut Model, random: &mut Random, keys: u64) {
+    let key = key(random.below(keys));
+    if random.below(6) == 0 {
+        db.delete(&key).expect("delete");
+        model.remove(&key);
+    } else {
+        let value = value(random);
+        db.put(&key, &value).expect("put");
+        model.insert(key, value);
+    }
+}
+
+fn assert_holds(db: &Db, model: &Model, at: Option<&Snapshot>) {
+    let mut scan = ScanOptions::default();
+    if let Some(snapshot) = at {
+        scan = scan.at(snapshot);
+    }
+    let keyspace = db.default_keyspace();
+    let mut cursor = keyspace.scan(&scan).expect("cursor");
+    cursor.seek_to_first().expect("seek");
+    for (key, value) in model {
+        assert!(cursor.valid(), "the scan ends before {}", key.escape_ascii());
+        assert_eq!(cursor.key(), key);
+        assert!(cursor.value() == value, "value of {}", key.escape_ascii());
+        cursor.next().expect("next");
+    }
+    assert!(!cursor.valid());
+    cursor.seek_to_last().expect("seek");
+    for (key, value) in model.iter().rev() {
+        assert!(cursor.key() == key && cursor.value() == value, "{} backward", key.escape_ascii());
+        cursor.prev().expect("prev");
+    }
+    let mut keys = keyspace.scan(&ScanOptions { keys_only: true, ..scan }).expect("cursor");
+    keys.seek_to_first().expect("seek");
+    for key in model.keys() {
+        assert!(keys.key() == key && keys.value().is_empty());
+        keys.next().expect("next");
+    }
+    for (key, value) in model.iter().step_by(3) {
+        let found = match at {
+            Some(snapshot) => keyspace.get_at(key, snapshot),
+            None => keyspace.get(key),
+        };
+        assert!(found.expect("get").as_deref() == Some(&value[..]), "{}", key.escape_ascii());
+    }
+}
+
+fn assert_sound(db: &Db) {
+    let report = db.verify(|_| true).expect("verify");
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+}
+
+/// Bytes of files with this ending.
+fn bytes_of(disk: &StrictVfs, ending: &str) -> u64 {
+    let names = disk.file_names(Path::new(DIR)).into_iter().filter(|name| name.ends_with(ending));
+    let read = names.map(|name| disk.read_file(&Path::new(DIR).join(name)).expect("read"));
+    read.map(|bytes| bytes.len() as u64).sum()
+}
+
+#[test]
+fn a_store_is_what_it_would_be_with_its_values_in_the_tree() {
+    for (nth, compaction) in [Compaction::Leveled, Compaction::Tiered].into_iter().enumerate() {
+        let mut disk = StrictVfs::new();
+        let (mut model, mut random) = (Model::new(), Random(nth as u64));
+        let mut moved = 0;
+        for round in 0..12u64 {
+            let mut options = options();
+            options.default_keyspace.compaction = compaction;
+            options.default_keyspace.value_log_compression =
+                [Compression::None, Compression::Lz4, Compression::Zstd { level: 1 }]
+                    [(round % 3) as usize];
+            if round % 5 == 4 {
+                options.default_keyspace.value_log_bytes_min = None;
+            }
+            let db = open(&disk, options);
+            assert_holds(&db, &model, None);
+            let mut old = None;
+            for step in 0..500 {
+                if step == 200 {
+                    old = Some((db.snapshot(), model.clone()));
+                }
+                change(&db, &mut model, &mut random, 300);
+            }
+            let (snapshot, then) = old.expect("taken");
+            let kept = db.default_keyspace().scan(&ScanOptions::default()).expect("cursor");
+            moved += db.collect_values(0.0, |_| true).expect("collect").files;
+            assert_holds(&db, &then, Some(&snapshot));
+            assert_holds(&db, &model, None);
+            drop((snapshot, kept));
+            db.flush().expect("flush");
+            db.wait_idle().expect("idle");
+            moved += db.collect_values(0.0, |_| true).expect("collect").files;
+            assert_holds(&db, &model, None);
+            assert_sound(&db);
+            if round % 2 == 0 {
+                db.close().expect("close");
+            } else {
+                // As if the process were killed; what is written afterwards goes nowhere.
+                disk = disk.crash(Survival::ProcessDeath, round);
+            }
+        }
+        assert!(moved > 20, "{moved} files were collected");
+    }
+}
+
+#[test]
+fn what_a_cursor_or_a_snapshot_sees_stays_while_values_are_collected() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, options());
+    let (mut model, mut random) = (Model::new(), Random(5));
+    for _ in 0..600 {
+        change(&db, &mut model, &mut random, 200);
+    }
+    let (snapshot, then) = (db.snapshot(), model.clone());
+    let mut cursor = db.default_keyspace().scan(&ScanOptions::default()).expect("cursor");
+    for _ in 0..5 {
+        for _ in 0..300 {
+            change(&db, &mut model, &mut random, 200);
+        }
+        db.flush().expect("flush");
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        db.collect_values(0.0, |_| true).expect("collect");
+        assert_holds(&db, &then, Some(&snapshot));
+        assert_holds(&db, &model, None);
+    }
+    cursor.seek_to_first().expect("seek");
+    for (key, value) in &then {
+        assert!(cursor.key() == key && cursor.value() == value, "{}", key.escape_ascii());
+        cursor.next().expect("next");
+    }
+    drop(cursor);
+    let before = bytes_of(&disk, ".val") + bytes_of(&disk, ".wal");
+    drop(snapshot);
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.collect_values(0.0, |_| true).expect("collect");
+    db.wait_idle().expect("idle");
+    let after = bytes_of(&disk, ".val") + bytes_of(&disk, ".wal");
+    assert!(after < before, "{before} bytes with a snapshot, {after} without");
+    assert_holds(&db, &model, None);
+}
+
+#[test]
+fn overwriting_keeps_within_the_space_that_is_allowed() {
+    let disk = StrictVfs::new();
+    let mut options = options();
+    options.value_log_file_bytes = 64 << 10;
+    options.value_log_space_amp_max = 1.3;
+    let (file_bytes, amp) = (options.value_log_file_bytes, options.value_log_space_amp_max);
+    let db = open(&disk, options);
+    let mut random = Random(11);
+    let mut put = |number: u64| {
+        let mut value = vec![0; 1_000];
+        value.iter_mut().for_each(|byte| *byte = random.below(256) as u8);
+        db.put(&key(number), &value).expect("put");
+    };
+    const KEYS: u64 = 6_000;
+    (0..KEYS).for_each(&mut put);
+    let live = KEYS * 1_009;
+    let mut most = 0;
+    let mut order = Random(3);
+    for step in 0..5 * KEYS {
+        put(order.below(KEYS));
+        if step % 50 == 0 {
+            most = most.max(bytes_of(&disk, ".val") + bytes_of(&disk, ".wal"));
+        }
+    }
+    let allowed = (live as f64 * amp) as u64 + file_bytes;
+    assert!(most <= allowed, "{most} bytes at the most, {allowed} allowed, {live} alive");
+    assert!(most > live, "all values stand apart");
+    assert_sound(&db);
+}
+
+#[test]
+fn a_large_value_is_written_once() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, options());
+    let before = disk.total_bytes();
+    for number in 0..500 {
+        db.put(&key(number), &[number as u8; 5_000]).expect("put");
+    }
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    let (stats, user) = (db.stats(), 500 * 5_008);
+    assert_eq!(stats.keyspaces[0].user_bytes_written, user);
+    let levels = &stats.keyspaces[0].levels;
+    let tables: u64 = levels.iter().map(|level| level.bytes_written).sum();
+    let written = stats.writes.wal_bytes + tables;
+    assert!(written < user + user / 20, "{written} bytes written for {user}");
+    let grown = disk.total_bytes() - before;
+    assert!(grown < user + user / 10, "the disk grew by {grown} bytes for {user}");
+}
+
+#[test]
+fn values_that_are_loaded_in_bulk_stand_apart_too() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, options());
+    let (mut model, mut random) = (Model::new(), Random(21));
+    let mut ingest = db.default_keyspace().ingest().expect("ingest");
+    for number in 0..200 {
+        let value = value(&mut random);
+        ingest.put(&key(number), &value).expect("put");
+        model.insert(key(number), value);
+    }
+    assert_eq!(ingest.finish().expect("finish"), 200);
+    assert_holds(&db, &model, None);
+    assert!(bytes_of(&disk, ".val") > 100_000);
+    let mut ingest = db.default_keyspace().ingest().expect("ingest");
+    ingest.put(&key(900), &[7; 9_000]).expect("put");
+    drop(ingest);
+    for _ in 0..300 {
+        change(&db, &mut model, &mut random, 200);
+    }
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.collect_values(0.0, |_| true).expect("collect");
+    assert_holds(&db, &model, None);
+    assert_sound(&db);
+    db.checkpoint("/copy").expect("checkpoint");
+    db.close().expect("close");
+    let copy = Db::open_with("/copy", options(), setup(&disk)).expect("open");
+    assert_holds(&copy, &model, None);
+    assert_sound(&copy);
+}
+
+/// A store whose values stand in a file of moved ones and in logs, closed.
+fn closed_store(disk: &StrictVfs) -> Model {
+    let db = open(disk, options());
+    let (mut model, mut random) = (Model::new(), Random(31));
+    for _ in 0..400 {
+        change(&db, &mut model, &mut random, 150);
+    }
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.collect_values(0.0, |_| true).expect("collect");
+    for _ in 0..100 {
+        change(&db, &mut model, &mut random, 150);
+    }
+    db.flush().expect("flush");
+    db.close().expect("close");
+    model
+}
+
+fn repaired(disk: &StrictVfs) -> esker::repair::RepairReport {
+    esker::repair::repair(Path::new(DIR), &options(), setup(disk), |_| true).expect("repair")
+}
+
+#[test]
+fn a_damaged_value_is_told_of_and_repair_leaves_its_record_out() {
+    let disk = StrictVfs::new();
+    let mut model = closed_store(&disk);
+    let name = disk.file_names(Path::new(DIR)).into_iter().find(|name| name.ends_with(".val"));
+    let path = Path::new(DIR).join(name.expect("a file of moved values"));
+    let mut bytes = disk.read_file(&path).expect("read");
+    bytes[2_000] ^= 1;
+    disk.write_file(&path, &bytes).expect("write");
+    let db = open(&disk, options());
+    let damage = db.verify(|_| true).expect("verify").damage;
+    assert!(damage.iter().any(|(file, _)| *file == path), "{damage:?}");
+    let unreadable = |key: &Vec<u8>| db.get(key).is_err();
+    let lost: Vec<Vec<u8>> = model.keys().filter(|key| unreadable(key)).cloned().collect();
+    assert_eq!(lost.len(), 1, "a value fails, and no other");
+    let refused = db.get(&lost[0]).expect_err("damaged");
+    assert!(matches!(refused, esker::Error::Corruption { .. }), "{refused}");
+    assert!(refused.to_string().contains(".val"), "{refused}");
+    db.close().expect("close");
+    let report = repaired(&disk);
+    assert!(!report.is_complete(), "{report}");
+    assert!(report.to_string().contains("values cannot be read"), "{report}");
+    model.remove(&lost[0]);
+    let db = open(&disk, options());
+    assert_holds(&db, &model, None);
+    assert_sound(&db);
+}
+
+#[test]
+fn a_store_without_its_manifest_gets_its_values_back() {
+    let disk = StrictVfs::new();
+    let model = closed_store(&disk);
+    for name in disk.file_names(Path::new(DIR)) {
+        if name == "CURRENT" || name.starts_with("MANIFEST") {
+            esker::base::Vfs::remove(&disk, &Path::new(DIR).join(name)).expect("remove");
+        }
+    }
+    let report = repaired(&disk);
+    let db = open(&disk, options());
+    for (key, value) in &model {
+        let found = db.get(key).expect("get");
+        assert!(found.as_deref() == Some(&value[..]), "{}: {report}", key.escape_ascii());
+    }
+    assert_sound(&db);
+}
+
+#[test]
+fn a_missing_file_of_values_is_told_of_at_open_and_repair_goes_on_without() {
+    let disk = StrictVfs::new();
+    let model = closed_store(&disk);
+    let names = disk.file_names(Path::new(DIR)).into_iter();
+    let path = names.filter(|name| name.ends_with(".val")).map(|n| Path::new(DIR).join(n)).next();
+    esker::base::Vfs::remove(&disk, &path.expect("one")).expect("remove");
+    let refused = Db::open_with(DIR, options(), setup(&disk)).expect_err("a file is missing");
+    assert!(refused.to_string().contains("file with values is missing"), "{refused}");
+    assert!(!repaired(&disk).is_complete());
+    let db = open(&disk, options());
+    assert_sound(&db);
+    let small = model.iter().filter(|(_, value)| value.len() < 100);
+    for (key, value) in small {
+        assert!(db.get(key).expect("get").as_deref() == Some(&value[..]));
+    }
+}
+
+#[test]
+fn a_batch_of_a_user_holds_no_pointers() {
+    use esker::base::Kind;
+    use esker::base::batch::BatchOp;
+    let disk = StrictVfs::new();
+    let db = open(&disk, options());
+    let mut batch = esker::Batch::new();
+    let op = BatchOp {
+        keyspace: esker::KeyspaceId::DEFAULT,
+        kind: Kind::PutPointer,
+        key: b"key",
+        value: b"\x01\x28\x05",
+    };
+    batch.push_op(&op);
+    let refused = db.write(batch, esker::WriteOptions::default()).expect_err("a pointer");
+    assert!(matches!(refused, esker::Error::InvalidArgument { .. }), "{refused}");
+}
