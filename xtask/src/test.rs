@@ -83,6 +83,7 @@ const GATES: &[Step] = &[
     cargo("power", gate!("power")),
     cargo("faults", gate!("faults")),
     cargo("damage", gate!("damage")),
+    cargo("collection", gate!("collection")),
     cargo("kill", gate!("kill")),
     cargo("fuzz", gate!("fuzz")),
     cargo("threads", gate!("threads")),

@@ -8,6 +8,7 @@
 //! check, in files named `models.rs` of the engine; `cargo xtask shuttle` runs whole stores under random
 //! schedules, in `schedules`. Both take `--long`.
 
+pub mod collection;
 pub mod crash;
 pub mod damage;
 pub mod faults;

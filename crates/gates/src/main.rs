@@ -3,7 +3,7 @@
 //! Prints what each came to. Exits with an error if any found a violation.
 
 use esker_gates::gate::{Config, Outcome, Stopwatch};
-use esker_gates::{crash, damage, faults, fuzz, kill, limits, model, power, threads};
+use esker_gates::{collection, crash, damage, faults, fuzz, kill, limits, model, power, threads};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -53,6 +53,12 @@ const GATES: &[Gate] = &[
         short: "every bit, every cut, pages and files mixed up, in small stores",
         long: "the same, and 20 thousand random changes to each file",
         run: damage::gate,
+    },
+    Gate {
+        name: "collection",
+        short: "every interleaving of a model of how values are collected",
+        long: "the same",
+        run: collection::gate,
     },
     Gate {
         name: "kill",

@@ -12,6 +12,7 @@ use esker::base::vfs::strict::StrictVfs;
 use esker::base::{KeyOrder, Kind, Seq, Trailer};
 use esker::block::{Block, BlockBuilder, BlockCursor, Damage, Payload};
 use esker::cursor::Cursor;
+use esker::inspect::{DumpOptions, dump_log};
 use esker::stats::TableCounters;
 use esker::table::{
     BlockCache, CursorOptions, TableContext, TableFile, TableReader, read_identity,
@@ -48,7 +49,10 @@ pub fn targets(seed: u64) -> Result<Vec<Box<dyn Target>>, String> {
         tables.iter().filter_map(|path| specimen.disk.read_file(path).ok()).collect();
     let logs = file(&|name| name.ends_with(".wal"));
     let manifests = file(&|name| name.contains("MANIFEST"));
-    let (Some(log), Some(manifest)) = (logs.first(), manifests.first()) else {
+    let values = file(&|name| name.ends_with(".val"));
+    let (Some(log), Some(values), Some(manifest)) =
+        (logs.first(), values.first(), manifests.first())
+    else {
         return Err("the corpus lacks files".to_owned());
     };
     Ok(vec![
@@ -57,6 +61,7 @@ pub fn targets(seed: u64) -> Result<Vec<Box<dyn Target>>, String> {
         Box::new(BlockBytes),
         Box::new(TableBytes { tables }),
         in_store("log", log),
+        in_store("values", values),
         in_store("manifest", manifest),
         in_store("current", &Path::new(DIR).join("CURRENT")),
     ])
@@ -365,7 +370,8 @@ impl Target for InStore {
                 let copy = records[at].clone();
                 records.insert(random.below(records.len() as u64) as usize, copy);
             }
-            2 => records[at].0 = 1 + random.below(2) as u8,
+            // Data, a mark, values of each codec.
+            2 => records[at].0 = [1, 2, 16, 17, 18][random.below(5) as usize],
             _ => mutate(&mut records[at].1, other, random),
         }
         let salt = log_salt(input);
@@ -397,6 +403,12 @@ impl Target for InStore {
         }
         let world = World::plain(&disk);
         let mut answers = Vec::new();
+        if self.is_log() {
+            let (mut events, options) = (0, DumpOptions::default());
+            // Opening refuses a file of another length; a dump reads it all the same.
+            let dumped = dump_log(&disk, &self.path, &options, |_| events += 1);
+            answers.push(dumped.map_or_else(|error| what(&error), |()| format!("{events} events")));
+        }
         let mut look = |opened: esker::Result<Db>| match opened {
             Err(error) => answers.push(what(&error)),
             Ok(db) => {
