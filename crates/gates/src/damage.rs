@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for each specimen, file and damage:
-//!     open read-only and read-write; scan forward and backward; get every key; verify
+//!     open read-only and read-write; scan forward, backward and without order; get every key; verify
 //!     each answer is right, or an error that names a file; verify finds all damage of tables
 //! ```
 //!
@@ -11,7 +11,7 @@
 //! cut from that log's end, marks and all: nothing else in the store says how long the log was.
 
 use crate::gate::{Config, Outcome, Watchdog, case_seed, error_path, for_cases, guarded};
-use crate::history::{KEYSPACES, MARKER, State, marker_number};
+use crate::history::{KEYSPACES, MARKER, State, marker_number, walk_unordered};
 use crate::memory::peak_of;
 use crate::random::Random;
 use crate::script::{DIR, World};
@@ -435,6 +435,11 @@ impl Seen {
                 Ok(Some(wrong)) => return Err(format!("silently, backward {backward}: {wrong}")),
                 Err(error) => self.note(&error)?,
             }
+        }
+        match walk_unordered(keyspace, expected) {
+            Ok(None) => {}
+            Ok(Some(wrong)) => return Err(format!("silently, {wrong}")),
+            Err(error) => self.note(&error)?,
         }
         for (key, value) in expected {
             match keyspace.get(key) {

@@ -9,7 +9,7 @@ use esker::{
     Batch, Compaction, Compression, Db, Error, Keyspace, KeyspaceId, KeyspaceOptions, Options,
     ScanOptions, Scheduler, TimeSlice,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The key under which each batch writes its number.
 pub const MARKER: &[u8] = b"";
@@ -261,7 +261,7 @@ pub fn keyspaces(db: &Db) -> esker::Result<[Keyspace; 3]> {
     Ok([db.default_keyspace().clone(), open(KEYSPACES[0])?, open(KEYSPACES[1])?])
 }
 
-/// Compares a store with a state: by scanning forward and backward, and by reading keys.
+/// Compares a store with a state: by scanning forward, backward and without order, and by reading keys.
 pub fn compare(db: &Db, state: &State) -> Result<(), String> {
     compare_or_fail(db, state).map_err(|trouble| trouble.to_string())
 }
@@ -314,6 +314,9 @@ fn compare_keyspace(
     if cursor.valid() {
         return wrong(format!("backward: {} should not be there", cursor.key().escape_ascii()));
     }
+    if let Some(what) = walk_unordered(keyspace, expected)? {
+        return wrong(what);
+    }
     for (key, value) in expected.iter().step_by(7) {
         match keyspace.get(key)? {
             Some(found) if found == *value => {}
@@ -324,6 +327,27 @@ fn compare_keyspace(
         }
     }
     Ok(())
+}
+
+/// What is wrong with what a scan without order gives, if anything is.
+pub fn walk_unordered(
+    keyspace: &Keyspace,
+    expected: &BTreeMap<Vec<u8>, Vec<u8>>,
+) -> Result<Option<String>, Error> {
+    // Little memory, so that it reads values many times.
+    let mut cursor = keyspace.scan_unordered(&ScanOptions::default(), 1 << 10)?;
+    let mut seen = BTreeSet::new();
+    while cursor.advance()? {
+        let key = cursor.key().to_vec();
+        if expected.get(&key).map(Vec::as_slice) != Some(cursor.value()) {
+            return Ok(Some(format!("without order: {} is not so", key.escape_ascii())));
+        }
+        if let Some(twice) = seen.replace(key) {
+            return Ok(Some(format!("without order: {} twice", twice.escape_ascii())));
+        }
+    }
+    let (seen, all) = (seen.len(), expected.len());
+    Ok((seen != all).then(|| format!("without order: {seen} of {all} keys")))
 }
 
 /// A batch of random operations over few keys.

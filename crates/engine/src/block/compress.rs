@@ -205,12 +205,7 @@ pub(crate) fn codec_name(codec: u8) -> &'static str {
     }
 }
 
-/// What [`Sealer::compress_value`] has made `stored` of.
-pub(crate) fn expand_value(heap: &Heap, codec: u8, stored: &[u8]) -> Result<SharedBytes, Damage> {
-    expand(heap, codec, stored)
-}
-
-/// The same at the front of `out`, which is made longer if need be. Returns the length.
+/// As [`expand`] at the front of `out`, which is made longer if need be. Returns the length.
 pub(crate) fn expand_into(codec: u8, stored: &[u8], out: &mut Vec<u8>) -> Result<usize, Damage> {
     let Compressed { length, bytes, expand } = Compressed::new(codec, stored)?;
     if out.len() < length {
@@ -247,7 +242,8 @@ impl Compressed<'_> {
     }
 }
 
-fn expand(heap: &Heap, codec: u8, stored: &[u8]) -> Result<SharedBytes, Damage> {
+/// What `codec` has made `stored` of.
+pub(crate) fn expand(heap: &Heap, codec: u8, stored: &[u8]) -> Result<SharedBytes, Damage> {
     let Compressed { length, bytes, expand } = Compressed::new(codec, stored)?;
     let (payload, written) = SharedBytes::filled(heap, length, |out| expand(bytes, out));
     if written != Some(length) {

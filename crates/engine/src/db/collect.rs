@@ -15,9 +15,13 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Values of newer runs count as overwriting older ones, but never so much of all as to leave less than this.
 const LIVE_SHARE_MIN: f64 = 0.75;
+
+/// How long a collection by hand waits for another before it looks again.
+const BUSY_WAIT: Duration = Duration::from_millis(50);
 
 /// A collection whose files are chosen.
 pub(super) struct Collection {
@@ -59,7 +63,7 @@ impl Core {
         let mut report = CollectReport::default();
         loop {
             if !self.value_use.begin() {
-                self.wait_progress(std::time::Duration::from_millis(50))?;
+                self.wait_progress(BUSY_WAIT)?;
                 continue;
             }
             let chosen = self.choose_values(|files, balance| {

@@ -53,9 +53,9 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
                 spec.filter(|_| paid).map(|spec| (FOR_SCANS, spec))
             }
         };
-        let for_values = core.value_use.is_tight.load(Ordering::Relaxed);
         let for_values = || {
-            let spec = policy::pick_for_values(&version, options).filter(|_| for_values)?;
+            let tight = core.value_use.is_tight.load(Ordering::Relaxed);
+            let spec = tight.then(|| policy::pick_for_values(&version, options)).flatten()?;
             Some((FOR_VALUES, spec))
         };
         let found = urgent.or_else(for_values).or(for_scans).or_else(|| {

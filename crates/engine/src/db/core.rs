@@ -256,6 +256,12 @@ impl KeyspaceCore {
     }
 }
 
+/// The files with values that tables of these views may point into, each once, by number.
+pub(super) fn value_files(views: &[Arc<View>]) -> impl Iterator<Item = &Arc<ValueFile>> {
+    let files = views.iter().flat_map(|view| view.version.values.files());
+    files.map(|file| (file.meta.number, file)).collect::<BTreeMap<_, _>>().into_values()
+}
+
 impl View {
     /// The memtables, newest first.
     #[inline]

@@ -24,10 +24,9 @@ use crate::version::{
     Change, KeyspaceRecord, NamedWal, NamedWals, Recovered, TableMeta, TableStore, VersionEdit,
     VersionSet,
 };
-use esker_base::checksum::hash64;
 use esker_base::heap::Heap;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Batch, Env, Error, KeyspaceId, Kind, Result, Seq, Trailer, batch};
+use esker_base::{Batch, Env, Error, KeyspaceId, Kind, Result, Seq, batch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -389,7 +388,7 @@ impl Replay<'_> {
             tables: Vec::new(),
             flushed_seq: record.flushed_seq,
         });
-        insert(&keyspace.active, &op, seq);
+        keyspace.active.writer().apply(&op, seq);
         if keyspace.active.memory_bytes() >= record.options.memtable_bytes {
             let mem = std::mem::replace(&mut keyspace.active, fresh());
             match self.spill {
@@ -414,22 +413,10 @@ fn pointer_of(op: &batch::BatchOp<'_>) -> Option<ValuePointer> {
 
 /// Bytes of the record that an operation points to, in the log that both stand in.
 fn value_bytes_of(op: &batch::BatchOp<'_>, number: u64) -> Result<u64, &'static str> {
-    if op.kind != Kind::PutPointer {
-        return Ok(0);
-    }
-    match ValuePointer::decode(op.value) {
+    match pointer_of(op) {
         Some(pointer) if pointer.log == number => Ok(pointer.record_bytes()),
+        None if op.kind != Kind::PutPointer => Ok(0),
         _ => Err("a pointer to a value does not lead into its own log"),
-    }
-}
-
-fn insert(mem: &Memtable, op: &batch::BatchOp<'_>, seq: Seq) {
-    match op.kind {
-        Kind::DeleteRange => mem.writer().insert_range(op.key, op.value, seq),
-        kind => {
-            let trailer = Trailer::new(seq, kind);
-            mem.writer().insert(op.key, hash64(op.key), trailer, op.value);
-        }
     }
 }
 
@@ -487,7 +474,7 @@ impl Replayed {
                 let mut pointer = Vec::new();
                 let mut op = *op;
                 if let Some(from) = pointer_of(&op) {
-                    let offset_bytes = places.next().unwrap_or_default();
+                    let offset_bytes = places.next().expect("each pointer's value was read");
                     ValuePointer { log: number, offset_bytes, ..from }.encode(&mut pointer);
                     op.value = &pointer;
                 }
@@ -495,7 +482,7 @@ impl Replayed {
                 if flushed(op.keyspace).is_some_and(|flushed| seq > flushed) {
                     let old = &self.keyspaces[&op.keyspace].active;
                     let fresh = || Arc::new(Memtable::new(old.order().clone()));
-                    insert(memtables.entry(op.keyspace).or_insert_with(fresh), &op, seq);
+                    memtables.entry(op.keyspace).or_insert_with(fresh).writer().apply(&op, seq);
                 }
             }
             drop(places);

@@ -1,6 +1,6 @@
 //! Gathers the statistics of an open database.
 
-use super::core::{Core, KeyspaceCore};
+use super::core::{Core, KeyspaceCore, value_files};
 use crate::compaction::policy;
 use crate::report::{
     KeyspaceStats, LevelStats, MemoryUse, ReadStats, RunIndexStats, Stats, ValueFileStats,
@@ -10,8 +10,6 @@ use crate::stats::TableCounter;
 use crate::value_log::{Place, ValueFile};
 use crate::version::live_bytes;
 use esker_base::sync::atomic::Ordering;
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 impl Core {
     pub(super) fn stats(&self) -> Stats {
@@ -47,18 +45,13 @@ impl Core {
         let views: Vec<_> = keyspaces.by_id.values().map(|k| k.view.load_full()).collect();
         let tables = views.iter().flat_map(|view| view.version.tables());
         let live = live_bytes(tables.map(|(_, table)| &table.meta));
-        let by_number: BTreeMap<u64, &Arc<ValueFile>> = views
-            .iter()
-            .flat_map(|view| view.version.values.files())
-            .map(|file| (file.meta.number, file))
-            .collect();
         let stats_of = |file: &ValueFile| ValueFileStats {
             number: file.meta.number,
             bytes: file.named_bytes(),
             live_bytes: file.meta.logs.iter().filter_map(|log| live.get(log)).sum(),
             moved: file.meta.place != Place::Wal,
         };
-        let files: Vec<ValueFileStats> = by_number.values().map(|file| stats_of(file)).collect();
+        let files: Vec<ValueFileStats> = value_files(&views).map(|file| stats_of(file)).collect();
         let collected = *self.value_use.collected.lock();
         ValueStats {
             bytes: files.iter().map(|file| file.bytes).sum(),

@@ -14,6 +14,7 @@ use super::scan::Records;
 use super::scan_range::ScanOptions;
 use crate::value_log::{Sweep, ValueFile};
 use esker_base::Result;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,7 +35,10 @@ pub struct UnorderedCursor {
     begun: bool,
     /// The records are walked through.
     walked: bool,
-    files: Vec<Arc<ValueFile>>,
+    /// What was noted is sorted, and being read.
+    reading: bool,
+    /// Those that what was noted stands in, by number.
+    files: BTreeMap<u64, Arc<ValueFile>>,
     noted: Vec<Noted>,
     /// Keys of what was noted, one behind the other.
     keys: Vec<u8>,
@@ -55,12 +59,12 @@ enum State {
 /// A value that is to be read.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
-    /// Which of `files`.
-    file: u32,
-    key_bytes: u32,
-    key_at: usize,
-    /// Where it stands.
+    /// Number of the file.
+    file: u64,
+    /// Where in it the value stands.
     place: u64,
+    key_at: usize,
+    key_bytes: u32,
 }
 
 /// Reads the values of one file.
@@ -87,7 +91,8 @@ impl Core {
             state: State::Nowhere,
             begun: false,
             walked: false,
-            files: Vec::new(),
+            reading: false,
+            files: BTreeMap::new(),
             noted: Vec::new(),
             keys: Vec::new(),
             next: 0,
@@ -124,11 +129,13 @@ impl UnorderedCursor {
 
     fn step(&mut self) -> Result<State> {
         loop {
-            if self.next < self.noted.len() {
-                self.read_next()?;
-                return Ok(State::Reading);
+            if self.reading {
+                if self.next < self.noted.len() {
+                    self.read_next()?;
+                    return Ok(State::Reading);
+                }
+                self.forget();
             }
-            self.forget();
             if self.walked {
                 return Ok(State::Nowhere);
             }
@@ -136,11 +143,14 @@ impl UnorderedCursor {
                 return Ok(State::Walking);
             }
             self.noted.sort_unstable_by_key(|noted| (noted.file, noted.place));
+            self.reading = true;
         }
     }
 
     /// Lets go of what was noted.
     fn forget(&mut self) {
+        self.reading = false;
+        self.files.clear();
         self.noted.clear();
         self.keys.clear();
         self.next = 0;
@@ -175,17 +185,14 @@ impl UnorderedCursor {
         let inner = &self.records.inner;
         let (file, pointer) = self.records.view.follow_pointer(&self.dir, inner.value())?;
         let place = file.place(pointer.log, pointer.offset_bytes)?;
-        let known = self.files.iter().rposition(|other| Arc::ptr_eq(other, &file));
-        let nth = known.unwrap_or_else(|| {
-            self.files.push(file);
-            self.files.len() - 1
-        });
+        let number = file.meta.number;
+        self.files.entry(number).or_insert(file);
         let key = inner.key();
         self.noted.push(Noted {
-            file: nth as u32,
-            key_bytes: key.len() as u32,
-            key_at: self.keys.len(),
+            file: number,
             place,
+            key_at: self.keys.len(),
+            key_bytes: key.len() as u32,
         });
         self.keys.extend_from_slice(key);
         Ok(())
@@ -200,7 +207,7 @@ impl UnorderedCursor {
             _ => {
                 let of_file = self.noted[nth..].iter().take_while(|noted| noted.file == file);
                 let places = of_file.map(|noted| noted.place).collect();
-                let sweep = self.files[file as usize].sweep()?;
+                let sweep = self.files[&file].sweep()?;
                 FileReader { first: nth, places, sweep }
             }
         };

@@ -1,13 +1,12 @@
 //! Verification: reads every byte of every live file and checks what can be checked.
 
-use super::core::{Core, View};
+use super::core::{Core, View, value_files};
 use crate::log::{LogKind, Reader};
 use crate::names;
 use crate::value_log::{Place, ValueFile};
 use crate::version::{NamedWal, Table, TableStore};
 use esker_base::vfs::Access;
 use esker_base::{Error, Result};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -120,13 +119,10 @@ pub(super) fn check_table(store: &TableStore, table: &Arc<Table>) -> Result<()> 
 
 /// The files with values that tables of these views point into, each once, with their lengths.
 fn values_of(core: &Core, views: &[Arc<View>]) -> Vec<(Arc<ValueFile>, u64)> {
-    let files = views.iter().flat_map(|view| view.version.values.files());
-    let by_number: BTreeMap<u64, &Arc<ValueFile>> =
-        files.map(|file| (file.meta.number, file)).collect();
     let bytes = |file: &ValueFile| -> Result<u64> {
         core.env.vfs.open(file.path(), Access::Sequential)?.len_bytes()
     };
-    by_number.into_values().map(|file| (file.clone(), bytes(file).unwrap_or(0))).collect()
+    value_files(views).map(|file| (file.clone(), bytes(file).unwrap_or(0))).collect()
 }
 
 /// Reads a file with values, and checks that whatever tables point to in it is there. Returns how much that is.

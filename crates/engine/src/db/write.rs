@@ -19,7 +19,7 @@ use crate::memtable::Memtable;
 use crate::options::WriteOptions;
 use esker_base::checksum::hash64;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Batch, Error, Kind, Result, Trailer};
+use esker_base::{Batch, Error, Kind, Result};
 
 /// Writes a batch: all of it or, on an error, nothing.
 ///
@@ -166,13 +166,7 @@ impl CommitState {
                 // A value that stands elsewhere was counted there.
                 let value_bytes = if op.kind == Kind::PutPointer { 0 } else { op.value.len() };
                 user_bytes += op.key.len() + value_bytes;
-                match op.kind {
-                    Kind::DeleteRange => writer.insert_range(op.key, op.value, seq),
-                    kind => {
-                        let trailer = Trailer::new(seq, kind);
-                        writer.insert(op.key, hash64(op.key), trailer, op.value);
-                    }
-                }
+                writer.apply(&op, seq);
                 seq += 1;
             }
             drop(writer);

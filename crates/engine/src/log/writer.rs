@@ -96,9 +96,15 @@ impl Writer {
     #[inline]
     pub(crate) fn append(&mut self, payload: &[u8]) -> Result<()> {
         self.append_record(RecordType::Data, payload)?;
+        self.note_records();
+        Ok(())
+    }
+
+    /// Takes note that records were added which are no marks.
+    #[inline]
+    fn note_records(&mut self) {
         self.records_end = self.end_bytes;
         self.durable = false;
-        Ok(())
     }
 
     /// Where the values will stand that [`Writer::append_with_values`] adds next, each with the length it is stored in.
@@ -139,8 +145,7 @@ impl Writer {
         self.broken = false;
         self.end_bytes = self.file.len_bytes();
         assert!(self.end_bytes == at, "a record stands where it was said to");
-        self.records_end = at;
-        self.durable = false;
+        self.note_records();
         Ok(())
     }
 

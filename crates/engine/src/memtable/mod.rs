@@ -22,10 +22,12 @@ pub(crate) use supply::Supply;
 
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use arena::{Arena, EntryRef};
+use esker_base::batch::BatchOp;
+use esker_base::checksum::hash64;
 use esker_base::pages::{AtomicPages, prefetch};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use esker_base::sync::{CHECKED, Mutex, MutexGuard};
-use esker_base::{KeyOrder, Seq, Trailer};
+use esker_base::{KeyOrder, Kind, Seq, Trailer};
 use ranges::Ranges;
 use sorted::Sorted;
 use std::sync::Arc;
@@ -178,6 +180,15 @@ impl Writer<'_> {
             mem.arena.append(key, trailer, value, None);
         }
         self.note();
+    }
+
+    /// Adds what an operation of a batch says.
+    #[inline]
+    pub(crate) fn apply(&mut self, op: &BatchOp<'_>, seq: Seq) {
+        match op.kind {
+            Kind::DeleteRange => self.insert_range(op.key, op.value, seq),
+            kind => self.insert(op.key, hash64(op.key), Trailer::new(seq, kind), op.value),
+        }
     }
 
     /// Adds a range tombstone.

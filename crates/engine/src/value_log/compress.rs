@@ -1,6 +1,6 @@
 //! Values as they are stored: compressed where that saves enough, as blocks are.
 
-use crate::block::{Damage, Sealer, expand_into, expand_value};
+use crate::block::{Damage, Sealer, expand, expand_into};
 use crate::log::{CODEC_MAX, RECORD_HEADER_BYTES, StoredValue};
 use crate::options::Compression;
 use crate::value::Value;
@@ -79,7 +79,7 @@ pub(super) fn unpack(heap: &Heap, stored: StoredValue) -> Result<Value, Damage> 
     if stored.codec == 0 {
         return Ok(Value::shared(stored.data, stored.start, stored.end));
     }
-    let bytes = expand_value(heap, stored.codec, stored.bytes())?;
+    let bytes = expand(heap, stored.codec, stored.bytes())?;
     let end = bytes.len();
     Ok(Value::shared(bytes, 0, end))
 }

@@ -278,8 +278,12 @@ impl ValueFile {
     }
 
     pub(super) fn source<'a>(&'a self, opened: &'a OpenedFile) -> ValueSource<'a> {
+        self.source_in(opened.file.as_ref())
+    }
+
+    fn source_in<'a>(&'a self, file: &'a dyn ReadableFile) -> ValueSource<'a> {
         ValueSource {
-            file: opened.file.as_ref(),
+            file,
             path: &self.path,
             salt: self.meta.salt,
             file_bytes: self.meta.file_bytes,
@@ -322,13 +326,7 @@ impl ValueFile {
         if file.read_at(at, &mut record)? != record.len() {
             return Err(damaged("the directory is cut short"));
         }
-        let source = ValueSource {
-            file,
-            path: &self.path,
-            salt: self.meta.salt,
-            file_bytes: self.meta.file_bytes,
-        };
-        source.check_data(at, &record)?;
+        self.source_in(file).check_data(at, &record)?;
         let payload = &record[RECORD_HEADER_BYTES..];
         let directory = Directory::decode(payload, HEADER_BYTES as u64, at).map_err(damaged)?;
         if self.meta.logs.iter().any(|log| directory.logs().binary_search(log).is_err()) {

@@ -80,6 +80,7 @@ impl Piece {
 
 /// How much is read from the first of these places: up to the last that follows closely.
 fn piece_bytes(places: &[u64]) -> u64 {
+    debug_assert!(places.is_sorted(), "places ascend");
     let Some(&first) = places.first() else { return 0 };
     let mut last = first;
     for &place in &places[1..] {

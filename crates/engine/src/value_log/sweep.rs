@@ -2,7 +2,7 @@
 
 use super::file::{OpenedFile, ValueFile};
 use super::piece::Piece;
-use crate::block::expand_value;
+use crate::block::expand;
 use esker_base::heap::{Heap, SharedBytes};
 use esker_base::{Error, Result};
 use std::ops::Range;
@@ -65,7 +65,7 @@ impl Sweep {
         self.file.count_read(range.len() as u64);
         self.expanded = None;
         if codec != 0 {
-            let expanded = expand_value(&Heap::global(), codec, &self.piece.bytes[range.clone()]);
+            let expanded = expand(&Heap::global(), codec, &self.piece.bytes[range.clone()]);
             let damaged = |what| Error::corruption(self.file.path(), places[nth], what);
             self.expanded = Some(expanded.map_err(|damage| damaged(damage.0))?);
         }

@@ -176,11 +176,7 @@ fn encode_place(out: &mut Vec<u8>, meta: &ValueFileMeta) {
             out.push(PLACE_MOVED);
             put_varint(out, directory_at);
             put_varint(out, meta.logs.len() as u64);
-            let mut before = 0;
-            for &log in &*meta.logs {
-                put_varint(out, log - before);
-                before = log;
-            }
+            put_ascending(out, meta.logs.iter().map(|&log| (log, None)));
         }
     }
 }
@@ -199,6 +195,16 @@ fn take_values(input: &mut &[u8]) -> Option<ValueFileMeta> {
     };
     let logs = logs.iter().map(|&(log, ())| log).collect();
     Some(ValueFileMeta { number, salt, file_bytes, place, logs })
+}
+
+/// Numbers of logs, which ascend, each with the number behind it if it has one.
+fn put_ascending(out: &mut Vec<u8>, logs: impl Iterator<Item = (u64, Option<u64>)>) {
+    let mut before = 0;
+    for (log, behind) in logs {
+        put_varint(out, log - before);
+        behind.into_iter().for_each(|number| put_varint(out, number));
+        before = log;
+    }
 }
 
 /// So many numbers of logs, which ascend, each with something behind it.
@@ -253,12 +259,7 @@ fn encode_meta(out: &mut Vec<u8>, meta: &TableMeta) {
     put_slice(out, &meta.largest);
     if flags & FLAG_REFERENCES != 0 {
         put_varint(out, meta.references.len() as u64);
-        let mut before = 0;
-        for share in &*meta.references {
-            put_varint(out, share.log - before);
-            put_varint(out, share.bytes);
-            before = share.log;
-        }
+        put_ascending(out, meta.references.iter().map(|share| (share.log, Some(share.bytes))));
     }
 }
 

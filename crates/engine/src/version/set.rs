@@ -25,7 +25,8 @@ pub(crate) struct VersionSet {
     manifest: Manifest,
     /// An append failed: the file may end in half an edit, and a new one must be written first.
     broken: bool,
-    /// Tables and files of values named by edits that failed, by number. They stay until no manifest can name them.
+    /// Tables and files of values named by edits that failed, by number. They stay until no manifest can
+    /// name them.
     void_files: Vec<(u64, PathBuf)>,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
     wals: NamedWals,

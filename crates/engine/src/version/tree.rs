@@ -6,8 +6,8 @@
 //!
 //! Invariants: (1) runs of a level stand newest first; (2) tables of a run are sorted and disjoint,
 //! and all records of a user key in a run are in one table; (3) of two records of a key, the newer
-//! one stands in the same table, an earlier run of the level, or a higher level; (4) the log of every pointer in a table is
-//! in the map of values.
+//! one stands in the same table, an earlier run of the level, or a higher level; (4) the log of every
+//! pointer in a table is in the map of values.
 
 use super::run::Run;
 use super::store::Table;

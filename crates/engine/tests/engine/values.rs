@@ -75,7 +75,24 @@ fn assert_holds(db: &Db, model: &Model, at: Option<&Snapshot>) {
         assert!(cursor.key() == key && cursor.value() == value, "{} backward", key.escape_ascii());
         cursor.prev().expect("prev");
     }
-    let mut keys = keyspace.scan(&ScanOptions { keys_only: true, ..scan }).expect("cursor");
+    for memory_bytes in [0, 2 << 10, 1 << 20] {
+        let mut unordered = keyspace.scan_unordered(&scan, memory_bytes).expect("cursor");
+        let mut found = Model::new();
+        while unordered.advance().expect("advance") {
+            let before = found.insert(unordered.key().to_vec(), unordered.value().to_vec());
+            assert!(before.is_none(), "{} twice", unordered.key().escape_ascii());
+        }
+        assert!(!unordered.valid() && !unordered.advance().expect("advance"));
+        assert!(found == *model, "{} of {} without order", found.len(), model.len());
+    }
+    let only_keys = ScanOptions { keys_only: true, ..scan };
+    let mut unordered = keyspace.scan_unordered(&only_keys, 1 << 20).expect("cursor");
+    for key in model.keys() {
+        assert!(unordered.advance().expect("advance"));
+        assert!(unordered.key() == key && unordered.value().is_empty());
+    }
+    assert!(!unordered.advance().expect("advance"));
+    let mut keys = keyspace.scan(&only_keys).expect("cursor");
     keys.seek_to_first().expect("seek");
     for key in model.keys() {
         assert!(keys.key() == key && keys.value().is_empty());
@@ -146,6 +163,28 @@ fn a_store_is_what_it_would_be_with_its_values_in_the_tree() {
         }
         assert!(moved > 20, "{moved} files were collected");
     }
+}
+
+/// Small values as the keys come, then those that stand apart in the order in which they were written.
+#[test]
+fn a_scan_without_order_reads_values_as_they_stand() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, options());
+    for number in (0..200).rev() {
+        let len = if number % 2 == 0 { 10 } else { 400 };
+        db.put(&key(number), &vec![b'v'; len]).expect("put");
+    }
+    db.flush().expect("flush");
+    let small = (0..200).filter(|number| number % 2 == 0);
+    let large = (0..200).rev().filter(|number| number % 2 == 1);
+    let expected: Vec<Vec<u8>> = small.chain(large).map(key).collect();
+    let mut cursor =
+        db.default_keyspace().scan_unordered(&ScanOptions::default(), 1 << 20).expect("cursor");
+    for key in &expected {
+        assert!(cursor.advance().expect("advance"));
+        assert_eq!(cursor.key().escape_ascii().to_string(), key.escape_ascii().to_string());
+    }
+    assert!(!cursor.advance().expect("advance"));
 }
 
 #[test]

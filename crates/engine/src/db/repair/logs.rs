@@ -13,8 +13,7 @@ use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
 use crate::version::Recovered;
 use esker_base::batch::{self, BatchOp};
-use esker_base::checksum::hash64;
-use esker_base::{KeyspaceId, Kind, Result, Seq, Trailer};
+use esker_base::{KeyspaceId, Result, Seq, Trailer};
 use std::sync::Arc;
 
 /// Records of consecutive sequence numbers in one log.
@@ -297,13 +296,7 @@ impl Repair<'_> {
         }
         let order = options.order.clone();
         let mem = target.mem.get_or_insert_with(|| Arc::new(Memtable::new(order))).clone();
-        match op.kind {
-            Kind::DeleteRange => mem.writer().insert_range(op.key, op.value, seq),
-            kind => {
-                let trailer = Trailer::new(seq, kind);
-                mem.writer().insert(op.key, hash64(op.key), trailer, op.value);
-            }
-        }
+        mem.writer().apply(op, seq);
         self.report.keyspace(id).log_operations += 1;
         if mem.memory_bytes() >= options.memtable_bytes {
             self.flush(id)?;
