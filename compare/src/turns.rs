@@ -31,7 +31,7 @@ pub fn engines() -> Vec<Box<dyn Engine>> {
         Box::new(Esker { values: true, ..Esker::default() }),
         Box::new(Esker { tree: Tree::Tiered, ..Esker::default() }),
         // Merged rarely, which is what an index of runs is for.
-        Box::new(Esker { tree: Tree::Indexed, runs: Some(16), values: false }),
+        Box::new(Esker { tree: Tree::Indexed, runs: Some(16), ..Esker::default() }),
         #[cfg(feature = "rocksdb")]
         Box::new(Rocks { blobs: false }),
         #[cfg(feature = "rocksdb")]

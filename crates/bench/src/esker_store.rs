@@ -31,6 +31,8 @@ pub struct Esker {
     pub runs: Option<u32>,
     /// Whether values of [`VALUE_BYTES_MIN`] bytes and more are kept apart from the tree.
     pub values: bool,
+    /// What these may take for each live byte, if not the engine's default.
+    pub space_amp_max: Option<f64>,
 }
 
 /// Values from which on engines that can keep them apart.
@@ -56,7 +58,8 @@ impl Engine for Esker {
             Tree::Tiered => "esker+tiered",
             Tree::Indexed => "esker+index",
         };
-        let values = if self.values { "+values" } else { "" };
+        let amp = self.space_amp_max.map_or(String::new(), |amp| format!("/{amp}"));
+        let values = if self.values { format!("+values{amp}") } else { String::new() };
         let runs = self.runs.map_or(String::new(), |runs| format!(":{runs}"));
         format!("{name}{values}{runs}")
     }
@@ -89,6 +92,9 @@ impl Esker {
             Tree::Tiered | Tree::Indexed => Compaction::Tiered,
         };
         options.default_keyspace.value_log_bytes_min = self.values.then_some(VALUE_BYTES_MIN);
+        if let Some(amp) = self.space_amp_max {
+            options.value_log_space_amp_max = amp;
+        }
         if let Some(runs) = self.runs {
             let keyspace = &mut options.default_keyspace;
             keyspace.level0_runs_compact = runs;

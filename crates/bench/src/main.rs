@@ -42,6 +42,14 @@ enum Command {
         /// Keep values of 512 bytes and more apart from the tree
         #[arg(long)]
         values: bool,
+        /// Bytes on the disk for each byte of these that is alive, 1.1 to 100; the engine's default if not given
+        #[arg(
+            long = "values_space_amp",
+            alias = "values-space-amp",
+            value_name = "RATIO",
+            requires = "values"
+        )]
+        values_space_amp: Option<f64>,
         /// Keep the results here
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -143,13 +151,14 @@ fn main() -> ExitCode {
 
 fn command(command: Command) -> Outcome<ExitCode> {
     match command {
-        Command::Run { config, tiered, indexed, runs, values, json, quiet } => {
+        Command::Run { config, tiered, indexed, runs, values, values_space_amp, json, quiet } => {
             let tree = match (tiered, indexed) {
                 (_, true) => Tree::Indexed,
                 (true, false) => Tree::Tiered,
                 (false, false) => Tree::Leveled,
             };
-            return run(&config, Esker { tree, runs, values }, json, quiet);
+            let engine = Esker { tree, runs, values, space_amp_max: values_space_amp };
+            return run(&config, engine, json, quiet);
         }
         Command::Ablation { choice, json, plots, quiet } => {
             return run_ablation(&choice, json.as_deref(), plots.as_deref(), quiet);

@@ -56,7 +56,7 @@ pub struct Options {
     pub value_log_file_bytes: u64,
     /// Bytes of files with separated values for each byte of values that are live, which overwriting and deleting may
     /// bring about, besides one file: values are moved together in the background so that this holds, unless writes come
-    /// faster than that is done. Raising it saves work, the more the lower it is. Default: 1.3. Range: 1.1 to 100.
+    /// faster than that is done. Raising it saves work, the more the lower it is. Default: 1.5. Range: 1.1 to 100.
     pub value_log_space_amp_max: f64,
     /// The manifest is written anew when it is longer than this. Default: 16 MiB. Minimum: 4 KiB.
     pub manifest_bytes_max: u64,
@@ -235,7 +235,7 @@ impl Default for Options {
             compaction_threads: 0,
             open_files_max: 1_000,
             value_log_file_bytes: 64 * MIB,
-            value_log_space_amp_max: 1.3,
+            value_log_space_amp_max: 1.5,
             manifest_bytes_max: 16 * MIB,
             default_keyspace: KeyspaceOptions::default(),
             keyspaces: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! Gate: the store keeps its budget of memory, and no write waits long.
+//! Gate: the store keeps its budget of memory, values kept apart keep within their space, and no write waits long.
 //!
 //! Both run on the real file system with real threads.
 
@@ -21,7 +21,10 @@ pub fn gate(config: &Config) -> Outcome {
     };
     let (memory_bytes, data_bytes) = config.choose((64 << 20, 1 << 30), (256 << 20, 10 << 30));
     note("budget", budget(&dir, memory_bytes, data_bytes, config.seed))?;
-    let mut passed = format!("{} MiB of memory", memory_bytes >> 20);
+    let live_bytes = config.choose(384 << 20, 4 << 30);
+    note("space", space(&dir, live_bytes, config.seed))?;
+    let mut passed =
+        format!("{} MiB of memory, {} MiB of values", memory_bytes >> 20, live_bytes >> 20);
     // How long a write waits is a matter of the machine too: asked only when one has the time.
     if config.long {
         let burst_bytes = 5 << 30;
@@ -159,6 +162,74 @@ fn budget(dir: &Path, budget_bytes: u64, data_bytes: u64, seed: u64) -> esker::R
         figures
             .violations
             .push(format!("{:.0} MiB is over the budget by more than a tenth", mib(peak)));
+    }
+    db.close()?;
+    Ok(figures)
+}
+
+/// Bytes that the files of a store take on the disk.
+fn disk_bytes(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    // One that is gone by now takes nothing.
+    files.filter_map(|file| file.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
+}
+
+/// Writes values that are kept apart ten times over, as fast as they are taken, and watches the disk.
+fn space(dir: &Path, live_bytes: u64, seed: u64) -> esker::Result<Figures> {
+    const VALUE_BYTES: usize = 4 << 10;
+    const TIMES: u64 = 10;
+    let mut figures = Figures::default();
+    let mut options = Options::default();
+    options.default_keyspace.value_log_bytes_min = Some(512);
+    let (amp, file_bytes) = (options.value_log_space_amp_max, options.value_log_file_bytes);
+    let db = Db::open(dir, options)?;
+    let entries = live_bytes / (16 + VALUE_BYTES as u64);
+    let mut random = Random::new(seed);
+    let pool = random.bytes(1 << 20);
+    let mut latencies = Latencies::new();
+    let mut most = 0;
+    let mut fill = Duration::ZERO;
+    let started = now();
+    for i in 0..entries * (1 + TIMES) {
+        let at = random.below((pool.len() - VALUE_BYTES) as u64) as usize;
+        let number = if i < entries { i } else { random.below(entries) };
+        let put = now();
+        db.put(&key(number), &pool[at..at + VALUE_BYTES])?;
+        latencies.add(put.elapsed().as_nanos() as u64);
+        if i % 256 == 0 {
+            most = most.max(disk_bytes(dir));
+        }
+        if i == entries {
+            fill = started.elapsed();
+        }
+    }
+    let overwrite = started.elapsed() - fill;
+    db.wait_idle()?;
+    let settled = disk_bytes(dir);
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let rate = |puts: u64, took: Duration| puts as f64 / took.as_secs_f64();
+    let (filled, overwritten) = (rate(entries, fill), rate(TIMES * entries, overwrite));
+    let stats = db.stats();
+    figures.lines.push(format!(
+        "{entries} values of {VALUE_BYTES} B filled at {filled:.0}/s, overwritten {TIMES} times at {overwritten:.0}/s \
+         (p99.9 {:.0} us, worst {:.1} ms, slowed {:.1} s of {:.1} s): {:.0} MiB on the disk at the most, {:.0} MiB settled, \
+         {:.2} and {:.2} times what is alive",
+        latencies.quantile_us(0.999),
+        latencies.worst_ns as f64 / 1e6,
+        stats.writes.slowed_us as f64 / 1e6,
+        overwrite.as_secs_f64(),
+        mib(most),
+        mib(settled),
+        most as f64 / live_bytes as f64,
+        settled as f64 / live_bytes as f64,
+    ));
+    let allowed = (live_bytes as f64 * amp) as u64 + file_bytes;
+    if most > allowed {
+        figures.violations.push(format!("{:.0} MiB are over {:.0}", mib(most), mib(allowed)));
+    }
+    if settled > allowed - file_bytes {
+        figures.violations.push(format!("{:.0} MiB stay behind", mib(settled)));
     }
     db.close()?;
     Ok(figures)

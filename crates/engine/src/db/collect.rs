@@ -1,11 +1,13 @@
 //! Collecting values: when, and making the result current.
 //!
-//! A thread that compacts looks for work here when no level is over its limit. One collection runs at a time.
+//! A thread that compacts looks for work here when no level is over its limit. Several may collect at once, each its own
+//! files: much of the time of one is waiting for the disk.
 
 use super::collect_report::CollectReport;
 use super::core::Core;
 use super::flushing::oldest_needed_wal;
 use super::separate::unflushed_bytes_max;
+use super::value_use::length_max;
 use crate::event::Event;
 use crate::gc::{self, Balance, FileUse, Victim};
 use crate::names;
@@ -19,6 +21,13 @@ use std::time::Duration;
 
 /// Values of newer runs count as overwriting older ones, but never so much of all as to leave less than this.
 const LIVE_SHARE_MIN: f64 = 0.75;
+
+/// Space is short where more than this part of what may be wasted is known to be dead.
+const SHORT_SHARE: f64 = 0.25;
+
+/// So many files may be there beside those that tables point into and logs that wait to be flushed: a log that came
+/// while one of these was flushed, the current one, the next one, and what two collections write or are about to remove.
+const OTHER_FILES: u64 = 9;
 
 /// How long a collection by hand waits for another before it looks again.
 const BUSY_WAIT: Duration = Duration::from_millis(50);
@@ -40,12 +49,30 @@ impl Core {
         let tables = tables_of(versions);
         let live = live_bytes(tables.iter().map(|table| &table.meta));
         let files: u64 = versions.values().0.values().map(|meta| meta.file_bytes).sum();
-        let Balance { total_bytes, total_bytes_max, .. } = self.balance(versions, &live);
+        let balance = self.balance(versions, &live);
         let usage = &self.value_use;
+        usage.slow_from_bytes.store(balance.slow_from_bytes, Ordering::Relaxed);
+        usage.bytes_max.store(balance.bytes_max, Ordering::Relaxed);
+        usage.length_max.store(balance.file_bytes, Ordering::Relaxed);
         usage.live_bytes.store(live.values().sum(), Ordering::Relaxed);
         usage.file_bytes.store(files, Ordering::Relaxed);
-        usage.is_tight.store(total_bytes > total_bytes_max, Ordering::Relaxed);
+        let is_tight = balance.total_bytes > balance.total_bytes_max;
+        usage.is_tight.store(is_tight, Ordering::Relaxed);
         usage.changed.store(true, Ordering::Release);
+    }
+
+    /// How far files with values are from where writes are slowed (0.0) to the most that they should take (1.0); negative
+    /// below that, and where nothing is being collected that writes could wait for.
+    pub(super) fn values_fill(&self) -> f64 {
+        let usage = &self.value_use;
+        if !usage.is_collecting() {
+            return -1.0;
+        }
+        let bytes =
+            usage.file_bytes.load(Ordering::Relaxed) + usage.retired_bytes.load(Ordering::Relaxed);
+        let from = usage.slow_from_bytes.load(Ordering::Relaxed) as f64;
+        let to = usage.bytes_max.load(Ordering::Relaxed) as f64;
+        (bytes as f64 - from) / (to - from).max(1.0)
     }
 
     /// Collects the values of all files of which at least such a share is dead.
@@ -61,22 +88,26 @@ impl Core {
             return Err(Error::invalid(format!("dead share {dead_share_min} is outside 0 to 1")));
         }
         let mut report = CollectReport::default();
+        let mut waited = false;
         loop {
-            if !self.value_use.begin() {
-                self.wait_progress(BUSY_WAIT)?;
-                continue;
-            }
+            self.value_use.begin();
             let chosen = self.choose_values(|files, balance| {
                 gc::with_dead_share(files, dead_share_min, balance.file_bytes)
             });
             let done = match chosen {
-                Ok(Some(collection)) => collection.run(self),
+                Ok(Some(collection)) => collection.run(self)?,
                 other => {
                     self.end_collection();
                     other?;
-                    return Ok(report);
+                    if waited {
+                        return Ok(report);
+                    }
+                    // What others collect now is not looked at twice.
+                    self.wait_collected()?;
+                    waited = true;
+                    continue;
                 }
-            }?;
+            };
             report.add(&done);
             self.store.sweep();
             if !progress(&report) {
@@ -85,13 +116,27 @@ impl Core {
         }
     }
 
+    /// Waits for the collections that others run now.
+    fn wait_collected(&self) -> Result<()> {
+        let taken = self.value_use.taken.lock().clone();
+        let is_taken = || {
+            let now = self.value_use.taken.lock();
+            taken.keys().any(|number| now.contains_key(number))
+        };
+        while is_taken() {
+            self.check_writable()?;
+            self.wait_progress(BUSY_WAIT)?;
+        }
+        Ok(())
+    }
+
     /// Lets others collect. Threads that wanted to meanwhile look again.
     fn end_collection(&self) {
         self.value_use.end();
         self.background.wake_all();
     }
 
-    /// The files that a rule chooses among those that may be collected.
+    /// The files that a rule chooses among those that may be collected. They count as taken.
     fn choose_values(
         &self,
         rule: impl FnOnce(&[FileUse], &Balance) -> Vec<u64>,
@@ -99,6 +144,7 @@ impl Core {
         let versions = self.lock_versions()?;
         let tables = tables_of(&versions);
         let live = live_bytes(tables.iter().map(|table| &table.meta));
+        let mut taken = self.value_use.taken.lock();
         // Records of these may be in memtables.
         let needed_from = oldest_needed_wal(self, None);
         let is_needed = |meta: &ValueFileMeta| {
@@ -109,7 +155,7 @@ impl Core {
             .values()
             .0
             .values()
-            .filter(|meta| !is_needed(meta))
+            .filter(|meta| !is_needed(meta) && !taken.contains_key(&meta.number))
             .map(|meta| FileUse {
                 number: meta.number,
                 file_bytes: meta.file_bytes,
@@ -117,7 +163,9 @@ impl Core {
                 live_bytes: meta.logs.iter().filter_map(|log| live.get(log)).sum(),
             })
             .collect();
-        let numbers = rule(&files, &self.balance(&versions, &live));
+        let mut balance = self.balance(&versions, &live);
+        balance.total_bytes = balance.total_bytes.saturating_sub(taken.values().sum());
+        let numbers = rule(&files, &balance);
         if numbers.is_empty() {
             return Ok(None);
         }
@@ -130,28 +178,32 @@ impl Core {
             Ok(Victim { file, meta })
         });
         let victims = victims.collect::<Result<Vec<Victim>>>()?;
+        let chosen = files.iter().filter(|file| numbers.contains(&file.number));
+        taken.extend(chosen.map(|file| (file.number, file.dead_bytes())));
         Ok(Some(Collection { victims, tables }))
     }
 
     /// What the named files with values take, and what they may.
     ///
-    /// Logs that no table points into yet, the one that comes next and a file that is being written need space too: they
-    /// get a part of what may be wasted, a third at the most.
+    /// Logs that no table points into yet, the current one and the next, and files that are being written need space too:
+    /// they get a part of what may be wasted, a half at the most.
     fn balance(&self, versions: &VersionSet, live: &BTreeMap<u64, u64>) -> Balance {
         let pointed_to: u64 = live.values().sum();
         let newer: u64 = versions.keyspaces.values().map(|k| newer_bytes(&k.version)).sum();
         // At the worst, all that newer runs point to overwrites what older ones do.
         let live_min = (pointed_to as f64 * LIVE_SHARE_MIN) as u64;
         let live_bytes = pointed_to.saturating_sub(newer).max(live_min);
-        let file_bytes = self.options.value_log_file_bytes;
         let waste = live_bytes as f64 * (self.options.value_log_space_amp_max - 1.0);
-        let others = (unflushed_bytes_max(self) + 2 * file_bytes) as f64;
-        let waste = waste - others.min(waste / 3.0);
-        Balance {
-            total_bytes: versions.values().0.values().map(|meta| meta.file_bytes).sum(),
-            total_bytes_max: live_bytes + waste as u64,
-            file_bytes,
-        }
+        let total_bytes = versions.values().0.values().map(|meta| meta.file_bytes).sum();
+        // What is known to be dead.
+        let is_short = total_bytes as f64 > pointed_to as f64 + waste * SHORT_SHARE;
+        let file_bytes = length_max(&self.options, live_bytes, is_short);
+        let unflushed = unflushed_bytes_max(self);
+        let others = (unflushed + OTHER_FILES * file_bytes) as f64;
+        let total_bytes_max = live_bytes + (waste - others.min(waste / 2.0)) as u64;
+        let slow_from_bytes = total_bytes_max + unflushed + file_bytes;
+        let bytes_max = slow_from_bytes + 2 * file_bytes;
+        Balance { total_bytes, total_bytes_max, slow_from_bytes, bytes_max, file_bytes }
     }
 }
 
@@ -169,27 +221,35 @@ fn newer_bytes(version: &Version) -> u64 {
 
 /// The collection that is due, if there is one. It counts as running.
 pub(super) fn choose(core: &Core) -> Result<Option<Collection>> {
-    if !core.value_use.changed.load(Ordering::Acquire) || !core.value_use.begin() {
+    let usage = &core.value_use;
+    if !usage.changed.load(Ordering::Acquire) {
         return Ok(None);
     }
-    core.value_use.changed.store(false, Ordering::Release);
+    usage.begin();
+    usage.changed.store(false, Ordering::Release);
     let chosen = core.choose_values(gc::choose);
     match &chosen {
-        Ok(Some(_)) => {}
-        Ok(None) | Err(_) => core.value_use.end(),
+        Ok(Some(_)) => {
+            // There may be enough for others too.
+            usage.changed.store(true, Ordering::Release);
+            core.background.wake_workers();
+        }
+        Ok(None) | Err(_) => usage.end(),
     }
     chosen
 }
 
-/// Ends a collection in any case, so that others may begin. One that failed is due again.
+/// Ends a collection in any case, so that others may take its files. One that failed is due again.
 struct Running<'a> {
     core: &'a Core,
+    files: Vec<u64>,
     done: bool,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let usage = &self.core.value_use;
+        usage.taken.lock().retain(|number, _| !self.files.contains(number));
         if !self.done {
             usage.changed.store(true, Ordering::Release);
         }
@@ -200,7 +260,8 @@ impl Drop for Running<'_> {
 impl Collection {
     /// Moves what is live and makes the new file current.
     pub(super) fn run(self, core: &Core) -> Result<CollectReport> {
-        let mut running = Running { core, done: false };
+        let files = self.victims.iter().map(|victim| victim.meta.number).collect();
+        let mut running = Running { core, files, done: false };
         let started = core.env.clock.now_ns();
         let stop = || core.background.stopping();
         let moved = gc::collect(&core.store, &self.victims, &self.tables, &stop)?;
@@ -227,12 +288,16 @@ impl Collection {
         }
         running.done = true;
         core.value_use.collected.lock().add(&report);
+        let duration_ns = core.env.clock.now_ns() - started;
+        if report.bytes_after > 0 {
+            core.stall.note_collection(report.freed_bytes(), duration_ns);
+        }
         core.events.emit(&Event::ValuesMoved {
             number,
             files: report.files,
             bytes_before: report.bytes_before,
             bytes_after: report.bytes_after,
-            duration_us: (core.env.clock.now_ns() - started) / 1_000,
+            duration_us: duration_ns / 1_000,
         });
         Ok(report)
     }

@@ -13,6 +13,11 @@ pub struct CollectReport {
 }
 
 impl CollectReport {
+    /// Bytes that were given back.
+    pub(super) fn freed_bytes(&self) -> u64 {
+        self.bytes_before.saturating_sub(self.bytes_after)
+    }
+
     /// Counts more of the same.
     pub(super) fn add(&mut self, more: &CollectReport) {
         self.files += more.files;

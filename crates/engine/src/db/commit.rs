@@ -174,15 +174,18 @@ impl CommitState {
         let writer = Arc::new(Mutex::new(Some(old)));
         let BegunWal { number: old_number, first_seq: old_first } = before;
         let values = self.values.take();
+        let value_bytes = std::mem::take(&mut self.value_bytes);
         let retired = RetiredWal {
             number: old_number,
             first_seq: old_first,
             bytes,
+            value_bytes,
             records_end,
             values,
             writer,
         };
         core.retired_wal_bytes.fetch_add(bytes, Ordering::Relaxed);
+        core.value_use.retired_bytes.fetch_add(value_bytes, Ordering::Relaxed);
         core.retired.lock().push(retired);
         *core.current_wal.lock() = BegunWal { number, first_seq };
         drop(slot);

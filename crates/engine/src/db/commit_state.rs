@@ -12,6 +12,8 @@ pub(super) struct CommitState {
     pub(super) number: u64,
     /// The log, if it holds values.
     pub(super) values: Option<Arc<ValueFile>>,
+    /// Bytes of the values that it holds.
+    pub(super) value_bytes: u64,
     pub(super) next_seq: Seq,
     /// Keyspaces whose active memtable is full.
     pub(super) full: Vec<KeyspaceId>,
@@ -26,7 +28,15 @@ impl CommitState {
         next_seq: Seq,
         spare_due_bytes: u64,
     ) -> CommitState {
-        CommitState { wal, number, values: None, next_seq, full: Vec::new(), spare_due_bytes }
+        CommitState {
+            wal,
+            number,
+            values: None,
+            value_bytes: 0,
+            next_seq,
+            full: Vec::new(),
+            spare_due_bytes,
+        }
     }
 
     /// Sequence number of the newest record.
@@ -40,6 +50,8 @@ pub(super) struct RetiredWal {
     pub(super) number: u64,
     pub(super) first_seq: Seq,
     pub(super) bytes: u64,
+    /// Bytes of the values that it holds.
+    pub(super) value_bytes: u64,
     /// Where its last whole record ends that is no mark. All of that is durable when the log is.
     pub(super) records_end: u64,
     /// The log, if it holds values.

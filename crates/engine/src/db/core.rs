@@ -9,13 +9,13 @@
 //! no spare log.
 
 use super::background::Background;
-use super::collect_report::CollectReport;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::index_state::Indexing;
 use super::queue::WriteQueue;
 use super::snapshot::SnapshotList;
 use super::stall::Stall;
 use super::underway::Underway;
+use super::value_use::ValueUse;
 use crate::compaction::scheduler::toll::Toll;
 use crate::compaction::scheduler::{Schedule, pace};
 use crate::event::{Event, EventSink};
@@ -79,51 +79,6 @@ pub(super) struct Core {
     poison: OnceLock<String>,
     pub(super) read_only: bool,
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
-}
-
-/// What files with values take, as of the newest change of the versions.
-#[derive(Debug)]
-pub(super) struct ValueUse {
-    /// Bytes of the values that tables point to.
-    pub(super) live_bytes: AtomicU64,
-    /// Bytes of the files that the manifest names.
-    pub(super) file_bytes: AtomicU64,
-    /// They may take more than they should, by the most that can be dead.
-    pub(super) is_tight: AtomicBool,
-    /// Something changed since a collection was last looked for.
-    pub(super) changed: AtomicBool,
-    /// A collection runs.
-    collecting: AtomicBool,
-    /// What was collected since open.
-    pub(super) collected: Mutex<CollectReport>,
-}
-
-impl ValueUse {
-    fn new() -> ValueUse {
-        ValueUse {
-            live_bytes: AtomicU64::new(0),
-            file_bytes: AtomicU64::new(0),
-            is_tight: AtomicBool::new(false),
-            changed: AtomicBool::new(false),
-            collecting: AtomicBool::new(false),
-            collected: Mutex::new(CollectReport::default()),
-        }
-    }
-
-    /// Takes the right to collect; false if somebody has it.
-    pub(super) fn begin(&self) -> bool {
-        !self.collecting.swap(true, Ordering::AcqRel)
-    }
-
-    /// Gives it back.
-    pub(super) fn end(&self) {
-        self.collecting.store(false, Ordering::Release);
-    }
-
-    /// True if a collection runs, or may be due.
-    pub(super) fn is_busy(&self) -> bool {
-        self.changed.load(Ordering::Acquire) || self.collecting.load(Ordering::Acquire)
-    }
 }
 
 /// A log, and the first sequence number it may hold.
@@ -346,7 +301,7 @@ impl Core {
         let separated = of_keyspaces.filter_map(|options| options.value_log_bytes_min).min();
         Core {
             separated_bytes_min: AtomicU64::new(separated.unwrap_or(u64::MAX)),
-            value_use: ValueUse::new(),
+            value_use: ValueUse::new(&parts.options),
             supply: parts.supply,
             stall: Stall::new(parts.env.clock.clone(), parts.events.clone()),
             env: parts.env,

@@ -202,12 +202,13 @@ pub(super) fn remove_wals(core: &Core, wal_min: u64, map: &ValueMap) {
     core.retired.lock().retain_mut(|wal| {
         let stays = wal.number >= wal_min;
         if !stays {
-            gone.push((wal.number, wal.bytes, wal.values.take()));
+            core.retired_wal_bytes.fetch_sub(wal.bytes, Ordering::Relaxed);
+            core.value_use.retired_bytes.fetch_sub(wal.value_bytes, Ordering::Relaxed);
+            gone.push((wal.number, wal.values.take()));
         }
         stays
     });
-    for (number, bytes, values) in gone {
-        core.retired_wal_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    for (number, values) in gone {
         if map.find(number).is_some() {
             continue;
         }

@@ -43,6 +43,7 @@ mod statistics;
 mod steps;
 mod underway;
 mod unordered;
+mod value_use;
 mod verify;
 mod workers;
 mod write;

@@ -24,10 +24,7 @@ use std::time::Duration;
 /// Bytes of a pointer and what stands around it in a batch, about.
 const POINTER_BYTES: usize = 32;
 
-/// What an operation with a large value takes in the log beside key and value, at the most.
-const RECORD_BYTES: usize = 64;
-
-/// Share of what overwriting may waste that may be in logs which no table points into yet.
+/// Share of what overwriting may waste that may be in logs that no table points into yet.
 const UNFLUSHED_SHARE: f64 = 0.1;
 
 /// How long a writer waits for a flush before it looks again whether something is wrong.
@@ -83,6 +80,7 @@ impl CommitState {
             logged.push_op(&BatchOp { kind: Kind::PutPointer, value: &pointer, ..op });
         }
         drop((places, stored));
+        self.value_bytes += value_bytes;
         let bytes = logged.seal(self.next_seq);
         core.counters.wal_bytes.fetch_add(value_bytes + bytes.len() as u64, Ordering::Relaxed);
         self.wal.append_with_values(&values, bytes)?;
@@ -108,13 +106,16 @@ impl CommitState {
         view.logs.add(file.expect("a batch with pointers follows its values into the log"));
     }
 
-    /// True if the log has values, and would be longer than a file of values after this group.
+    /// True if the log has values, and these would take more than a file of values may after this group.
     #[inline]
     pub(super) fn is_full_of_values(&self, core: &Core, group: &[Request]) -> bool {
         self.values.is_some() && {
-            let bytes_of = |batch: &Batch| batch.size_bytes() + batch.len() as usize * RECORD_BYTES;
-            let bytes: usize = group.iter().map(|request| bytes_of(&request.batch)).sum();
-            self.wal.len_bytes() + bytes as u64 > core.options.value_log_file_bytes
+            let of_request = |request: &Request| {
+                let separated = request.separated.as_ref()?;
+                Some(separated.stored_bytes(&request.batch))
+            };
+            let bytes: u64 = group.iter().filter_map(of_request).sum();
+            self.value_bytes + bytes > core.value_use.length_max.load(Ordering::Relaxed)
         }
     }
 
@@ -128,7 +129,7 @@ impl CommitState {
         let pins = |k: &&Arc<KeyspaceCore>| k.view.load().active_first_wal.load(Ordering::Relaxed);
         let oldest =
             keyspaces.by_id.values().filter(|k| !k.view.load().active.is_empty()).min_by_key(pins);
-        let unflushed = |k: &Arc<KeyspaceCore>| bytes_since(core, pins(&k)) + self.wal.len_bytes();
+        let unflushed = |k: &Arc<KeyspaceCore>| bytes_since(core, pins(&k)) + self.value_bytes;
         match oldest.filter(|oldest| unflushed(oldest) > unflushed_bytes_max(core)) {
             // That goes on to the next log too.
             Some(oldest) => self.seal(core, &[oldest.id])?,
@@ -150,20 +151,18 @@ impl CommitState {
     }
 }
 
-/// Bytes of logs with values that may be there without a table that points into them.
+/// Bytes of values that may be in logs which no table points into.
 pub(super) fn unflushed_bytes_max(core: &Core) -> u64 {
     let options = &core.options;
     let waste = (options.value_log_space_amp_max - 1.0) * UNFLUSHED_SHARE;
     let live = core.value_use.live_bytes.load(Ordering::Relaxed);
     let share = (live as f64 * waste) as u64;
-    share.clamp(
-        options.value_log_file_bytes,
-        options.wal_bytes_max.max(options.value_log_file_bytes),
-    )
+    let file_bytes = core.value_use.length_max.load(Ordering::Relaxed);
+    share.clamp(file_bytes, options.wal_bytes_max.max(file_bytes))
 }
 
-/// Bytes of the logs that are complete, from `first` on.
+/// Bytes of the values in logs that are complete, from `first` on.
 fn bytes_since(core: &Core, first: u64) -> u64 {
     let retired = core.retired.lock();
-    retired.iter().filter(|wal| wal.number >= first).map(|wal| wal.bytes).sum()
+    retired.iter().filter(|wal| wal.number >= first).map(|wal| wal.value_bytes).sum()
 }

@@ -10,3 +10,13 @@ pub(super) struct Separated {
     /// The batch as it was logged, with pointers.
     pub(super) logged: Batch,
 }
+
+impl Separated {
+    /// Bytes of the large values as they are stored.
+    pub(super) fn stored_bytes(&self, batch: &Batch) -> u64 {
+        let packed = batch.iter().zip(&self.packed);
+        packed
+            .filter_map(|(op, packed)| Some(packed.as_ref()?.parts(op.value).1.len() as u64))
+            .sum()
+    }
+}

@@ -16,6 +16,7 @@ use crate::log::{Blank, LogHeader, LogKind, Writer};
 use crate::names;
 use crate::options::Options;
 use crate::version::{Change, VersionEdit};
+use esker_base::sync::atomic::Ordering;
 use esker_base::{Env, Result, Seq};
 use std::path::Path;
 
@@ -31,7 +32,7 @@ fn make(core: &Core) -> Result<Option<Spare>> {
     let salt = core.env.entropy.next_u64();
     let path = names::wal(&core.dir, number);
     let vfs = core.env.vfs.as_ref();
-    let blank = Blank::create(vfs, &path, reserve_bytes(&core.options))
+    let blank = Blank::create(vfs, &path, next_reserve_bytes(core))
         .inspect_err(|error| core.poison_if_sync(error))?;
     let Some(blank) = blank else {
         vfs.remove(&path)?;
@@ -57,6 +58,15 @@ pub(super) fn discard(core: &Core) {
 /// What a log is likely to grow to: about as large as a memtable.
 fn reserve_bytes(options: &Options) -> u64 {
     options.default_keyspace.memtable_bytes.min(options.memtables_limit_bytes() / 4)
+}
+
+/// The same for the next log, which ends sooner where logs have values.
+fn next_reserve_bytes(core: &Core) -> u64 {
+    let reserve = reserve_bytes(&core.options);
+    match core.value_use.file_bytes.load(Ordering::Relaxed) {
+        0 => reserve,
+        _ => reserve.min(core.value_use.length_max.load(Ordering::Relaxed)),
+    }
 }
 
 /// Length of a log at which the next one is made ready. So a store that is hardly written to does not take the
@@ -92,7 +102,7 @@ pub(super) fn begin_next(
         return Ok((spare.number, spare.begin(first_seq)?));
     }
     let number = core.store.new_number();
-    let reserve = reserve_bytes(&core.options);
+    let reserve = next_reserve_bytes(core);
     let (writer, salt) = create_begun(&core.env, &core.dir, reserve, number, first_seq)
         .inspect_err(|error| core.poison_if_sync(error))?;
     let mut edit = VersionEdit::new();

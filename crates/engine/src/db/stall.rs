@@ -1,7 +1,8 @@
 //! Holding writers to the pace: they wait where writes must be slowed, and for nothing else.
 //!
-//! The rate comes from [`pace`], of what flushes and compactions were measured to drain. The writer's wait is one
-//! timed wait on a condition variable, at most [`WAIT_MS_MAX`] long.
+//! The rates come from [`pace`], of what flushes, compactions and collections of values were measured to drain. The
+//! writer's wait is one timed wait on a condition variable for each, at most [`WAIT_MS_MAX`] long. Large values are held to
+//! a pace of their own, which does not concern other writes.
 
 use crate::compaction::scheduler::pace::{self, Drained};
 use crate::event::{Event, EventSink};
@@ -27,13 +28,28 @@ pub(super) struct Stall {
     level0_rate: AtomicU64,
     /// How full level 0 of the fullest keyspace is, in thousandths of the way from slow to max.
     level0_fill: AtomicU64,
-    slowing: AtomicBool,
-    /// When the next write may pass, in the clock's nanoseconds.
-    gate: Mutex<u64>,
-    wake: Condvar,
+    /// Bytes per second that collections free, as measured.
+    values_rate: AtomicU64,
+    gate: Gate,
+    /// For large values, in bytes as they are stored.
+    values_gate: Gate,
     slowed: AtomicU64,
     slowed_ns: AtomicU64,
     slowed_ns_max: AtomicU64,
+}
+
+/// What writes wait at.
+struct Gate {
+    slowing: AtomicBool,
+    /// When the next write may pass, in the clock's nanoseconds.
+    next: Mutex<u64>,
+    wake: Condvar,
+}
+
+impl Gate {
+    fn new() -> Gate {
+        Gate { slowing: AtomicBool::new(false), next: Mutex::new(0), wake: Condvar::new() }
+    }
 }
 
 impl Stall {
@@ -44,9 +60,9 @@ impl Stall {
             flush_rate: AtomicU64::new(pace::DRAIN_START),
             level0_rate: AtomicU64::new(pace::DRAIN_START),
             level0_fill: AtomicU64::new(0),
-            slowing: AtomicBool::new(false),
-            gate: Mutex::new(0),
-            wake: Condvar::new(),
+            values_rate: AtomicU64::new(pace::DRAIN_START),
+            gate: Gate::new(),
+            values_gate: Gate::new(),
             slowed: AtomicU64::new(0),
             slowed_ns: AtomicU64::new(0),
             slowed_ns_max: AtomicU64::new(0),
@@ -61,6 +77,11 @@ impl Stall {
     /// Notes that a compaction took so many bytes out of level 0 in this time.
     pub(super) fn note_level0(&self, bytes: u64, duration_ns: u64) {
         blend(&self.level0_rate, bytes, duration_ns);
+    }
+
+    /// Notes that a collection of values freed so many bytes in this time.
+    pub(super) fn note_collection(&self, bytes: u64, duration_ns: u64) {
+        blend(&self.values_rate, bytes, duration_ns);
     }
 
     /// Notes how full level 0 of the fullest keyspace is, from 0.0 to 1.0.
@@ -102,38 +123,51 @@ impl Stall {
     /// False if writes pass at once for as long as memory is far from its limit.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
-        self.slowing.load(Ordering::Relaxed) || self.level0_fill.load(Ordering::Relaxed) > 0
+        self.gate.slowing.load(Ordering::Relaxed) || self.level0_fill.load(Ordering::Relaxed) > 0
     }
 
     /// Lets a write of so many bytes pass, after a wait if writes are being slowed. Memtables hold
     /// `held` of `limit` bytes.
     #[cold]
     pub(super) fn admit(&self, bytes: u64, held: u64, limit: u64) {
-        let Some(rate) = self.rate(held as f64 / limit as f64) else {
-            if self.slowing.swap(false, Ordering::Relaxed) {
-                *self.gate.lock() = 0;
-                self.wake.notify_all();
+        self.pass(&self.gate, bytes, self.rate(held as f64 / limit as f64));
+    }
+
+    /// Lets large values of so many stored bytes pass, after a wait if collection is behind: by `fill` of what it may be,
+    /// 0.0 and less for not at all.
+    pub(super) fn admit_values(&self, bytes: u64, fill: f64) {
+        if fill > 0.0 || self.values_gate.slowing.load(Ordering::Relaxed) {
+            let freed = self.values_rate.load(Ordering::Relaxed);
+            self.pass(&self.values_gate, bytes, pace::values_rate(fill, freed));
+        }
+    }
+
+    fn pass(&self, gate: &Gate, bytes: u64, rate: Option<f64>) {
+        let Some(rate) = rate else {
+            if gate.slowing.swap(false, Ordering::Relaxed) {
+                *gate.next.lock() = 0;
+                gate.wake.notify_all();
                 self.events.emit(&Event::WriteRate { bytes_per_second: None });
             }
             return;
         };
-        if !self.slowing.swap(true, Ordering::Relaxed) {
+        if !gate.slowing.swap(true, Ordering::Relaxed) {
             self.events.emit(&Event::WriteRate { bytes_per_second: Some(rate as u64) });
         }
-        let mut gate = self.gate.lock();
+        let mut next = gate.next.lock();
         let now = self.clock.now_ns();
         let cost_ns = (bytes as f64 * 1e9 / rate) as u64;
         // What was not used in the past is not saved up.
-        let due = (*gate).max(now);
-        *gate = due + cost_ns;
+        let due = (*next).max(now);
+        *next = due + cost_ns;
         let wait_ns = due - now;
         if wait_ns < WAIT_NS_MIN {
             return;
         }
         let wait = Duration::from_nanos(wait_ns.min(WAIT_MS_MAX * 1_000_000));
         // Woken early only when writes are no longer slowed.
-        self.wake.wait_for(&mut gate, wait);
-        drop(gate);
+        gate.wake.wait_for(&mut next, wait);
+        drop(next);
         self.note_wait(self.clock.now_ns() - now);
     }
 }

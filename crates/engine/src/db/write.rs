@@ -1,7 +1,8 @@
 //! The way of a write, from its batch to the moment at which everybody sees it.
 //!
 //! ```text
-//! batch -> refused? -> slowed if memory or level 0 is nearly full -> large values? -> write queue
+//! batch -> refused? -> slowed if memory or level 0 is nearly full -> large values? -> slowed if collection is behind
+//!       -> write queue
 //! group -> room? -> append to the log -> sync if asked -> insert into memtables
 //!       -> publish the sequence number
 //! ```
@@ -38,6 +39,9 @@ pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Re
         core.stall.admit(batch.size_bytes() as u64, held, core.memtables_limit_bytes);
     }
     let separated = separate(core, batch);
+    if let Some(separated) = &separated {
+        core.stall.admit_values(separated.stored_bytes(batch), core.values_fill());
+    }
     let mut request = Request::new(std::mem::take(batch), options.sync);
     request.separated = separated;
     let answer = match core.queue.enter(request) {

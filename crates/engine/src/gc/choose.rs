@@ -21,7 +21,7 @@ pub(crate) struct FileUse {
 }
 
 impl FileUse {
-    fn dead_bytes(&self) -> u64 {
+    pub(crate) fn dead_bytes(&self) -> u64 {
         self.value_bytes.saturating_sub(self.live_bytes)
     }
 
@@ -37,6 +37,10 @@ pub(crate) struct Balance {
     pub(crate) total_bytes: u64,
     /// The most that these should be.
     pub(crate) total_bytes_max: u64,
+    /// What these and logs that no table points into yet may take before writes are slowed.
+    pub(crate) slow_from_bytes: u64,
+    /// The most that all these should be.
+    pub(crate) bytes_max: u64,
     /// Length at which a file is ended.
     pub(crate) file_bytes: u64,
 }
@@ -101,7 +105,14 @@ mod tests {
     }
 
     fn balance(total_bytes: u64, total_bytes_max: u64) -> Balance {
-        Balance { total_bytes, total_bytes_max, file_bytes: 100 }
+        let most = u64::MAX;
+        Balance {
+            total_bytes,
+            total_bytes_max,
+            slow_from_bytes: most,
+            bytes_max: most,
+            file_bytes: 100,
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! How fast writes may come: slowed smoothly before anything has to stop them.
 //!
-//! Two things must not grow without bound: memory held by memtables, and runs in level 0. As either nears its
-//! limit, the rate falls from a little above what flushes (or compactions out of level 0) were measured to
-//! drain, to a small part of it at the limit.
+//! Three things must not grow without bound: memory held by memtables, runs in level 0, and dead values. As one nears
+//! its limit, the rate falls from a little above what flushes (or compactions out of level 0, or collections) were
+//! measured to drain, to a small part of it at the limit.
 //!
 //! ```text
 //! fill 0 ......... START ............ 1
@@ -37,6 +37,12 @@ pub(crate) fn rate(memory_fill: f64, level0_fill: f64, drained: Drained) -> Opti
         .then(|| paced(drained.flushes as f64, (memory_fill - START) / (1.0 - START)));
     let by_level0 = (level0_fill > 0.0).then(|| paced(drained.level0 as f64, level0_fill));
     by_memory.into_iter().chain(by_level0).min_by(f64::total_cmp)
+}
+
+/// Bytes per second of large values that may be written while files with values are by `fill` of the way (0.0 to 1.0) over
+/// what they should take; `None` is no limit.
+pub(crate) fn values_rate(fill: f64, freed: u64) -> Option<f64> {
+    (fill > 0.0).then(|| paced(freed as f64, fill))
 }
 
 /// How far level 0 is from `slow` (0.0) to `max` (1.0) runs.
@@ -91,6 +97,14 @@ mod tests {
     fn level_0_matters_between_slow_and_max() {
         let fills: Vec<f64> = [19, 20, 28, 36, 50].map(|runs| level0_fill(runs, 20, 36)).into();
         assert_eq!(fills, [0.0, 0.0, 0.5, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn large_values_have_a_rate_of_their_own() {
+        assert_eq!(values_rate(0.0, 100_000_000), None);
+        assert_eq!(values_rate(-1.0, 100_000_000), None);
+        let rate = values_rate(0.25, 100_000_000).expect("a limit");
+        assert!((rate - 1e8).abs() < 1.0, "{rate}");
     }
 
     #[test]

@@ -1,0 +1,83 @@
+//! What is counted of files with values, and who collects them.
+
+use super::collect_report::CollectReport;
+use crate::options::Options;
+use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+
+/// Files are no longer than this part of what is alive, and than that where space is short, but for [`FILE_BYTES_MIN`].
+const FILES_MIN: u64 = 16;
+const FILES_IF_SHORT: u64 = 128;
+const FILE_BYTES_MIN: u64 = 8 << 20;
+
+/// What files with values take, as of the newest change of the versions.
+#[derive(Debug)]
+pub(super) struct ValueUse {
+    /// Bytes of the values that tables point to.
+    pub(super) live_bytes: AtomicU64,
+    /// Bytes of the files that the manifest names.
+    pub(super) file_bytes: AtomicU64,
+    /// They may take more than they should, by the most that can be dead.
+    pub(super) is_tight: AtomicBool,
+    /// What these and logs that no table points into may take before writes are slowed, and at the most.
+    pub(super) slow_from_bytes: AtomicU64,
+    pub(super) bytes_max: AtomicU64,
+    /// Bytes of the values in logs that take no more records, and that a memtable needs.
+    pub(super) retired_bytes: AtomicU64,
+    /// Length at which a file is ended now: shorter in a small store, and where space is short.
+    pub(super) length_max: AtomicU64,
+    /// Something changed since a collection was last looked for.
+    pub(super) changed: AtomicBool,
+    /// Collections that run, and such as are looked for.
+    collecting: AtomicU64,
+    /// The files that are being collected, and what of each is dead.
+    pub(super) taken: Mutex<BTreeMap<u64, u64>>,
+    /// What was collected since open.
+    pub(super) collected: Mutex<CollectReport>,
+}
+
+impl ValueUse {
+    pub(super) fn new(options: &Options) -> ValueUse {
+        ValueUse {
+            live_bytes: AtomicU64::new(0),
+            file_bytes: AtomicU64::new(0),
+            is_tight: AtomicBool::new(false),
+            slow_from_bytes: AtomicU64::new(u64::MAX),
+            bytes_max: AtomicU64::new(u64::MAX),
+            retired_bytes: AtomicU64::new(0),
+            length_max: AtomicU64::new(length_max(options, 0, false)),
+            changed: AtomicBool::new(false),
+            collecting: AtomicU64::new(0),
+            taken: Mutex::default(),
+            collected: Mutex::new(CollectReport::default()),
+        }
+    }
+
+    /// A collection is looked for, or begins.
+    pub(super) fn begin(&self) {
+        self.collecting.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It ended, or there was none.
+    pub(super) fn end(&self) {
+        self.collecting.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// True if a collection runs.
+    pub(super) fn is_collecting(&self) -> bool {
+        self.collecting.load(Ordering::Acquire) > 0
+    }
+
+    /// True if a collection runs, or may be due.
+    pub(super) fn is_busy(&self) -> bool {
+        self.changed.load(Ordering::Acquire) || self.is_collecting()
+    }
+}
+
+/// Length at which a file is ended: a share of what is alive, since those that are being filled take space too.
+pub(super) fn length_max(options: &Options, live_bytes: u64, is_short: bool) -> u64 {
+    let most = options.value_log_file_bytes;
+    let files = if is_short { FILES_IF_SHORT } else { FILES_MIN };
+    (live_bytes / files).clamp(FILE_BYTES_MIN.min(most), most)
+}
