@@ -13,6 +13,7 @@ mod compaction;
 pub mod cursor;
 mod db;
 pub mod event;
+pub mod fields;
 mod flush;
 mod gc;
 mod iter;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | options | JSON text |
 //! | batch | encoded operations |
+//! | record | named fields, parsed, searched without a check, changed; and keys made of them |
 //! | block | payload of a data block, walked and searched |
 //! | table | file whose blocks were mutated and sealed anew: open, get, scan, verify |
 //! | log | write-ahead log with mutated bytes, or with mutated batches sealed anew; opened with its store |

@@ -6,12 +6,15 @@ use crate::script::{DIR, World};
 use crate::specimen;
 use esker::base::batch;
 use esker::base::checksum::{bind, crc32c, hash64, mix64};
+use esker::base::coding::{put_slice, put_varint};
 use esker::base::heap::SharedBytes;
 use esker::base::vfs::ReadableFile;
 use esker::base::vfs::strict::StrictVfs;
 use esker::base::{KeyOrder, Kind, Seq, Trailer};
 use esker::block::{Block, BlockBuilder, BlockCursor, Damage, Payload};
 use esker::cursor::Cursor;
+use esker::fields::index::{put_index_value, split_index_key};
+use esker::fields::{FieldRef, FieldValue, Record, RecordView, find_coded, looks_like_record};
 use esker::inspect::{DumpOptions, dump_log};
 use esker::stats::TableCounters;
 use esker::table::{
@@ -58,6 +61,7 @@ pub fn targets(seed: u64) -> Result<Vec<Box<dyn Target>>, String> {
     Ok(vec![
         Box::new(OptionsText),
         Box::new(BatchBytes),
+        Box::new(RecordBytes),
         Box::new(BlockBytes),
         Box::new(TableBytes { tables }),
         in_store("log", log),
@@ -117,6 +121,99 @@ impl Target for BatchBytes {
                 }
                 format!("{} of {count}", good.min(9))
             }
+        }
+    }
+}
+
+struct RecordBytes;
+
+impl RecordBytes {
+    const NAMES: [&str; 5] = ["", "a", "born", "name", "\u{10ffff}"];
+
+    /// What must hold of bytes that were taken for a record.
+    fn check(view: RecordView<'_>, bytes: &[u8]) -> String {
+        let record: Record = view.iter().collect();
+        assert_eq!(record.encode().ok().as_deref(), Some(bytes), "a record has one encoding");
+        assert!(looks_like_record(bytes));
+        let mut kinds = BTreeSet::new();
+        for (name, value) in view.iter() {
+            let coded = value.coded();
+            assert_eq!(find_coded(bytes, name), Some(&coded[..]));
+            let mut key = Vec::new();
+            put_index_value(&mut key, &coded);
+            key.extend_from_slice(name.as_bytes());
+            let split = split_index_key(&key);
+            assert!(split.is_some_and(|(value, rest)| *value == coded && rest == name.as_bytes()));
+            kinds.insert(coded[0]);
+        }
+        for name in RecordBytes::NAMES {
+            assert_eq!(find_coded(bytes, name), view.coded(name));
+            let mut changed = record.clone();
+            changed.remove(name);
+            assert_eq!(changed.encode().ok(), Some(view.without_field(name)));
+            changed.set(name, 7);
+            assert_eq!(changed.encode().ok(), view.with_field(name, 7).ok());
+        }
+        format!("{} fields, {kinds:?}", record.len().min(9))
+    }
+}
+
+impl Target for RecordBytes {
+    fn name(&self) -> &'static str {
+        "record"
+    }
+
+    fn corpus(&self) -> Vec<Vec<u8>> {
+        let one = Record::new().with("a", 1);
+        let all = Record::new()
+            .with("born", i64::MIN)
+            .with("big", vec![0; 300])
+            .with("dead", FieldValue::Null)
+            .with("high", f64::NAN)
+            .with("name", "größer")
+            .with("tall", true)
+            .with("n".repeat(200), -0.5);
+        let many: Record = (0..130).map(|nth| (format!("{nth:03}"), nth)).collect();
+        [Record::new(), one, all, many].iter().filter_map(|record| record.encode().ok()).collect()
+    }
+
+    /// Mutates one name or one value, mostly, and mends what stands around it.
+    fn mutate(&self, input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+        let mut parts = Vec::new();
+        if let Ok(view) = RecordView::parse(input) {
+            for (name, value) in view.iter() {
+                parts.extend([name.as_bytes().to_vec(), value.coded()]);
+            }
+        }
+        if parts.is_empty() || random.one_in(4) {
+            return mutate(input, other, random);
+        }
+        let at = random.below(parts.len() as u64) as usize;
+        mutate(&mut parts[at], other, random);
+        input.truncate(1);
+        put_varint(input, parts.len() as u64 / 2);
+        for part in &parts {
+            put_slice(input, part);
+        }
+    }
+
+    fn run(&self, input: &[u8]) -> String {
+        for name in RecordBytes::NAMES {
+            if let Some(coded) = find_coded(input, name) {
+                let inside = input.as_ptr_range();
+                assert!(coded.as_ptr_range().end <= inside.end && coded.as_ptr() >= inside.start);
+                let value = FieldRef::from_coded(coded);
+                assert!(value.is_err() || value.is_ok_and(|value| value.coded() == coded));
+            }
+        }
+        if let Some((coded, rest)) = split_index_key(input) {
+            let mut key = Vec::new();
+            put_index_value(&mut key, &coded);
+            assert_eq!([&key[..], rest].concat(), input, "a key has one form");
+        }
+        match RecordView::parse(input) {
+            Ok(view) => RecordBytes::check(view, input),
+            Err(error) => what(&error),
         }
     }
 }

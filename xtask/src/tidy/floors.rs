@@ -39,6 +39,7 @@ pub(super) const RULES: Rules = Rules {
         ("stats", 0),
         ("cursor", 0),
         ("value", 0),
+        ("fields", 0),
         ("range_tombstone", 0),
         ("names", 0),
         ("report", 0),
