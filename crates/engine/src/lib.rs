@@ -55,8 +55,9 @@ pub mod repair {
 }
 
 pub use db::{
-    CollectReport, Cursor, Db, Ingest, Keyspace, Pair, Pairs, ScanOptions, ScanRange, Setup,
-    Snapshot, UnorderedCursor, VerifyProgress, VerifyReport,
+    CollectReport, Cursor, Db, FindOptions, Found, IndexInfo, IndexReport, IndexState, Ingest,
+    Keyspace, Pair, Pairs, ScanOptions, ScanRange, Setup, Snapshot, UnorderedCursor,
+    VerifyProgress, VerifyReport,
 };
 pub use esker_base as base;
 pub use esker_base::{Batch, Comparator, Error, KeyOrder, KeyspaceId, Result};

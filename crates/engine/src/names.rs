@@ -11,11 +11,14 @@
 //! ```
 
 use esker_base::key::SEQ_MAX;
-use esker_base::{Error, Result};
+use esker_base::{Error, KeyspaceId, Result};
 use std::path::{Path, PathBuf};
 
 /// The longest name of a keyspace.
 const KEYSPACE_BYTES_MAX: usize = 255;
+
+/// Begins the name of a keyspace that holds an index, and parts its words. No user can give such a name.
+const INDEX_MARK: char = '\u{1f}';
 
 /// What a file in the directory is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +82,36 @@ pub fn check_keyspace(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Name of the keyspace that holds the index of a field of the keyspace `of`.
+pub fn index(of: KeyspaceId, field: &str) -> String {
+    format!("{INDEX_MARK}index{INDEX_MARK}{}{INDEX_MARK}{field}", of.0)
+}
+
+/// True if this is the name of a keyspace that holds an index, or could become one.
+pub fn is_index(name: &str) -> bool {
+    name.starts_with(INDEX_MARK)
+}
+
+/// Fails for the name of an index.
+///
+/// # Errors
+/// `InvalidArgument`: says how indexes are reached.
+pub fn check_no_index(name: &str) -> Result<()> {
+    if is_index(name) {
+        return Err(Error::invalid(format!(
+            "the name {name:?} is kept for indexes, which are reached through the keyspace they are of"
+        )));
+    }
+    Ok(())
+}
+
+/// The keyspace that is indexed and the field, if this is the name of an index.
+pub fn parse_index(name: &str) -> Option<(KeyspaceId, &str)> {
+    let words = name.strip_prefix(INDEX_MARK)?.strip_prefix("index")?.strip_prefix(INDEX_MARK)?;
+    let (of, field) = words.split_once(INDEX_MARK)?;
+    Some((KeyspaceId(of.parse().ok()?), field))
+}
+
 /// The kind of a file, or `None` if the name is not one of ours.
 pub fn parse(name: &str) -> Option<FileKind> {
     match name {
@@ -109,6 +142,18 @@ fn parse_number(digits: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_indexes_parse_back_and_nobody_can_give_them() {
+        for field in ["price", "\u{1f}", "", "a\u{1f}b"] {
+            let name = index(KeyspaceId(70_000), field);
+            assert!(is_index(&name) && check_keyspace(&name).is_err());
+            assert_eq!(parse_index(&name), Some((KeyspaceId(70_000), field)));
+        }
+        for other in ["", "index", "\u{1f}index", "\u{1f}index\u{1f}x\u{1f}f", "7"] {
+            assert_eq!(parse_index(other), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn names_parse_back() {

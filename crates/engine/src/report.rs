@@ -8,6 +8,8 @@ use serde::Serialize;
 pub struct Stats {
     /// Each keyspace, the default one first.
     pub keyspaces: Vec<KeyspaceStats>,
+    /// Each index of a field.
+    pub indexes: Vec<IndexStats>,
     /// Values that are kept apart from the trees.
     pub values: ValueStats,
     /// Who uses the memory budget.
@@ -26,6 +28,26 @@ pub struct Stats {
     pub open_files: u64,
     /// Compactions running now, and run indexes being made.
     pub running_compactions: u64,
+}
+
+/// Statistics of the index of a field.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct IndexStats {
+    /// The keyspace that is indexed.
+    pub keyspace: String,
+    /// The field.
+    pub field: String,
+    /// False while it is being built.
+    pub is_ready: bool,
+    /// Tables of its entries.
+    pub tables: u64,
+    /// Bytes of these.
+    pub table_bytes: u64,
+    /// Bytes of memory of its memtables.
+    pub memtable_bytes: u64,
+    /// Bytes written for it since open, before compactions.
+    pub bytes_written: u64,
 }
 
 /// Statistics of the values that are kept apart.

@@ -1,6 +1,6 @@
 //! What all paths of an open database share.
 //!
-//! Locks, in the order they may be taken: `commit` (the right to write), `spare` (the log after the
+//! Locks, in the order they may be taken: those of `indexes` (the right to change an indexed key), `commit` (the right to write), `spare` (the log after the
 //! current one), `versions` (the right to change the shape of a tree), then any of `background.state`,
 //! `current_wal`, `retired`, `snapshots`, a keyspace's `schedule`, the one under which its view changes, and then its
 //! `indexing`. Nothing is locked under the one of the compactions that are `underway`.
@@ -12,6 +12,7 @@ use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::index_state::Indexing;
 use super::queue::WriteQueue;
+use super::secondary::catalogue::Indexes;
 use super::snapshot::SnapshotList;
 use super::stall::Stall;
 use super::underway::Underway;
@@ -41,6 +42,8 @@ pub(super) struct Core {
     pub(super) events: EventSink,
     pub(super) store: Arc<TableStore>,
     pub(super) keyspaces: ArcSwap<Keyspaces>,
+    /// Which fields are indexed, and the locks of those who write to them.
+    pub(super) indexes: Indexes,
     /// Writers wait here for their turn.
     pub(super) queue: WriteQueue,
     /// `None` in a database that is only read.
@@ -298,6 +301,7 @@ impl Core {
     pub(super) fn new(parts: Parts) -> Core {
         let memtables_limit_bytes = parts.options.memtables_limit_bytes();
         let of_keyspaces = parts.keyspaces.by_id.values().map(|keyspace| &keyspace.options);
+        let named = |keyspace: &Arc<KeyspaceCore>| (keyspace.id, keyspace.name.clone());
         let separated = of_keyspaces.filter_map(|options| options.value_log_bytes_min).min();
         Core {
             separated_bytes_min: AtomicU64::new(separated.unwrap_or(u64::MAX)),
@@ -309,6 +313,7 @@ impl Core {
             options: parts.options,
             events: parts.events,
             store: parts.store,
+            indexes: Indexes::new(&parts.keyspaces.by_id.values().map(named).collect::<Vec<_>>()),
             keyspaces: ArcSwap::from_pointee(parts.keyspaces),
             queue: WriteQueue::new(),
             commit: Mutex::new(parts.commit),

@@ -6,9 +6,11 @@ use super::ingest::Ingest;
 use super::open::{self, Running, Setup};
 use super::scan::{Cursor, Pairs};
 use super::scan_range::{ScanOptions, ScanRange};
+use super::secondary::{build, declare, write};
 use super::snapshot::Snapshot;
 use super::unordered::UnorderedCursor;
-use super::{checkpoint, compact, keyspaces, verify, write};
+use super::{checkpoint, compact, keyspaces, verify};
+use crate::names;
 use crate::options::{KeyspaceOptions, Options, WriteOptions};
 use crate::report::Stats;
 use crate::value::Value;
@@ -48,8 +50,8 @@ pub struct Db {
 /// Holds the database open.
 #[derive(Clone)]
 pub struct Keyspace {
-    running: Arc<Running>,
-    core: Arc<KeyspaceCore>,
+    pub(super) running: Arc<Running>,
+    pub(super) core: Arc<KeyspaceCore>,
 }
 
 esker_base::sync::thread_local! {
@@ -116,6 +118,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` if there is none of this name.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        names::check_no_index(name)?;
         let found = self.core().keyspaces.load().by_name(name).cloned();
         let core = found.ok_or_else(|| Error::invalid(format!("no keyspace {name:?}")))?;
         Ok(Keyspace { running: self.default.running.clone(), core })
@@ -130,17 +133,19 @@ impl Db {
         Ok(Keyspace { running: self.default.running.clone(), core })
     }
 
-    /// Removes a keyspace with everything in it, at once. Handles to it get errors from then on.
+    /// Removes a keyspace with everything in it and its indexes, at once. Handles to it get errors from then on.
     ///
     /// # Errors
     /// `InvalidArgument` for the default keyspace, or if there is none of this name.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
-        keyspaces::drop(self.core(), name)
+        declare::drop_keyspace(self.core(), name)
     }
 
     /// The names of all keyspaces, the default one first.
     pub fn keyspace_names(&self) -> Vec<String> {
-        self.core().keyspaces.load().by_id.values().map(|k| k.name.clone()).collect()
+        let keyspaces = self.core().keyspaces.load();
+        let all = keyspaces.by_id.values().map(|keyspace| &keyspace.name);
+        all.filter(|name| !names::is_index(name)).cloned().collect()
     }
 
     /// Sets a key in the default keyspace.
@@ -251,8 +256,9 @@ impl Db {
         self.core().collect_values(dead_share_min, progress)
     }
 
-    /// Waits until no flush is due, no level is over its limit and no run index is to be made.
+    /// Waits until all indexes are ready, no flush is due, no level is over its limit and no run index is to be made.
     pub fn wait_idle(&self) -> Result<()> {
+        build::wait(self.core())?;
         keyspaces::wait_idle(self.core())
     }
 
@@ -277,7 +283,7 @@ impl Keyspace {
     }
 
     #[inline]
-    fn check_live(&self) -> Result<()> {
+    pub(super) fn check_live(&self) -> Result<()> {
         if self.core.dropped.load(Ordering::Relaxed) {
             return Err(Error::invalid(format!("keyspace {:?} was dropped", self.core.name)));
         }

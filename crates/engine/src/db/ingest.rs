@@ -9,6 +9,7 @@ use super::core::{Core, KeyspaceCore};
 use super::flushing::{begun_wals, tell_begun_wals};
 use super::keyspaces;
 use super::open::Running;
+use super::secondary::declare::with_indexes_reset;
 use crate::compaction::policy::{self, LevelLimit};
 use crate::event::Event;
 use crate::names;
@@ -100,6 +101,9 @@ impl Ingest {
     }
 
     /// Makes everything added visible and durable, at once. Returns the number of records.
+    ///
+    /// If the keyspace has indexes, nobody writes to indexed keyspaces meanwhile, and these indexes are built anew
+    /// afterwards; until then finds fail.
     pub fn finish(mut self) -> Result<u64> {
         let Some(output) = self.output.take() else { return Err(Error::Cancelled) };
         let core = &self.running.core;
@@ -112,7 +116,9 @@ impl Ingest {
             return Ok(0);
         }
         paths.extend(tables.iter().map(|meta| names::table(&core.dir, meta.number)));
-        match install(core, &self.keyspace, &Loaded { tables, values }) {
+        let loaded = Loaded { tables, values };
+        let keyspace = &self.keyspace;
+        match with_indexes_reset(core, keyspace, || install(core, keyspace, &loaded)) {
             Ok(()) => Ok(self.entries),
             Err(failed) => {
                 // What an edit may name must stay.

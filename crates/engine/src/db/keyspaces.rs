@@ -21,7 +21,17 @@ pub(super) fn create(
     options: KeyspaceOptions,
 ) -> Result<Arc<KeyspaceCore>> {
     core.check_writable()?;
+    names::check_no_index(name)?;
     names::check_keyspace(name)?;
+    create_named(core, name, options)
+}
+
+/// Creates a keyspace of any name.
+pub(super) fn create_named(
+    core: &Core,
+    name: &str,
+    options: KeyspaceOptions,
+) -> Result<Arc<KeyspaceCore>> {
     options.validate()?;
     core.options.check_run_index(&options)?;
     let options = Arc::new(options);
@@ -58,27 +68,37 @@ pub(super) fn create(
     Ok(keyspace)
 }
 
-/// Drops a keyspace: one edit of the manifest. Its files go as soon as nobody reads them.
-pub(super) fn drop(core: &Core, name: &str) -> Result<()> {
+/// Drops keyspaces: one edit of the manifest. Their files go as soon as nobody reads them.
+pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
     core.check_writable()?;
-    // Nobody may be writing to it meanwhile.
+    // Nobody may be writing to them meanwhile.
     let _commit = core.commit.lock();
     let mut versions = core.lock_versions()?;
     let mut keyspaces = Keyspaces::clone(&core.keyspaces.load());
-    let Some(keyspace) = keyspaces.by_name(name).cloned() else {
-        return Err(Error::invalid(format!("no keyspace {name:?}")));
-    };
-    if keyspace.id == KeyspaceId::DEFAULT {
-        return Err(Error::invalid("the default keyspace cannot be dropped"));
-    }
     let mut edit = VersionEdit::new();
-    edit.push(Change::KeyspaceDropped(keyspace.id));
+    for keyspace in dropped {
+        if keyspaces.by_id.remove(&keyspace.id).is_none() {
+            return Err(Error::invalid(format!("no keyspace {:?}", keyspace.name)));
+        }
+        edit.push(Change::KeyspaceDropped(keyspace.id));
+    }
     versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
     core.measure_values(&versions);
-    keyspace.dropped.store(true, Ordering::Relaxed);
-    keyspaces.by_id.remove(&keyspace.id);
+    for keyspace in dropped {
+        keyspace.dropped.store(true, Ordering::Relaxed);
+    }
     core.keyspaces.store(Arc::new(keyspaces));
-    // Handles may live on; what they held does not.
+    for keyspace in dropped {
+        empty(core, keyspace);
+    }
+    std::mem::drop(versions);
+    core.background.wake_all();
+    core.store.sweep();
+    Ok(())
+}
+
+/// Lets go of what a dropped keyspace held: handles to it may live on.
+fn empty(core: &Core, keyspace: &KeyspaceCore) {
     keyspace.update_view(|view| {
         core.release_memtable_bytes(keyspace.counted_bytes.swap(0, Ordering::Relaxed));
         view.active = Arc::new(Memtable::new(keyspace.options.order.clone()));
@@ -87,10 +107,6 @@ pub(super) fn drop(core: &Core, name: &str) -> Result<()> {
         view.version = Arc::default();
         view.coverage = None;
     });
-    std::mem::drop(versions);
-    core.background.wake_all();
-    core.store.sweep();
-    Ok(())
 }
 
 /// Seals the memtables of these keyspaces and waits until they are tables.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | write | `write` -> `separate`, `queue`, `stall` -> `commit` |
 //! | read | `read`; `scan`, `unordered` |
+//! | records of fields | `records` -> `secondary`, which stands before `write` and keeps indexes |
 //! | open, close | `open` -> `recover` |
 //! | background | `workers` -> `flushing`, `compact`, `collect` |
 //! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `inspect`, `statistics` |
@@ -30,10 +31,12 @@ mod models;
 mod open;
 mod queue;
 mod read;
+mod records;
 mod recover;
 pub(crate) mod repair;
 mod scan;
 mod scan_range;
+mod secondary;
 mod separate;
 mod separated;
 mod snapshot;
@@ -54,6 +57,8 @@ pub use ingest::Ingest;
 pub use open::Setup;
 pub use scan::{Cursor, Pair, Pairs};
 pub use scan_range::{ScanOptions, ScanRange};
+pub use secondary::catalogue::{IndexInfo, IndexState};
+pub use secondary::find::{FindOptions, Found};
 pub use snapshot::Snapshot;
 pub use unordered::UnorderedCursor;
-pub use verify::{VerifyProgress, VerifyReport};
+pub use verify::{IndexReport, VerifyProgress, VerifyReport};

@@ -10,6 +10,7 @@
 use super::commit_state::CommitState;
 use super::core::{BegunWal, Core, KeyspaceCore, Keyspaces, Parts, memtable_supply};
 use super::recover::{self, Replayed};
+use super::secondary::catalogue::options_for;
 use super::spare::{self, create_first};
 use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
@@ -161,9 +162,9 @@ impl Opening {
         recover::check_files(&self.env, &self.dir, &recovered)?;
         let target = recover::Target::of(&recovered);
         let wals = recovered.wals.clone();
-        let options_for = |name: &str| Arc::new(self.options.for_keyspace(name).clone());
+        let options_of = |name: &str| Arc::new(options_for(&self.options, name));
         recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
-        let records = recovered.keyspaces(&self.store, options_for)?;
+        let records = recovered.keyspaces(&self.store, options_of)?;
         self.store.skip_numbers_below(recovered.next_number);
         // Before the manifest is written anew: an open that fails must leave what it failed by.
         let replayed =
@@ -253,8 +254,8 @@ impl Opening {
         recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
         let wals = recovered.wals.clone();
         let target = recover::Target::of(&recovered);
-        let options_for = |name: &str| Arc::new(self.options.for_keyspace(name).clone());
-        let records = recovered.into_read_only(&self.store, options_for)?;
+        let options_of = |name: &str| Arc::new(options_for(&self.options, name));
+        let records = recovered.into_read_only(&self.store, options_of)?;
         let replayed =
             recover::replay(&self.store, &records, &wals, &target, recover::Spill::ToMemory)?;
         let supply = memtable_supply(&self.options);

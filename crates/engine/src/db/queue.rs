@@ -52,6 +52,10 @@ pub(super) struct Request {
     /// Large values of the batch.
     pub(super) separated: Option<Box<Separated>>,
     pub(super) sync: bool,
+    /// Number of the list of indexes that the batch was made for.
+    pub(super) indexes: u64,
+    /// Nothing was written because there is a newer list.
+    pub(super) outdated: bool,
     pub(super) result: Result<()>,
 }
 
@@ -144,7 +148,7 @@ impl WriteQueue {
 
 impl Request {
     pub(super) fn new(batch: Batch, sync: bool) -> Request {
-        Request { batch, separated: None, sync, result: Ok(()) }
+        Request { batch, separated: None, sync, indexes: 0, outdated: false, result: Ok(()) }
     }
 
     /// The batch as it stands in the log.
@@ -157,8 +161,7 @@ impl Request {
     #[cold]
     fn lost() -> Request {
         let why = "a writing thread panicked".to_owned();
-        let result = Err(Error::Poisoned { why });
-        Request { batch: Batch::new(), separated: None, sync: false, result }
+        Request { result: Err(Error::Poisoned { why }), ..Request::new(Batch::new(), false) }
     }
 }
 

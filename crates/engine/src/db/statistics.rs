@@ -1,15 +1,18 @@
 //! Gathers the statistics of an open database.
 
 use super::core::{Core, KeyspaceCore, value_files};
+use super::secondary::catalogue::Index;
 use crate::compaction::policy;
+use crate::names;
 use crate::report::{
-    KeyspaceStats, LevelStats, MemoryUse, ReadStats, RunIndexStats, Stats, ValueFileStats,
-    ValueStats, WriteStats,
+    IndexStats, KeyspaceStats, LevelStats, MemoryUse, ReadStats, RunIndexStats, Stats,
+    ValueFileStats, ValueStats, WriteStats,
 };
 use crate::stats::TableCounter;
 use crate::value_log::{Place, ValueFile};
 use crate::version::live_bytes;
 use esker_base::sync::atomic::Ordering;
+use std::sync::Arc;
 
 impl Core {
     pub(super) fn stats(&self) -> Stats {
@@ -17,7 +20,13 @@ impl Core {
         let (value_files_open, value_directories) = self.store.values.open_files();
         Stats {
             values: self.value_stats(),
-            keyspaces: keyspaces.by_id.values().map(|k| keyspace_stats(k)).collect(),
+            keyspaces: keyspaces
+                .by_id
+                .values()
+                .filter(|keyspace| !names::is_index(&keyspace.name))
+                .map(|keyspace| keyspace_stats(keyspace))
+                .collect(),
+            indexes: self.index_stats(),
             memory: MemoryUse {
                 budget: self.options.memory_budget_bytes,
                 memtables: self.memtable_bytes.load(Ordering::Relaxed),
@@ -38,6 +47,24 @@ impl Core {
             open_files: (self.store.open_files() + value_files_open) as u64,
             running_compactions: self.background.compactions_running.load(Ordering::Relaxed),
         }
+    }
+
+    fn index_stats(&self) -> Vec<IndexStats> {
+        let keyspaces = self.keyspaces.load();
+        let stats_of = |index: &Arc<Index>| {
+            let (of, holder) = (keyspaces.get(index.of)?, keyspaces.get(index.id)?);
+            let held = keyspace_stats(holder);
+            Some(IndexStats {
+                keyspace: of.name.clone(),
+                field: index.field.clone(),
+                is_ready: index.is_built.load(Ordering::Relaxed),
+                tables: held.levels.iter().map(|level| level.tables).sum(),
+                table_bytes: held.table_bytes(),
+                memtable_bytes: held.memtable_bytes,
+                bytes_written: held.user_bytes_written,
+            })
+        };
+        self.indexes.list().all().filter_map(stats_of).collect()
     }
 
     fn value_stats(&self) -> ValueStats {

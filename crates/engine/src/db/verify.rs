@@ -1,6 +1,8 @@
 //! Verification: reads every byte of every live file and checks what can be checked.
 
 use super::core::{Core, View, value_files};
+use super::secondary::catalogue::Index;
+use super::secondary::check;
 use crate::log::{LogKind, Reader};
 use crate::names;
 use crate::value_log::{Place, ValueFile};
@@ -36,8 +38,28 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Values kept apart that records in tables point to.
     pub values: u64,
+    /// Indexes that were ready, and were compared with the records that they are of.
+    pub indexes: Vec<IndexReport>,
     /// What is damaged; empty if all is well.
     pub damage: Vec<(PathBuf, Error)>,
+}
+
+/// An index compared with the records that it is of.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct IndexReport {
+    /// The keyspace that is indexed.
+    pub keyspace: String,
+    /// The field.
+    pub field: String,
+    /// Entries there are.
+    pub entries: u64,
+    /// Records that have the field and no entry of its value.
+    pub missing: u64,
+    /// Entries of no record, or of a value that the record has not.
+    pub stray: u64,
+    /// The key of one of either, if there is any: then the index stands under `damage` too.
+    pub example: Option<Vec<u8>>,
 }
 
 /// Reads all tables, values and logs, but for the log that is being written, and checks how they fit together.
@@ -96,9 +118,40 @@ pub(super) fn verify(
             return Err(Error::Cancelled);
         }
     }
+    for index in core.indexes.list().all() {
+        check_index(core, index, &mut report);
+        if !progress(&at) {
+            return Err(Error::Cancelled);
+        }
+    }
     report.files = at.files;
     report.bytes = at.bytes;
     Ok(report)
+}
+
+/// Compares an index with its records, if it is ready.
+fn check_index(core: &Core, index: &Index, report: &mut VerifyReport) {
+    let checked = match check::check(core, index) {
+        Ok(Some(checked)) => checked,
+        Ok(None) => return,
+        Err(error) => {
+            report.damage.push((core.dir.to_path_buf(), error));
+            return;
+        }
+    };
+    if checked.example.is_some() {
+        let what =
+            "an index and the records that it is of do not agree: drop it and create it again";
+        report.damage.push((core.dir.to_path_buf(), Error::corruption(&*core.dir, 0, what)));
+    }
+    report.indexes.push(IndexReport {
+        keyspace: core.keyspace(index.of).map_or_else(String::new, |k| k.name.clone()),
+        field: index.field.clone(),
+        entries: checked.entries,
+        missing: checked.missing,
+        stray: checked.stray,
+        example: checked.example,
+    });
 }
 
 pub(super) fn check_table(store: &TableStore, table: &Arc<Table>) -> Result<()> {

@@ -1,10 +1,11 @@
-//! Background threads: one makes memory ready for memtables, one keeps a spare log ready, one flushes, the
-//! others compact.
+//! Background threads: one makes memory ready for memtables, one keeps a spare log ready, one flushes, one builds
+//! indexes, the others compact.
 //!
 //! A panic in a job poisons the database and wakes whoever waits. A job that fails for want of space, or
 //! by an I/O error that left nothing behind, is tried again.
 
 use super::core::{Core, KeyspaceCore};
+use super::secondary::build::build_next;
 use super::spare::prepare_next;
 use super::{collect, compact, flushing, indexing};
 use crate::event::Event;
@@ -25,7 +26,8 @@ impl Core {
         self.background.wait_progress(at_most)
     }
 
-    /// Without threads: flushes and compacts until there is nothing left to do, or something fails.
+    /// Without threads: flushes and compacts until there is nothing left to do, or something fails. Indexes are built
+    /// by those who wait for them: building writes, and whoever writes comes here.
     #[inline]
     pub(super) fn run_inline(&self) {
         if self.background.is_inline() {
@@ -59,6 +61,7 @@ impl Workers {
         workers.spawn(core, "esker-memory".to_owned(), |core| core.supply.serve())?;
         workers.spawn(core, "esker-log".to_owned(), |core| run(core, prepare_next))?;
         workers.spawn(core, "esker-flush".to_owned(), |core| run(core, flush_next))?;
+        workers.spawn(core, "esker-index".to_owned(), |core| run(core, build_next))?;
         for i in 0..core.options.compaction_thread_count() {
             workers.spawn(core, format!("esker-compact-{i}"), |core| run(core, compact_next))?;
         }

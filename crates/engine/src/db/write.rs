@@ -1,7 +1,7 @@
 //! The way of a write, from its batch to the moment at which everybody sees it.
 //!
 //! ```text
-//! batch -> refused? -> slowed if memory or level 0 is nearly full -> large values? -> slowed if collection is behind
+//! batch, completed by `secondary` -> refused? -> slowed if memory or level 0 is nearly full -> large values? -> slowed if collection is behind
 //!       -> write queue
 //! group -> room? -> append to the log -> sync if asked -> insert into memtables
 //!       -> publish the sequence number
@@ -22,17 +22,30 @@ use esker_base::checksum::hash64;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Batch, Error, Kind, Result};
 
-/// Writes a batch: all of it or, on an error, nothing.
-///
-/// The batch's memory is given back for reuse, its contents are unspecified.
-pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Result<()> {
+/// Fails if a batch cannot be written, whatever it is about.
+#[inline]
+pub(super) fn check(core: &Core, batch: &Batch) -> Result<()> {
     core.check_writable()?;
     batch.check()?;
     if batch.has_pointers() {
         return Err(Error::invalid("a batch of a user holds no pointers"));
     }
+    Ok(())
+}
+
+/// Writes a batch that is complete by the list of indexes of this number: all of it or, on an error, nothing.
+///
+/// False if there is a newer list by the time it is its turn: then nothing was written and the batch is as it was.
+/// Otherwise its memory is given back for reuse, its contents are unspecified.
+pub(super) fn write(
+    core: &Core,
+    batch: &mut Batch,
+    options: WriteOptions,
+    indexes: u64,
+) -> Result<bool> {
+    check(core, batch)?;
     if batch.is_empty() && !options.sync {
-        return Ok(());
+        return Ok(true);
     }
     let held = core.memtable_bytes.load(Ordering::Relaxed);
     if held > core.slow_from_bytes || core.stall.is_active() {
@@ -44,13 +57,14 @@ pub(super) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Re
     }
     let mut request = Request::new(std::mem::take(batch), options.sync);
     request.separated = separated;
+    request.indexes = indexes;
     let answer = match core.queue.enter(request) {
         Turn::Done(answer) => answer,
         Turn::Lead(leader) => lead(core, leader),
     };
     *batch = answer.batch;
     core.run_inline();
-    answer.result
+    if answer.outdated { Ok(false) } else { answer.result.map(|()| true) }
 }
 
 /// Writes the group that this thread leads. Returns its own batch with what became of it.
@@ -128,6 +142,10 @@ impl CommitState {
     /// Appends one batch to the log and takes its sequence numbers.
     #[inline]
     fn log_one(&mut self, core: &Core, keyspaces: &Keyspaces, request: &mut Request) -> Result<()> {
+        request.outdated = request.indexes != core.indexes.number();
+        if request.outdated {
+            return Err(Error::Cancelled);
+        }
         let Request { batch, separated, .. } = request;
         let is_missing = |id| keyspaces.get(id).is_none();
         if batch.names_keyspaces() && batch.iter().any(|op| is_missing(op.keyspace)) {

@@ -20,7 +20,7 @@ pub(super) const FIELD_BYTES_MIN: u64 = 4;
 ///
 /// # Errors
 /// `InvalidArgument`: it is empty or too long.
-pub(super) fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     match name.len() {
         1..=NAME_BYTES_MAX => Ok(()),
         0 => Err(Error::invalid("the name of a field is empty: give it 1 to 255 bytes")),

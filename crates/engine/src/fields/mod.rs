@@ -37,6 +37,7 @@ mod value;
 mod view;
 
 pub use format::NAME_BYTES_MAX;
+pub(crate) use format::check_name;
 pub use record::Record;
 pub use value::{FieldRef, FieldValue};
 pub use view::{RecordView, find_coded, looks_like_record};

@@ -8,6 +8,7 @@ mod durable_close;
 mod errors;
 mod failed_manifest;
 mod filters;
+mod indexes;
 mod interrupted_creation;
 mod log_space;
 mod open_files;

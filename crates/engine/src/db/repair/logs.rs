@@ -281,6 +281,9 @@ impl Repair<'_> {
             return Ok(());
         }
         let Some(target) = self.keyspaces.get_mut(&id) else { return Ok(()) };
+        if names::is_index(&target.name) {
+            return Ok(());
+        }
         if seq <= target.flushed_seq {
             if !target.hurt {
                 return Ok(());

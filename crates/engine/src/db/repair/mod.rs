@@ -36,6 +36,7 @@ pub use report::{
 };
 
 use super::open::{DEFAULT_KEYSPACE, Setup};
+use super::secondary::catalogue::options_for;
 use crate::event::EventSink;
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
@@ -212,6 +213,13 @@ impl Repair<'_> {
         });
     }
 
+    /// A table of an index is not used: entries follow from records, and the next open makes them anew.
+    fn leave_index_table(&mut self, number: u64) -> Result<()> {
+        let reason = "it held an index, which is built anew";
+        self.speak_for(FileKind::Table(number), FileFate::Unneeded, reason, 0);
+        self.advance(FileKind::Table(number))
+    }
+
     /// True if the manifest is whole but says less than the directory: edits are missing at its end,
     /// and tables that they would name are there.
     fn has_lost_its_end(&self, evidence: &Evidence, manifest: &ManifestRemains) -> Result<bool> {
@@ -240,7 +248,7 @@ impl Repair<'_> {
     /// # Errors
     /// `Incompatible` for the default keyspace, which no database is without.
     fn target(&mut self, id: KeyspaceId, name: &str, order: &str) -> Result<&mut Target> {
-        let options = self.options.for_keyspace(name);
+        let options = options_for(self.options, name);
         let known = options.order.name() == order;
         if !known {
             let what = format!(
@@ -253,14 +261,18 @@ impl Repair<'_> {
             }
             self.report.keyspace(id).skipped.get_or_insert(what);
         }
-        let report = self.report.keyspace(id);
-        name.clone_into(&mut report.name);
-        order.clone_into(&mut report.order);
+        if names::is_index(name) {
+            self.report.note_index();
+        } else {
+            let report = self.report.keyspace(id);
+            name.clone_into(&mut report.name);
+            order.clone_into(&mut report.order);
+        }
         self.store.skip_numbers_below(u64::from(id.0) + 1);
         Ok(self.keyspaces.entry(id).or_insert_with(|| Target {
             name: name.to_owned(),
             order: order.to_owned(),
-            options: known.then(|| Arc::new(options.clone())),
+            options: known.then(|| Arc::new(options)),
             flushed_seq: 0,
             hurt: false,
             revived: false,
@@ -295,6 +307,12 @@ impl Repair<'_> {
         for (&id, raw) in &state.keyspaces {
             let target = self.target(id, &raw.name, &raw.order)?;
             target.flushed_seq = raw.flushed_seq;
+            if names::is_index(&raw.name) {
+                for &(_, number) in raw.tables.keys() {
+                    self.leave_index_table(number)?;
+                }
+                continue;
+            }
             self.keep_tables(id, raw)?;
         }
         self.ensure_default()?;

@@ -110,6 +110,11 @@ impl Repair<'_> {
             return Ok(());
         }
         self.target(id, &known.name, &known.order)?;
+        if names::is_index(&known.name) {
+            let reason = "it held an index, which is built anew";
+            self.speak_for(kind, FileFate::Unneeded, reason, 0);
+            return Ok(());
+        }
         let Some(target) = self.keyspaces.get(&id) else { return Ok(()) };
         let (options, origin) = (target.options.clone(), target.origin(id));
         let Some(options) = options else {

@@ -145,6 +145,14 @@ pub struct RepairReport {
 }
 
 impl RepairReport {
+    /// Says that there are indexes, once.
+    pub(super) fn note_index(&mut self) {
+        let note = "indexes of fields are empty now: the next open builds them anew";
+        if self.notes.iter().all(|said| said != note) {
+            self.notes.push(note.to_owned());
+        }
+    }
+
     /// True if everything that was there could be used.
     pub fn is_complete(&self) -> bool {
         let whole = |fate| !matches!(fate, FileFate::Lost | FileFate::Salvaged);

@@ -1,0 +1,138 @@
+//! Building: a thread in the background puts the entries of records that were there before an index.
+//!
+//! Writes go on meanwhile and keep the entries of the keys that they change, wherever the building is. A chunk's
+//! keys are read again under their stripes, so that what is put for them is as new as what writes have put; how far it is
+//! is written along with the entries, and is right for whatever part of the log a crash leaves.
+
+use super::catalogue::{Index, Indexes};
+use super::entries::{entry, indexed};
+use super::state::State;
+use crate::db::core::{Core, KeyspaceCore};
+use crate::db::scan_range::ScanOptions;
+use crate::db::write;
+use crate::options::WriteOptions;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Batch, Error, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Keys of a chunk: as long as it takes, writers of keys of the same stripes wait.
+const CHUNK_KEYS: usize = 64;
+
+/// How long one waits for the background before looking again.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Builds a piece of some index, if one is not ready.
+pub(in crate::db) fn build_next(core: &Core) -> Result<bool> {
+    if Indexes::is_empty_at(core.indexes.number()) || core.check_writable().is_err() {
+        return Ok(false);
+    }
+    let _one = core.indexes.building.lock();
+    let list = core.indexes.list();
+    let is_due = |index: &&Arc<Index>| {
+        !index.is_built.load(Ordering::Acquire) && index.failure.lock().is_none()
+    };
+    let Some(index) = list.all().find(is_due) else { return Ok(false) };
+    match build_chunk(core, index) {
+        Ok(()) => {}
+        Err(error @ (Error::Cancelled | Error::Poisoned { .. } | Error::ReadOnly)) => {
+            return Err(error);
+        }
+        // The disk may do better next time.
+        Err(error @ (Error::Io { .. } | Error::NoSpace { .. })) => return Err(error),
+        // Data that cannot be indexed is no reason to take no more writes.
+        Err(error) => *index.failure.lock() = Some(error),
+    }
+    if index.is_built.load(Ordering::Acquire) || index.failure.lock().is_some() {
+        core.background.wake_all();
+    }
+    Ok(true)
+}
+
+/// Builds the index for some keys more.
+fn build_chunk(core: &Core, index: &Index) -> Result<()> {
+    let Some(keyspace) = core.keyspace(index.of) else { return Ok(()) };
+    let before = match State::read(core, index, None) {
+        // Dropped meanwhile.
+        Err(Error::Cancelled) => return Ok(()),
+        state => state?,
+    };
+    let keys = next_keys(core, &keyspace, before.last_key.as_deref())?;
+    let mut stripes: Vec<usize> = keys.iter().map(|key| Indexes::stripe(index.of, key)).collect();
+    stripes.sort_unstable();
+    stripes.dedup();
+    let _shared = core.indexes.gate.read();
+    let _held = core.indexes.lock(&stripes);
+    let list = core.indexes.list();
+    let is_current = list.find(index.of, &index.field).is_some_and(|found| found.id == index.id);
+    // Dropped, or begun anew.
+    if !is_current || State::read(core, index, None)? != before {
+        return Ok(());
+    }
+    if !before.is_ready {
+        let mut batch = Batch::new();
+        for key in &keys {
+            let value = core.get(&keyspace, key, None)?;
+            if let Some(coded) = value.as_deref().and_then(|value| indexed(value, &index.field)) {
+                batch.put_in(index.id, &entry(index, coded, key)?, b"");
+            }
+        }
+        let after = State {
+            // Keys behind the last one came while this was under way, by writes that have put their entries.
+            is_ready: keys.len() < CHUNK_KEYS,
+            keys_done: before.keys_done + keys.len() as u64,
+            last_key: keys.last().cloned(),
+        };
+        after.put(&mut batch, index);
+        let written = write::write(core, &mut batch, WriteOptions::default(), list.number)?;
+        assert!(written, "the list of indexes changed although the gate was held");
+        if !after.is_ready {
+            return Ok(());
+        }
+    }
+    index.is_built.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// The keys that come after `last`, as many as a chunk has.
+fn next_keys(core: &Core, keyspace: &KeyspaceCore, last: Option<&[u8]>) -> Result<Vec<Vec<u8>>> {
+    // The least key after it in bytewise order.
+    let start = last.map(|last| [last, &[0]].concat());
+    let options =
+        ScanOptions { start, keys_only: true, fill_cache: false, ..ScanOptions::default() };
+    let mut cursor = core.scan(keyspace, &options)?;
+    let mut keys = Vec::with_capacity(CHUNK_KEYS);
+    cursor.seek_to_first()?;
+    while cursor.valid() && keys.len() < CHUNK_KEYS {
+        keys.push(cursor.key().to_vec());
+        cursor.next()?;
+    }
+    Ok(keys)
+}
+
+/// Waits until all indexes are ready. Without threads, builds them.
+///
+/// # Errors
+/// Why one cannot be built; it is tried again when somebody waits again.
+pub(in crate::db) fn wait(core: &Core) -> Result<()> {
+    if Indexes::is_empty_at(core.indexes.number()) {
+        return Ok(());
+    }
+    for index in core.indexes.list().all() {
+        *index.failure.lock() = None;
+    }
+    core.background.wake_workers();
+    loop {
+        core.check_writable()?;
+        if core.background.is_inline() {
+            while build_next(core)? {}
+        }
+        let list = core.indexes.list();
+        let waiting = |index: &&Arc<Index>| !index.is_built.load(Ordering::Acquire);
+        let Some(index) = list.all().find(waiting) else { return Ok(()) };
+        if let Some(error) = index.failure.lock().clone() {
+            return Err(error);
+        }
+        core.wait_progress(WAIT)?;
+    }
+}
