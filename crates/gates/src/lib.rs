@@ -15,6 +15,7 @@ pub mod faults;
 pub mod fuzz;
 pub mod gate;
 pub mod history;
+pub mod indexes;
 pub mod kill;
 pub mod limits;
 pub mod memory;

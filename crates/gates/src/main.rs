@@ -3,7 +3,9 @@
 //! Prints what each came to. Exits with an error if any found a violation.
 
 use esker_gates::gate::{Config, Outcome, Stopwatch};
-use esker_gates::{collection, crash, damage, faults, fuzz, kill, limits, model, power, threads};
+use esker_gates::{
+    collection, crash, damage, faults, fuzz, indexes, kill, limits, model, power, threads,
+};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -59,6 +61,12 @@ const GATES: &[Gate] = &[
         short: "every interleaving of a model of how values are collected",
         long: "the same",
         run: collection::gate,
+    },
+    Gate {
+        name: "indexes",
+        short: "power cuts at every third call while indexes are made and built, then 16 threads for 6 seconds",
+        long: "at every call of 40 scripts, then for 5 minutes",
+        run: indexes::gate,
     },
     Gate {
         name: "kill",

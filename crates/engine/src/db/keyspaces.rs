@@ -85,7 +85,7 @@ pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
     versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
     core.measure_values(&versions);
     for keyspace in dropped {
-        keyspace.dropped.store(true, Ordering::Relaxed);
+        keyspace.dropped.store(true, Ordering::Release);
     }
     core.keyspaces.store(Arc::new(keyspaces));
     for keyspace in dropped {

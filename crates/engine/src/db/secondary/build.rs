@@ -51,24 +51,18 @@ pub(in crate::db) fn build_next(core: &Core) -> Result<bool> {
 
 /// Builds the index for some keys more.
 fn build_chunk(core: &Core, index: &Index) -> Result<()> {
-    let Some(keyspace) = core.keyspace(index.of) else { return Ok(()) };
-    let before = match State::read(core, index, None) {
-        // Dropped meanwhile.
-        Err(Error::Cancelled) => return Ok(()),
-        state => state?,
-    };
+    // From here on nobody drops the index, begins it anew, or brings keys past it: the keys that are read now, and
+    // those that writes bring, are all there are.
+    let _shared = core.indexes.gate.read();
+    let list = core.indexes.list();
+    let is_current = list.find(index.of, &index.field).is_some_and(|found| found.id == index.id);
+    let (Some(keyspace), true) = (core.keyspace(index.of), is_current) else { return Ok(()) };
+    let Some(before) = State::read(core, index, None)? else { return Ok(()) };
     let keys = next_keys(core, &keyspace, before.last_key.as_deref())?;
     let mut stripes: Vec<usize> = keys.iter().map(|key| Indexes::stripe(index.of, key)).collect();
     stripes.sort_unstable();
     stripes.dedup();
-    let _shared = core.indexes.gate.read();
     let _held = core.indexes.lock(&stripes);
-    let list = core.indexes.list();
-    let is_current = list.find(index.of, &index.field).is_some_and(|found| found.id == index.id);
-    // Dropped, or begun anew.
-    if !is_current || State::read(core, index, None)? != before {
-        return Ok(());
-    }
     if !before.is_ready {
         let mut batch = Batch::new();
         for key in &keys {

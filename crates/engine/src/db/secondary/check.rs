@@ -56,7 +56,7 @@ pub(in crate::db) fn check(core: &Core, index: &Index) -> Result<Option<Checked>
         return Ok(None);
     };
     let snapshot = core.snapshots.open(|| core.visible_seq.load(Ordering::Acquire));
-    if !State::read(core, index, Some(&snapshot))?.is_ready {
+    if !State::read(core, index, Some(&snapshot))?.is_some_and(|state| state.is_ready) {
         return Ok(None);
     }
     let (mut there, mut wanted) = (Sum::default(), Sum::default());
@@ -69,8 +69,10 @@ pub(in crate::db) fn check(core: &Core, index: &Index) -> Result<Option<Checked>
         Ok(())
     })?;
     let mut checked = Checked { entries: there.entries, ..Checked::default() };
-    if there == wanted {
-        return Ok(Some(checked));
+    // What was dropped meanwhile looks empty.
+    let is_gone = || holder.dropped.load(Ordering::Acquire);
+    if there == wanted || is_gone() {
+        return Ok((!is_gone()).then_some(checked));
     }
     walk_entries(core, &holder, &snapshot, |entry| {
         let agrees = match split_index_key(entry) {
@@ -93,7 +95,7 @@ pub(in crate::db) fn check(core: &Core, index: &Index) -> Result<Option<Checked>
         }
         Ok(())
     })?;
-    Ok(Some(checked))
+    Ok((!is_gone()).then_some(checked))
 }
 
 /// Goes through the entries of an index.

@@ -88,13 +88,16 @@ fn remove(core: &Core, keyspace: Option<Arc<KeyspaceCore>>, indexes: &[Arc<Index
 /// The indexes of a keyspace.
 pub(in crate::db) fn infos(core: &Core, keyspace: &KeyspaceCore) -> Result<Vec<IndexInfo>> {
     let list = core.indexes.list();
-    list.of(keyspace.id).iter().map(|index| info(core, index)).collect()
+    list.of(keyspace.id).iter().filter_map(|index| info(core, index).transpose()).collect()
 }
 
-fn info(core: &Core, index: &Index) -> Result<IndexInfo> {
-    let State { is_ready, keys_done, .. } = State::read(core, index, None)?;
+/// How far an index is, unless it was dropped.
+fn info(core: &Core, index: &Index) -> Result<Option<IndexInfo>> {
+    let Some(State { is_ready, keys_done, .. }) = State::read(core, index, None)? else {
+        return Ok(None);
+    };
     let state = if is_ready { IndexState::Ready } else { IndexState::Building };
-    Ok(IndexInfo { field: index.field.clone(), state, keys_done })
+    Ok(Some(IndexInfo { field: index.field.clone(), state, keys_done }))
 }
 
 /// Does what changes a keyspace past its indexes, which begin anew before: durably, and nobody writes to it meanwhile.

@@ -151,16 +151,12 @@ pub(in crate::db) fn find(
             &now
         }
     };
-    let state = State::read(core, index, Some(snapshot))?;
+    let gone = || missing(keyspace, field);
+    let state = State::read(core, index, Some(snapshot))?.ok_or_else(gone)?;
     if !state.is_ready {
-        let name = &keyspace.name;
-        let building = format!("the index of field {field:?} of keyspace {name:?} is not ready");
-        let (done, then) = (state.keys_done, options.snapshot.is_some());
-        let advice = match then && State::read(core, index, None)?.is_ready {
-            true => "was not when the snapshot was taken: take a new one".to_owned(),
-            false => format!("is being built, {done} keys are done: wait_indexes waits for it"),
-        };
-        return Err(Error::invalid(format!("{building}; it {advice}")));
+        let was_not = options.snapshot.is_some()
+            && State::read(core, index, None)?.is_some_and(|state| state.is_ready);
+        return Err(not_ready(keyspace, field, state.keys_done, was_not));
     }
     let (start, end) = entries(start, end);
     let scan = ScanOptions {
@@ -171,7 +167,23 @@ pub(in crate::db) fn find(
         keys_only: true,
     };
     let cursor = core.scan(&holder, &scan)?;
+    // What was dropped before the cursor was made looks empty.
+    if holder.dropped.load(Ordering::Acquire) {
+        return Err(missing(keyspace, field));
+    }
     Ok(Found { cursor, begun: false, coded: Vec::new(), key_bytes: 0, dir: core.dir.clone() })
+}
+
+/// The error of one who asks too early, or by too old a snapshot.
+fn not_ready(keyspace: &KeyspaceCore, field: &str, keys_done: u64, was_not: bool) -> Error {
+    let advice = match was_not {
+        true => "it was not when the snapshot was taken: take a new one".to_owned(),
+        false => format!("it is being built, {keys_done} keys are done: wait_indexes waits for it"),
+    };
+    let name = &keyspace.name;
+    Error::invalid(format!(
+        "the index of field {field:?} of keyspace {name:?} is not ready; {advice}"
+    ))
 }
 
 /// The keys of records whose field holds a value, in order, by reading all records.

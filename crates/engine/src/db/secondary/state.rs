@@ -36,12 +36,12 @@ pub(super) struct State {
 }
 
 impl State {
-    /// As a snapshot sees it, or now.
-    pub(super) fn read(core: &Core, index: &Index, at: Option<&Snapshot>) -> Result<State> {
-        let keyspace = core.keyspace(index.id).ok_or(Error::Cancelled)?;
-        let Some(value) = core.get(&keyspace, KEY, at)? else { return Ok(State::default()) };
+    /// As a snapshot sees it, or now; `None` if the index was dropped.
+    pub(super) fn read(core: &Core, index: &Index, at: Option<&Snapshot>) -> Result<Option<State>> {
+        let Some(keyspace) = core.keyspace(index.id) else { return Ok(None) };
+        let Some(value) = core.get(&keyspace, KEY, at)? else { return Ok(Some(State::default())) };
         let what = "the state of an index does not decode: drop the index and create it again";
-        State::decode(&value).ok_or_else(|| Error::corruption(&*core.dir, 0, what))
+        State::decode(&value).ok_or_else(|| Error::corruption(&*core.dir, 0, what)).map(Some)
     }
 
     pub(super) fn put(&self, batch: &mut Batch, index: &Index) {
