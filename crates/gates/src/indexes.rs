@@ -418,6 +418,9 @@ fn cut_everywhere(seed: u64, stride: u64, totals: &[AtomicU64; 2]) -> Checked {
     }
 }
 
+/// What a thread does.
+type Job = fn(&Shared, Random) -> Checked;
+
 const WRITERS: u64 = 16;
 const FINDERS: u64 = 2;
 
@@ -445,8 +448,7 @@ fn threads(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
         done: Default::default(),
         watchdog: Watchdog::start(Duration::from_secs(60)),
     };
-    let jobs: [(u64, fn(&Shared, Random) -> Checked); 3] =
-        [(WRITERS, writer), (FINDERS, finder), (1, keeper)];
+    let jobs: [(u64, Job); 3] = [(WRITERS, writer), (FINDERS, finder), (1, keeper)];
     let watch = Stopwatch::default();
     let failures = Mutex::new(Vec::new());
     std::thread::scope(|scope| {

@@ -2,9 +2,10 @@
 
 use super::World;
 use esker::base::vfs::faulty::{Fault, FaultRule, Op};
+use esker::fields::Record;
 use esker::{
-    Batch, Compaction, Comparator, Db, KeyOrder, KeyspaceId, KeyspaceOptions, Options, Result,
-    ScanOptions, WriteOptions,
+    Batch, Compaction, Comparator, Db, FindOptions, KeyOrder, KeyspaceId, KeyspaceOptions, Options,
+    Result, ScanOptions, WriteOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub(super) const SECTIONS: &[Section] = &[
     ("Writing", writing),
     ("Reading", reading),
     ("Keyspaces", keyspaces),
+    ("Records and indexes of fields", indexes),
     ("Upkeep", upkeep),
     ("Repair and inspection", tools),
 ];
@@ -441,6 +443,71 @@ fn reading() -> Vec<Case> {
                 first.map(drop)
             }),
         ),
+    ]
+}
+
+/// The database with an index that is ready.
+fn indexed(world: &World) -> Result<Db> {
+    let db = world.open();
+    db.default_keyspace().create_index("price")?;
+    db.wait_indexes()?;
+    Ok(db)
+}
+
+fn indexes() -> Vec<Case> {
+    vec![
+        row("create_index", "there is one already", "InvalidArgument", |world| {
+            indexed(world)?.default_keyspace().create_index("price")
+        }),
+        row("create_index", "no name", "InvalidArgument", |world| {
+            world.open().default_keyspace().create_index("")
+        }),
+        row("create_index", "open for reading only", "ReadOnly", |world| {
+            world.read_only()?.default_keyspace().create_index("price")
+        }),
+        row("create_index", "the disk is full", "NoSpace", |world| {
+            let db = world.open();
+            inject(world, &[Op::Append], Fault::NoSpace);
+            db.default_keyspace().create_index("price")
+        }),
+        row("drop_index", "it is not there", "InvalidArgument", |world| {
+            indexed(world)?.default_keyspace().drop_index("name")
+        }),
+        row("find", "there is no index", "InvalidArgument", |world| {
+            let now = FindOptions::default();
+            world.open().default_keyspace().find("price", 1, &now).map(drop)
+        }),
+        row("find", "the index is being built", "InvalidArgument", |world| {
+            let db = world.open();
+            db.default_keyspace().create_index("price")?;
+            db.default_keyspace().find("price", 1, &FindOptions::default()).map(drop)
+        }),
+        row("find", "the snapshot is from before that", "InvalidArgument", |world| {
+            let db = world.open();
+            let snapshot = db.snapshot();
+            db.default_keyspace().create_index("price")?;
+            db.wait_indexes()?;
+            db.default_keyspace().find("price", 1, &FindOptions::at(&snapshot)).map(drop)
+        }),
+        row("put_record", "the indexed value is too long", "InvalidArgument", |world| {
+            let record = Record::new().with("price", "1".repeat(1 << 20));
+            indexed(world)?.default_keyspace().put_record(b"k5", &record)
+        }),
+        row("wait_indexes", "such a record is there", "InvalidArgument", |world| {
+            let people = world.open().keyspace("people")?;
+            people.put_record(b"bob", &Record::new().with("price", "1".repeat(1 << 20)))?;
+            people.create_index("price")?;
+            let failed = people.wait_indexes();
+            people.drop_index("price")?;
+            people.delete(b"bob")?;
+            failed
+        }),
+        row("get_record", "the value is none", "InvalidArgument", |world| {
+            world.open().default_keyspace().get_record(b"k1").map(drop)
+        }),
+        row("Db::keyspace", "the name of an index", "InvalidArgument", |world| {
+            indexed(world)?.keyspace("\u{1f}index\u{1f}0\u{1f}price").map(drop)
+        }),
     ]
 }
 
