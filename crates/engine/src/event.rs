@@ -191,7 +191,8 @@ pub enum Event {
         /// The failure.
         why: String,
     },
-    /// Writes are being slowed to this rate, or, with `None`, no longer.
+    /// Writes are being slowed to this rate, or, with `None`, no longer. Writes of large values that are kept apart are slowed
+    /// by themselves too, in bytes as they are stored, where collecting dead ones falls behind.
     WriteRate {
         /// Bytes per second.
         bytes_per_second: Option<u64>,

@@ -1,7 +1,7 @@
 //! The collection gate: every interleaving of the steps of a small store that keeps its values apart.
 //!
-//! A model, not the engine: a few writes of one user, a reader with a snapshot, flushes, compactions, and a collection of a
-//! file with values in its steps. All orders of these steps are gone through. The design of the engine must answer every
+//! A model, not the engine: a few writes of one user, a reader with a snapshot, flushes, compactions, and collections of
+//! files with values in their steps, two of which may be under way at once. All orders of these steps are gone through. The design of the engine must answer every
 //! read right in all of them; four others, with faults that stores like this one had, must be caught, or the model would
 //! show nothing.
 //!
@@ -49,6 +49,7 @@ const DELETES: &[Write] = &[(0, true), (1, true), (0, false)];
 const FLUSHES: u8 = 2;
 const COMPACTIONS: u8 = 2;
 const COLLECTIONS: u8 = 2;
+const COLLECTORS: usize = 2;
 
 type Seq = u8;
 
@@ -94,6 +95,18 @@ enum Collector {
     Checked { file: u8, live: Vec<Record> },
 }
 
+impl Collector {
+    /// The file that is being collected.
+    fn file(&self) -> Option<u8> {
+        match self {
+            Collector::Idle => None,
+            Collector::Chosen { file, .. }
+            | Collector::Copied { file, .. }
+            | Collector::Checked { file, .. } => Some(*file),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct World {
     seq: Seq,
@@ -106,7 +119,7 @@ struct World {
     /// The last value of each key, as the user wrote it, and since when.
     history: Vec<(Seq, u8, Option<u8>)>,
     reader: Reader,
-    collector: Collector,
+    collectors: [Collector; COLLECTORS],
     writes: usize,
     flushes: u8,
     compactions: u8,
@@ -121,16 +134,17 @@ enum Step {
     Compact,
     OpenSnapshot,
     CloseSnapshot,
-    Collect,
+    Collect(usize),
 }
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step::Write,
     Step::Flush,
     Step::Compact,
     Step::OpenSnapshot,
     Step::CloseSnapshot,
-    Step::Collect,
+    Step::Collect(0),
+    Step::Collect(1),
 ];
 
 impl View {
@@ -203,12 +217,11 @@ impl World {
         {
             use_all(view);
         }
-        match &self.collector {
-            Collector::Idle => {}
-            Collector::Chosen { file, .. } | Collector::Checked { file, .. } => {
-                used.insert(*file);
+        for collector in &self.collectors {
+            used.extend(collector.file());
+            if let Collector::Copied { copy, .. } = collector {
+                used.insert(*copy);
             }
-            Collector::Copied { file, copy, .. } => used.extend([*file, *copy]),
         }
         self.files.retain(|file, _| used.contains(file));
     }
@@ -289,24 +302,26 @@ impl World {
                 }
                 self.reader = Reader::Ended;
             }
-            Step::Collect => return self.collect(design),
+            Step::Collect(nth) => return self.collect(nth, design),
         }
         self.sweep(design);
         true
     }
 
-    /// A file that may be collected: the first that no memtable points into.
+    /// A file that may be collected: the first that no memtable points into and nobody collects.
     fn victim(&self, design: Design) -> Option<u8> {
         let of_log = |file: &u8| -> BTreeSet<u8> {
             self.view.map.iter().filter(|(_, f)| *f == file).map(|(log, _)| *log).collect()
         };
+        let taken = |file: &u8| self.collectors.iter().any(|other| other.file() == Some(*file));
         if design == Design::ForgetsMemtables {
-            return self.files.keys().copied().find(|file| !self.files[file].is_empty());
+            let holds = |file: &u8| !self.files[file].is_empty();
+            return self.files.keys().copied().find(|file| holds(file) && !taken(file));
         }
         self.view.map.values().copied().find(|file| {
             let logs = of_log(file);
             let points = |r: &Record| r.place.is_some_and(|(log, _)| logs.contains(&log));
-            !logs.contains(&self.log) && !self.view.memtable.iter().any(points)
+            !taken(file) && !logs.contains(&self.log) && !self.view.memtable.iter().any(points)
         })
     }
 
@@ -326,8 +341,8 @@ impl World {
     }
 
     /// The next step of a collection.
-    fn collect(&mut self, design: Design) -> bool {
-        self.collector = match std::mem::take(&mut self.collector) {
+    fn collect(&mut self, nth: usize, design: Design) -> bool {
+        self.collectors[nth] = match std::mem::take(&mut self.collectors[nth]) {
             Collector::Idle => {
                 let Some(file) = self.victim(design) else { return false };
                 if self.collections == COLLECTIONS {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Values of newer runs count as overwriting older ones, but never so much of all as to leave less than this.
+/// Values of newer runs count as overwriting older ones as they did, but never so much of all as to leave less than this.
 const LIVE_SHARE_MIN: f64 = 0.75;
 
 /// Space is short where more than this part of what may be wasted is known to be dead.
@@ -56,7 +56,7 @@ impl Core {
         usage.length_max.store(balance.file_bytes, Ordering::Relaxed);
         usage.live_bytes.store(live.values().sum(), Ordering::Relaxed);
         usage.file_bytes.store(files, Ordering::Relaxed);
-        let is_tight = balance.total_bytes > balance.total_bytes_max;
+        let is_tight = balance.total_bytes > balance.tight_from_bytes;
         usage.is_tight.store(is_tight, Ordering::Relaxed);
         usage.changed.store(true, Ordering::Release);
     }
@@ -189,11 +189,18 @@ impl Core {
     /// they get a part of what may be wasted, a half at the most.
     fn balance(&self, versions: &VersionSet, live: &BTreeMap<u64, u64>) -> Balance {
         let pointed_to: u64 = live.values().sum();
-        let newer: u64 = versions.keyspaces.values().map(|k| newer_bytes(&k.version)).sum();
-        // At the worst, all that newer runs point to overwrites what older ones do.
+        // What newer runs point to may overwrite what older ones do, as it did before.
+        let (mut newer, mut overwritten) = (0, 0);
+        for (&id, record) in &versions.keyspaces {
+            let share = self.keyspace(id).map_or(1.0, |keyspace| keyspace.overwriting.share());
+            let bytes = newer_bytes(&record.version);
+            newer += bytes;
+            overwritten += (bytes as f64 * share) as u64;
+        }
         let live_min = (pointed_to as f64 * LIVE_SHARE_MIN) as u64;
-        let live_bytes = pointed_to.saturating_sub(newer).max(live_min);
-        let waste = live_bytes as f64 * (self.options.value_log_space_amp_max - 1.0);
+        let live_bytes = pointed_to.saturating_sub(overwritten).max(live_min);
+        let amp = self.options.value_log_space_amp_max;
+        let waste = live_bytes as f64 * (amp - 1.0);
         let total_bytes = versions.values().0.values().map(|meta| meta.file_bytes).sum();
         // What is known to be dead.
         let is_short = total_bytes as f64 > pointed_to as f64 + waste * SHORT_SHARE;
@@ -202,8 +209,16 @@ impl Core {
         let others = (unflushed + OTHER_FILES * file_bytes) as f64;
         let total_bytes_max = live_bytes + (waste - others.min(waste / 2.0)) as u64;
         let slow_from_bytes = total_bytes_max + unflushed + file_bytes;
-        let bytes_max = slow_from_bytes + 2 * file_bytes;
-        Balance { total_bytes, total_bytes_max, slow_from_bytes, bytes_max, file_bytes }
+        Balance {
+            total_bytes,
+            total_bytes_max,
+            // As if all of it overwrote something.
+            tight_from_bytes: total_bytes_max
+                .saturating_sub(((newer - overwritten) as f64 * amp) as u64),
+            slow_from_bytes,
+            bytes_max: slow_from_bytes + 2 * file_bytes,
+            file_bytes,
+        }
     }
 }
 

@@ -7,7 +7,9 @@ use crate::compaction::policy::{self, Manual, ManualStep};
 use crate::compaction::scheduler::toll;
 use crate::event::{CompactionReason, Event};
 use crate::trace::{Amount, What};
-use crate::version::{CompactionSpec, DEEPEST_LEVEL, KeyRange, Replaced, Version};
+use crate::version::{
+    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, Replaced, TableMeta, Version,
+};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, Seq};
 use std::sync::Arc;
@@ -169,6 +171,25 @@ impl Chosen {
         Ok(())
     }
 
+    /// Notes how much of what newer runs point to was found to overwrite what older ones do, if the oldest of all was read.
+    fn note_overwriting(&self, result: &JobResult) {
+        let spec = &self.spec;
+        if spec.output_level + 1 < self.version.depth() {
+            return;
+        }
+        let bytes_of = |run: &InputRun| -> u64 {
+            run.tables.iter().map(|table| table.meta.value_bytes()).sum()
+        };
+        let all: u64 = spec.inputs.iter().map(bytes_of).sum();
+        // Tables that move have nothing under them.
+        let oldest = if spec.is_move { 0 } else { spec.inputs.last().map_or(0, bytes_of) };
+        let left: u64 = match spec.is_move {
+            true => all,
+            false => result.tables.iter().map(TableMeta::value_bytes).sum(),
+        };
+        self.keyspace.overwriting.note(all - oldest, all.saturating_sub(left));
+    }
+
     fn account(&self, core: &Core, result: &JobResult, duration_ns: u64) {
         let spec = &self.spec;
         {
@@ -184,6 +205,7 @@ impl Chosen {
                 level.duration_us += duration_ns / 1_000;
             }
         }
+        self.note_overwriting(result);
         let taken = spec.taken();
         if !spec.is_move {
             self.keyspace.schedule.lock().note_job(spec.level, taken.bytes, duration_ns);

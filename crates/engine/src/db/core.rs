@@ -16,7 +16,7 @@ use super::secondary::catalogue::Indexes;
 use super::snapshot::SnapshotList;
 use super::stall::Stall;
 use super::underway::Underway;
-use super::value_use::ValueUse;
+use super::value_use::{Overwriting, ValueUse};
 use crate::compaction::scheduler::toll::Toll;
 use crate::compaction::scheduler::{Schedule, pace};
 use crate::event::{Event, EventSink};
@@ -117,6 +117,8 @@ pub(super) struct KeyspaceCore {
     pub(super) level_work: Mutex<Vec<LevelStats>>,
     /// What scans pay for the runs of level 0, or for those that the run index does not know.
     pub(super) toll: Arc<Toll>,
+    /// How much of the values of newer runs was found to overwrite others.
+    pub(super) overwriting: Overwriting,
     /// Whose turn it is to be compacted.
     pub(super) schedule: Mutex<Schedule>,
     /// Its compactions.
@@ -186,6 +188,7 @@ impl KeyspaceCore {
             name,
             // A quarter of what all may hold at the most, so that some can be flushed while others fill.
             memtable_limit_bytes: options.memtable_bytes.min(memtables_limit_bytes / 4),
+            overwriting: Overwriting::new(),
             schedule: Mutex::new(Schedule::new(&options)),
             options,
             view: ArcSwap::from_pointee(view),

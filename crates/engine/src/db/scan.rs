@@ -10,7 +10,7 @@ use crate::memtable::{MemCursor, Memtable};
 use crate::range_tombstone::RangeTombstones;
 use crate::run_index::{EntryCursor, Slots};
 use crate::table::CursorOptions;
-use crate::value_log::ValueBuffer;
+use crate::value_log::ValueStream;
 use crate::version::{Coverage, KeyRange, RunCursor, Table};
 use esker_base::{Error, KeyOrder, Result, Trailer};
 use std::path::Path;
@@ -37,7 +37,7 @@ pub struct Cursor {
     keys_only: bool,
     /// Whether the value of the present key stands elsewhere, and that value.
     points: bool,
-    pointed_to: ValueBuffer,
+    pointed_to: ValueStream,
     dir: Arc<Path>,
     // Keeps the memtables, tables and values that are read alive.
     view: Arc<View>,
@@ -161,7 +161,7 @@ impl Core {
         let keys_only = options.keys_only;
         let may_point = !keys_only && view.may_point();
         let dir = self.dir.clone();
-        let pointed_to = ValueBuffer::default();
+        let pointed_to = ValueStream::default();
         Ok(Cursor { inner, meter, may_point, keys_only, points: false, pointed_to, dir, view })
     }
 
@@ -293,7 +293,7 @@ impl Cursor {
             return Ok(());
         }
         let followed = self.view.follow_pointer(&self.dir, self.inner.value());
-        let read = followed.and_then(|(file, to)| file.read_into(&to, &mut self.pointed_to));
+        let read = followed.and_then(|(file, to)| self.pointed_to.read(&file, &to));
         if read.is_err() {
             self.inner.leave();
         }

@@ -8,8 +8,35 @@ use std::collections::BTreeMap;
 
 /// Files are no longer than this part of what is alive, and than that where space is short, but for [`FILE_BYTES_MIN`].
 const FILES_MIN: u64 = 16;
-const FILES_IF_SHORT: u64 = 128;
+const FILES_IF_SHORT: u64 = 64;
 const FILE_BYTES_MIN: u64 = 8 << 20;
+
+/// How much of what newer runs point to overwrites what older ones do, as compactions found: all, before there was any.
+#[derive(Debug)]
+pub(super) struct Overwriting {
+    /// In thousandths.
+    share: AtomicU64,
+}
+
+impl Overwriting {
+    pub(super) fn new() -> Overwriting {
+        Overwriting { share: AtomicU64::new(1_000) }
+    }
+
+    pub(super) fn share(&self) -> f64 {
+        self.share.load(Ordering::Relaxed) as f64 / 1_000.0
+    }
+
+    /// Notes that of runs which point to so many bytes so many died, or older ones under them. A share that grew counts at
+    /// once, so that space stays bounded; of one that fell a third of the way is gone.
+    pub(super) fn note(&self, newer_bytes: u64, died_bytes: u64) {
+        if newer_bytes > 0 {
+            let found = (1_000.0 * died_bytes as f64 / newer_bytes as f64).min(1_000.0) as u64;
+            let old = self.share.load(Ordering::Relaxed);
+            self.share.store(found.max((2 * old + found) / 3), Ordering::Relaxed);
+        }
+    }
+}
 
 /// What files with values take, as of the newest change of the versions.
 #[derive(Debug)]
@@ -80,4 +107,35 @@ pub(super) fn length_max(options: &Options, live_bytes: u64, is_short: bool) -> 
     let most = options.value_log_file_bytes;
     let files = if is_short { FILES_IF_SHORT } else { FILES_MIN };
     (live_bytes / files).clamp(FILE_BYTES_MIN.min(most), most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_overwrites_counts_at_once_and_is_forgotten_slowly() {
+        let overwriting = Overwriting::new();
+        let note = |newer, died| {
+            overwriting.note(newer, died);
+            (overwriting.share() * 1_000.0).round() as u64
+        };
+        assert_eq!(note(0, 0), 1_000, "nothing was found out");
+        assert_eq!(note(1_000, 0), 666);
+        assert_eq!(note(1_000, 100), 477);
+        assert_eq!(note(1_000, 900), 900);
+        assert_eq!(note(10, 500), 1_000, "deletes kill more than there is");
+    }
+
+    #[test]
+    fn files_are_short_in_small_stores_and_where_space_is_short() {
+        let mut options = Options { value_log_file_bytes: 64 << 20, ..Options::default() };
+        let mib = |options: &Options, live: u64, is_short| {
+            length_max(options, live << 20, is_short) >> 20
+        };
+        assert_eq!([0, 320, 1 << 20].map(|live| mib(&options, live, false)), [8, 20, 64]);
+        assert_eq!([0, 320, 2_560, 1 << 20].map(|live| mib(&options, live, true)), [8, 8, 40, 64]);
+        options.value_log_file_bytes = 4 << 20;
+        assert_eq!(mib(&options, 1 << 20, false), 4);
+    }
 }

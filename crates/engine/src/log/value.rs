@@ -87,17 +87,8 @@ impl ValueSource<'_> {
         Ok(StoredValue { codec: codec?, start: RECORD_HEADER_BYTES, end: data.len(), data })
     }
 
-    /// Reads its whole record into `out`, and returns the codec.
-    ///
-    /// # Errors
-    /// As [`ValueSource::read`].
-    pub(crate) fn read_into(&self, out: &mut Vec<u8>, at: u64, stored_bytes: u32) -> Result<u8> {
-        out.resize(self.whole_bytes(at, stored_bytes)?, 0);
-        self.read_record(at, out)
-    }
-
     /// Length of a whole record that may stand at `at`.
-    fn whole_bytes(&self, at: u64, stored_bytes: u32) -> Result<usize> {
+    pub(crate) fn whole_bytes(&self, at: u64, stored_bytes: u32) -> Result<usize> {
         let whole = RECORD_HEADER_BYTES as u64 + u64::from(stored_bytes);
         if at.checked_add(whole).is_none_or(|end| end > self.file_bytes) {
             return Err(self.damaged(at, "a value would lie beyond the end of the file"));

@@ -1,7 +1,7 @@
 //! Values as they are stored: compressed where that saves enough, as blocks are.
 
-use crate::block::{Damage, Sealer, expand, expand_into};
-use crate::log::{CODEC_MAX, RECORD_HEADER_BYTES, StoredValue};
+use crate::block::{Damage, Sealer, expand};
+use crate::log::{CODEC_MAX, StoredValue};
 use crate::options::Compression;
 use crate::value::Value;
 use esker_base::heap::Heap;
@@ -41,37 +41,6 @@ pub(crate) fn pack(value: &[u8], compression: Compression) -> Packed {
         Some((codec, stored)) => Packed::Compressed { codec, stored: stored.into() },
         None => Packed::Plain,
     })
-}
-
-/// Holds one value after the other.
-#[derive(Debug, Default)]
-pub(crate) struct ValueBuffer {
-    /// The whole record of a value.
-    pub(super) record: Vec<u8>,
-    /// What was compressed, at the front of what was there before.
-    expanded: Vec<u8>,
-    expanded_bytes: Option<usize>,
-}
-
-impl ValueBuffer {
-    /// Makes a value of the record.
-    pub(super) fn unpack(&mut self, codec: u8) -> Result<(), Damage> {
-        let stored = &self.record[RECORD_HEADER_BYTES..];
-        self.expanded_bytes = match codec {
-            0 => None,
-            _ => Some(expand_into(codec, stored, &mut self.expanded)?),
-        };
-        Ok(())
-    }
-
-    /// The value that was read last.
-    #[inline]
-    pub(crate) fn value(&self) -> &[u8] {
-        match self.expanded_bytes {
-            Some(bytes) => &self.expanded[..bytes],
-            None => self.record.get(RECORD_HEADER_BYTES..).unwrap_or(&[]),
-        }
-    }
 }
 
 /// The value that these stored bytes stand for.

@@ -3,7 +3,7 @@
 //! A file is opened when it is first read, and closed when too many are open. There is one [`ValueFile`] for a number as
 //! long as anybody holds one.
 
-use super::compress::{ValueBuffer, unpack};
+use super::compress::unpack;
 use super::directory::Directory;
 use crate::event::{Event, EventSink};
 use crate::log::{HEADER_BYTES, RECORD_HEADER_BYTES, StoredValue, ValuePointer, ValueSource};
@@ -207,23 +207,6 @@ impl ValueFile {
         unpack(&heap, stored).map_err(|damage| Error::corruption(&self.path, at, damage.0))
     }
 
-    /// The same into memory that is used again, for those who read one value after the other.
-    ///
-    /// # Errors
-    /// As [`ValueFile::read`].
-    pub(crate) fn read_into(
-        self: &Arc<ValueFile>,
-        pointer: &ValuePointer,
-        out: &mut ValueBuffer,
-    ) -> Result<()> {
-        let opened = self.opened()?;
-        let at = self.place_in(&opened, pointer)?;
-        let source = self.source(&opened);
-        let codec = source.read_into(&mut out.record, at, pointer.stored_bytes)?;
-        let unpacked = out.unpack(codec);
-        unpacked.map_err(|damage| Error::corruption(&self.path, at, damage.0))
-    }
-
     /// Where the value stands, and its stored bytes, checked.
     ///
     /// # Errors
@@ -239,7 +222,7 @@ impl ValueFile {
     }
 
     /// Where the value stands that is about to be read: not beyond the end of the file, if it is long.
-    fn place_in(&self, opened: &OpenedFile, pointer: &ValuePointer) -> Result<u64> {
+    pub(super) fn place_in(&self, opened: &OpenedFile, pointer: &ValuePointer) -> Result<u64> {
         let at = self.find(opened, pointer.log, pointer.offset_bytes)?;
         if pointer.stored_bytes > READ_UNSEEN_BYTES_MAX
             && opened.file.len_bytes()? < at.saturating_add(pointer.record_bytes())

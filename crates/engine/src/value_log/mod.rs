@@ -20,11 +20,13 @@ mod file;
 mod map;
 mod moved;
 mod piece;
+mod stream;
 mod sweep;
 
-pub(crate) use compress::{Packed, ValueBuffer, pack};
+pub(crate) use compress::{Packed, pack};
 pub(crate) use directory::Directory;
 pub(crate) use file::{Place, ValueFile, ValueFileMeta, ValueStore};
 pub(crate) use map::{LogList, ValueMap};
 pub(crate) use moved::MovedWriter;
+pub(crate) use stream::ValueStream;
 pub(crate) use sweep::Sweep;

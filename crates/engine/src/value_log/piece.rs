@@ -5,7 +5,7 @@ use esker_base::Result;
 use std::ops::Range;
 
 /// The most that is read at once, but for a single value that is longer.
-const PIECE_BYTES_MAX: u64 = 1 << 20;
+pub(super) const PIECE_BYTES_MAX: u64 = 1 << 20;
 
 /// What lies between two values is read along if it is no longer than this.
 const GAP_BYTES_MAX: u64 = 64 << 10;
@@ -22,20 +22,26 @@ pub(super) struct Piece {
 
 impl Piece {
     /// The bytes of the file from `at`, if so many are here.
-    fn window(&self, at: u64, len: u64) -> Option<&[u8]> {
+    pub(super) fn window(&self, at: u64, len: u64) -> Option<&[u8]> {
         let start = usize::try_from(at.checked_sub(self.at)?).ok()?;
         let end = start.checked_add(usize::try_from(len).ok()?)?;
         self.bytes.get(start..end)
     }
 
-    fn fill(&mut self, source: &ValueSource<'_>, at: u64, len: u64) -> Result<()> {
+    /// Forgets what was read.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Reads so many bytes from `at`, or as many as there are. Empty after an error.
+    pub(super) fn fill(&mut self, source: &ValueSource<'_>, at: u64, len: u64) -> Result<()> {
         let mut len = len.min(source.file_bytes.saturating_sub(at));
         if len > PIECE_BYTES_MAX {
             // A length from the disk is believed as far as the file goes.
             len = len.min(source.file.len_bytes()?.saturating_sub(at));
         }
         self.bytes.resize(len as usize, 0);
-        let read = source.file.read_at(at, &mut self.bytes)?;
+        let read = source.file.read_at(at, &mut self.bytes).inspect_err(|_| self.bytes.clear())?;
         self.bytes.truncate(read);
         self.at = at;
         Ok(())
@@ -59,22 +65,24 @@ impl Piece {
         if self.window(at, len).is_none() {
             self.fill(source, at, len.max(piece_bytes(&places[nth..])))?;
         }
+        self.record(source, at, len)
+    }
+
+    /// The codec of the value whose record of this length begins at `at`, and where its stored bytes are in this piece.
+    ///
+    /// # Errors
+    /// `Corruption` if that is not in this piece, or no value.
+    pub(super) fn record(
+        &self,
+        source: &ValueSource<'_>,
+        at: u64,
+        len: u64,
+    ) -> Result<(u8, Range<usize>)> {
         let record = self.window(at, len);
         let record = record.ok_or_else(|| source.damaged(at, "a value is cut short"))?;
         let codec = source.check(at, record)?;
         let start = (at - self.at) as usize;
         Ok((codec, start + RECORD_HEADER_BYTES..start + len as usize))
-    }
-
-    /// The codec and the stored bytes of the value at `places[nth]`.
-    pub(super) fn record(
-        &mut self,
-        source: &ValueSource<'_>,
-        places: &[u64],
-        nth: usize,
-    ) -> Result<(u8, &[u8])> {
-        let (codec, range) = self.find(source, places, nth)?;
-        Ok((codec, &self.bytes[range]))
     }
 }
 

@@ -28,8 +28,8 @@ impl ValueFile {
         let source = self.source(&opened);
         let mut piece = Piece::default();
         for (nth, &from) in froms.iter().enumerate() {
-            let (codec, stored) = piece.record(&source, &places, nth)?;
-            found(from, codec, stored)?;
+            let (codec, range) = piece.find(&source, &places, nth)?;
+            found(from, codec, &piece.bytes[range])?;
         }
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! Large values are kept apart from the tree, and everything else is as it would be without.
 
-use super::support::{DIR, Model, Random, setup};
+use super::support::{DIR, Model, Random, setup, setup_on};
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::{Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Snapshot};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Values of 100 bytes and more stand apart, in files of a few of them.
 fn options() -> Options {
@@ -252,6 +254,55 @@ fn overwriting_keeps_within_the_space_that_is_allowed() {
     assert!(most <= allowed, "{most} bytes at the most, {allowed} allowed, {live} alive");
     assert!(most > live, "all values stand apart");
     assert_sound(&db);
+}
+
+/// Reads of files with values that a scan of 2 000 values of 1 000 bytes takes, which were written in this order.
+fn reads_of_a_scan(order: impl Fn(u64) -> u64, rule: Option<FaultRule>) -> u64 {
+    let faults = Arc::new(FaultyVfs::new(Arc::new(StrictVfs::new())));
+    let mut options = options();
+    options.memory_budget_bytes = 64 << 20;
+    options.value_log_file_bytes = 8 << 20;
+    let db = Db::open_with(DIR, options, setup_on(faults.clone(), 7)).expect("open");
+    let value = |number: u64| vec![number as u8; 1_000];
+    for number in (0..2_000).map(order) {
+        db.put(&key(number), &value(number)).expect("put");
+    }
+    db.flush().expect("flush");
+    let keyspace = db.default_keyspace();
+    let walk = |keys_only: bool| {
+        let mut cursor = keyspace.scan(&ScanOptions { keys_only, ..ScanOptions::default() });
+        let cursor = cursor.as_mut().expect("cursor");
+        cursor.seek_to_first().expect("seek");
+        for number in 0..2_000 {
+            assert_eq!(cursor.key(), key(number));
+            assert!(keys_only || cursor.value() == value(number), "value {number}");
+            cursor.next().expect("next");
+        }
+        assert!(!cursor.valid());
+    };
+    walk(true);
+    let (before, has_rule) = (faults.calls(Op::Read), rule.is_some());
+    rule.into_iter().for_each(|rule| faults.inject(rule));
+    walk(false);
+    assert_eq!(faults.faults_fired() > 0, has_rule);
+    faults.calls(Op::Read) - before
+}
+
+#[test]
+fn values_that_stand_in_the_order_of_their_keys_are_read_ahead() {
+    let in_order = reads_of_a_scan(|number| number, None);
+    // 2 MB in pieces of 64 KiB to 1 MiB.
+    assert!((3..=16).contains(&in_order), "{in_order} reads");
+    // 617 has no factor in common with 2 000.
+    let scattered = reads_of_a_scan(|number| number * 617 % 2_000, None);
+    assert_eq!(scattered, 2_000, "one read for each");
+}
+
+#[test]
+fn a_piece_that_cannot_be_read_ahead_costs_nobody_a_value() {
+    let rule = FaultRule::nth(3, &[Op::Read], Fault::Eio);
+    let reads = reads_of_a_scan(|number| number, Some(rule));
+    assert!((4..=20).contains(&reads), "{reads} reads");
 }
 
 #[test]
