@@ -24,6 +24,8 @@ mod models;
 #[doc(hidden)]
 pub mod names;
 pub mod options;
+#[cfg(test)]
+mod random;
 #[doc(hidden)]
 pub mod range_tombstone;
 pub mod report;

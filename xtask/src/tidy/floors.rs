@@ -40,6 +40,7 @@ pub(super) const RULES: Rules = Rules {
         ("cursor", 0),
         ("value", 0),
         ("fields", 0),
+        ("random", 0),
         ("range_tombstone", 0),
         ("names", 0),
         ("report", 0),

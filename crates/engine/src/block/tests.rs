@@ -1,25 +1,12 @@
 //! Blocks against a sorted list, at many restart intervals, in two orders, and on any bytes.
 
 use super::{Block, BlockBuilder, BlockCursor, Damage, Payload};
-use esker_base::checksum::mix64;
+use crate::random::Random;
 use esker_base::{Comparator, KeyOrder, Kind, Trailer};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 type Entry = (Vec<u8>, Trailer, Vec<u8>);
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix64(self.0)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 struct Reverse;
 

@@ -6,12 +6,12 @@ use crate::cursor::Cursor;
 use crate::event::{CompactionReason, EventSink};
 use crate::names;
 use crate::options::{Compression, KeyspaceOptions, Options};
+use crate::random::Random;
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::table::{CursorOptions, Origin};
 use crate::version::{
     CompactionSpec, InputRun, Run, RunCursor, RunOutput, Table, TableStore, Version,
 };
-use esker_base::checksum::mix64;
 use esker_base::vfs::strict::{StrictVfs, Survival};
 use esker_base::{Env, KeyspaceId, Kind, Seq, Trailer, Vfs};
 use std::ops::Range;
@@ -22,19 +22,10 @@ const KEYS: u64 = 40;
 /// Sequence numbers of each run.
 const BAND: Seq = 60;
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix64(self.0) % n
-    }
-
-    /// Every other key is between two that records have.
-    fn key(&mut self, between: bool) -> Vec<u8> {
-        let after = if between && self.below(2) == 0 { "+" } else { "" };
-        format!("k{:02}{after}", self.below(KEYS)).into_bytes()
-    }
+/// Every other key is between two that records have.
+fn random_key(random: &mut Random, between: bool) -> Vec<u8> {
+    let after = if between && random.below(2) == 0 { "+" } else { "" };
+    format!("k{:02}{after}", random.below(KEYS)).into_bytes()
 }
 
 struct Nobody;
@@ -97,11 +88,12 @@ impl Fixture {
         for seq in seq + 1..=seq + BAND {
             match random.below(12) {
                 0 => {
-                    let (start, end) = (random.key(true).into(), random.key(true).into());
+                    let (start, end) =
+                        (random_key(random, true).into(), random_key(random, true).into());
                     tombstones.push(RangeTombstone { start, end, seq });
                 }
-                1..=2 => records.push((random.key(false), Trailer::new(seq, Kind::Delete))),
-                _ => records.push((random.key(false), Trailer::new(seq, Kind::Put))),
+                1..=2 => records.push((random_key(random, false), Trailer::new(seq, Kind::Delete))),
+                _ => records.push((random_key(random, false), Trailer::new(seq, Kind::Put))),
             }
         }
         records.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
@@ -201,7 +193,7 @@ fn contents(fixture: &Fixture, tables: &[Arc<Table>]) -> (Vec<Record>, Vec<Vec<S
 /// Parts that are cut at random keys.
 fn random_parts(random: &mut Random) -> Vec<Part> {
     let mut cuts: Vec<Arc<[u8]>> =
-        (0..1 + random.below(4)).map(|_| random.key(true).into()).collect();
+        (0..1 + random.below(4)).map(|_| random_key(random, true).into()).collect();
     cuts.sort();
     cuts.dedup();
     let starts = [None].into_iter().chain(cuts.iter().cloned().map(Some));

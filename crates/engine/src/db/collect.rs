@@ -32,6 +32,17 @@ const OTHER_FILES: u64 = 9;
 /// How long a collection by hand waits for another before it looks again.
 const BUSY_WAIT: Duration = Duration::from_millis(50);
 
+/// What files with values take, and what they may.
+struct Limits {
+    balance: Balance,
+    /// From where on it is worth finding out what else is dead: as if all newer runs overwrote something.
+    tight_from_bytes: u64,
+    /// What these and logs that no table points into yet may take before writes are slowed.
+    slow_from_bytes: u64,
+    /// Where writes are slowest.
+    bytes_max: u64,
+}
+
 /// A collection whose files are chosen.
 pub(super) struct Collection {
     victims: Vec<Victim>,
@@ -48,16 +59,15 @@ impl Core {
         }
         let tables = tables_of(versions);
         let live = live_bytes(tables.iter().map(|table| &table.meta));
-        let files: u64 = versions.values().0.values().map(|meta| meta.file_bytes).sum();
-        let balance = self.balance(versions, &live);
+        let Limits { balance, tight_from_bytes, slow_from_bytes, bytes_max } =
+            self.limits(versions, &live);
         let usage = &self.value_use;
-        usage.slow_from_bytes.store(balance.slow_from_bytes, Ordering::Relaxed);
-        usage.bytes_max.store(balance.bytes_max, Ordering::Relaxed);
+        usage.slow_from_bytes.store(slow_from_bytes, Ordering::Relaxed);
+        usage.bytes_max.store(bytes_max, Ordering::Relaxed);
         usage.length_max.store(balance.file_bytes, Ordering::Relaxed);
         usage.live_bytes.store(live.values().sum(), Ordering::Relaxed);
-        usage.file_bytes.store(files, Ordering::Relaxed);
-        let is_tight = balance.total_bytes > balance.tight_from_bytes;
-        usage.is_tight.store(is_tight, Ordering::Relaxed);
+        usage.file_bytes.store(balance.total_bytes, Ordering::Relaxed);
+        usage.is_tight.store(balance.total_bytes > tight_from_bytes, Ordering::Relaxed);
         usage.changed.store(true, Ordering::Release);
     }
 
@@ -163,7 +173,7 @@ impl Core {
                 live_bytes: meta.logs.iter().filter_map(|log| live.get(log)).sum(),
             })
             .collect();
-        let mut balance = self.balance(&versions, &live);
+        let mut balance = self.limits(&versions, &live).balance;
         balance.total_bytes = balance.total_bytes.saturating_sub(taken.values().sum());
         let numbers = rule(&files, &balance);
         if numbers.is_empty() {
@@ -187,7 +197,7 @@ impl Core {
     ///
     /// Logs that no table points into yet, the current one and the next, and files that are being written need space too:
     /// they get a part of what may be wasted, a half at the most.
-    fn balance(&self, versions: &VersionSet, live: &BTreeMap<u64, u64>) -> Balance {
+    fn limits(&self, versions: &VersionSet, live: &BTreeMap<u64, u64>) -> Limits {
         let pointed_to: u64 = live.values().sum();
         // What newer runs point to may overwrite what older ones do, as it did before.
         let (mut newer, mut overwritten) = (0, 0);
@@ -209,15 +219,12 @@ impl Core {
         let others = (unflushed + OTHER_FILES * file_bytes) as f64;
         let total_bytes_max = live_bytes + (waste - others.min(waste / 2.0)) as u64;
         let slow_from_bytes = total_bytes_max + unflushed + file_bytes;
-        Balance {
-            total_bytes,
-            total_bytes_max,
-            // As if all of it overwrote something.
-            tight_from_bytes: total_bytes_max
-                .saturating_sub(((newer - overwritten) as f64 * amp) as u64),
+        let unknown = ((newer - overwritten) as f64 * amp) as u64;
+        Limits {
+            balance: Balance { total_bytes, total_bytes_max, file_bytes },
+            tight_from_bytes: total_bytes_max.saturating_sub(unknown),
             slow_from_bytes,
             bytes_max: slow_from_bytes + 2 * file_bytes,
-            file_bytes,
         }
     }
 }

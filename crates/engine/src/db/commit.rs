@@ -165,7 +165,7 @@ impl CommitState {
             writer.sync_header().inspect_err(|error| core.poison_if_sync(error))?;
         }
         slot.wanted = false;
-        self.spare_due_bytes = spare::due_bytes(&core.options);
+        self.spare_due_bytes = spare::due_bytes(core);
         let old = std::mem::replace(&mut self.wal, writer);
         let (bytes, records_end) = (old.len_bytes(), old.records_end());
         self.number = number;

@@ -216,7 +216,7 @@ impl Opening {
         self.remove_orphans(&versions)?;
         let supply = memtable_supply(options);
         let keyspaces = build_keyspaces(&versions.keyspaces, options, number, &supply);
-        let spare_due_bytes = spare::due_bytes(options);
+        let spare_due_bytes = spare::first_due_bytes(options);
         let mut commit = CommitState::new(wal, number, last_seq + 1, spare_due_bytes);
         commit.values = replayed.log_of_values(number);
         let core = Core::new(Parts {

@@ -44,7 +44,12 @@ pub(super) fn separate(core: &Core, batch: &Batch) -> Option<Box<Separated>> {
     };
     let packed: Vec<Option<Packed>> = batch.iter().map(pack_large).collect();
     let any = packed.iter().any(Option::is_some);
-    any.then(|| Box::new(Separated { packed, logged: Batch::new() }))
+    any.then(|| {
+        let values = batch.iter().zip(&packed);
+        let stored = values.filter_map(|(op, packed)| Some(packed.as_ref()?.parts(op.value).1));
+        let stored_bytes = stored.map(|stored| stored.len() as u64).sum();
+        Box::new(Separated { packed, stored_bytes, logged: Batch::new() })
+    })
 }
 
 impl CommitState {
@@ -57,7 +62,7 @@ impl CommitState {
         batch: &Batch,
         separated: &mut Separated,
     ) -> Result<()> {
-        let Separated { packed, logged } = separated;
+        let Separated { packed, logged, .. } = separated;
         let with_values = || batch.iter().zip(&*packed);
         let values: Vec<(u8, &[u8])> = with_values()
             .filter_map(|(op, packed)| Some(packed.as_ref()?.parts(op.value)))
@@ -110,11 +115,8 @@ impl CommitState {
     #[inline]
     pub(super) fn is_full_of_values(&self, core: &Core, group: &[Request]) -> bool {
         self.values.is_some() && {
-            let of_request = |request: &Request| {
-                let separated = request.separated.as_ref()?;
-                Some(separated.stored_bytes(&request.batch))
-            };
-            let bytes: u64 = group.iter().filter_map(of_request).sum();
+            let separated = group.iter().filter_map(|request| request.separated.as_ref());
+            let bytes: u64 = separated.map(|separated| separated.stored_bytes).sum();
             self.value_bytes + bytes > core.value_use.length_max.load(Ordering::Relaxed)
         }
     }

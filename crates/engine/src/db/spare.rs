@@ -23,6 +23,9 @@ use std::path::Path;
 /// The most that is reserved for the log that is made when the database is opened; it grows as needed.
 const FIRST_RESERVE_BYTES: u64 = 1 << 20;
 
+/// The next log is made ready when this part of the current one is written.
+const DUE_PART: u64 = 8;
+
 /// Makes a log ready; `None` if this file system does not reserve space.
 ///
 /// # Errors
@@ -55,7 +58,7 @@ pub(super) fn discard(core: &Core) {
     }
 }
 
-/// What a log is likely to grow to: about as large as a memtable.
+/// What a log without values is likely to grow to: about as large as a memtable.
 fn reserve_bytes(options: &Options) -> u64 {
     options.default_keyspace.memtable_bytes.min(options.memtables_limit_bytes() / 4)
 }
@@ -69,10 +72,15 @@ fn next_reserve_bytes(core: &Core) -> u64 {
     }
 }
 
-/// Length of a log at which the next one is made ready. So a store that is hardly written to does not take the
-/// space of two.
-pub(super) fn due_bytes(options: &Options) -> u64 {
-    reserve_bytes(options) / 8
+/// Length at which the log that a database is opened with has the next one made ready. So a store that is hardly written
+/// to does not take the space of two.
+pub(super) fn first_due_bytes(options: &Options) -> u64 {
+    reserve_bytes(options) / DUE_PART
+}
+
+/// The same for the logs that follow: early enough for a log that ends soon.
+pub(super) fn due_bytes(core: &Core) -> u64 {
+    next_reserve_bytes(core) / DUE_PART
 }
 
 /// Makes a spare log ready, if there is none.

@@ -177,3 +177,27 @@ fn blend(rate: &AtomicU64, bytes: u64, duration_ns: u64) {
     let old = rate.load(Ordering::Relaxed);
     rate.store(pace::blended(old, bytes, duration_ns), Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_base::env::ManualClock;
+
+    #[test]
+    fn large_values_wait_while_collection_is_behind_and_nobody_else_does() {
+        let stall = Stall::new(Arc::new(ManualClock::default()), EventSink::default());
+        let is_slowed = |bytes, fill| {
+            let (before, ..) = stall.totals();
+            stall.admit_values(bytes, fill);
+            stall.totals().0 > before
+        };
+        assert!(!is_slowed(64 << 20, -1.0), "nothing is collected");
+        assert!(!is_slowed(64 << 20, 0.0), "not over the limit");
+        // The first passes and pays for the time that its bytes take; the next waits.
+        assert!(!is_slowed(64 << 20, 0.5));
+        assert!(is_slowed(1 << 10, 0.5));
+        assert!(!stall.is_active(), "other writes pass");
+        assert!(!is_slowed(1 << 10, -1.0), "what was owed is forgotten when collection ends");
+        assert!(!is_slowed(1 << 10, 0.5));
+    }
+}

@@ -47,7 +47,7 @@ pub(super) struct ValueUse {
     pub(super) file_bytes: AtomicU64,
     /// They may take more than they should, by the most that can be dead.
     pub(super) is_tight: AtomicBool,
-    /// What these and logs that no table points into may take before writes are slowed, and at the most.
+    /// What these and logs that no table points into may take before writes are slowed, and where they are slowest.
     pub(super) slow_from_bytes: AtomicU64,
     pub(super) bytes_max: AtomicU64,
     /// Bytes of the values in logs that take no more records, and that a memtable needs.

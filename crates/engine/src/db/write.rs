@@ -53,7 +53,7 @@ pub(super) fn write(
     }
     let separated = separate(core, batch);
     if let Some(separated) = &separated {
-        core.stall.admit_values(separated.stored_bytes(batch), core.values_fill());
+        core.stall.admit_values(separated.stored_bytes, core.values_fill());
     }
     let mut request = Request::new(std::mem::take(batch), options.sync);
     request.separated = separated;

@@ -2,21 +2,10 @@
 
 use super::index::{put_index_value, split_index_key};
 use super::{FieldRef, FieldValue, Record, RecordView, find_coded, looks_like_record};
-use esker_base::checksum::mix64;
+use crate::random::Random;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix64(self.0)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
     fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize].clone()
     }

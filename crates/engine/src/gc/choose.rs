@@ -37,12 +37,6 @@ pub(crate) struct Balance {
     pub(crate) total_bytes: u64,
     /// The most that these should be.
     pub(crate) total_bytes_max: u64,
-    /// From where on it is worth finding out what else is dead.
-    pub(crate) tight_from_bytes: u64,
-    /// What these and logs that no table points into yet may take before writes are slowed.
-    pub(crate) slow_from_bytes: u64,
-    /// The most that all these should be.
-    pub(crate) bytes_max: u64,
     /// Length at which a file is ended.
     pub(crate) file_bytes: u64,
 }
@@ -107,15 +101,7 @@ mod tests {
     }
 
     fn balance(total_bytes: u64, total_bytes_max: u64) -> Balance {
-        let most = u64::MAX;
-        Balance {
-            total_bytes,
-            total_bytes_max,
-            tight_from_bytes: most,
-            slow_from_bytes: most,
-            bytes_max: most,
-            file_bytes: 100,
-        }
+        Balance { total_bytes, total_bytes_max, file_bytes: 100 }
     }
 
     #[test]

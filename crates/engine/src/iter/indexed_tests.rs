@@ -1,9 +1,9 @@
 //! An indexed cursor against the sorted list of all records.
 
-use super::tests::Random;
 use super::{IndexedCursor, Lend};
 use crate::block::BlockCursor;
 use crate::cursor::{Advance, Cursor, Step};
+use crate::random::Random;
 use crate::run_index::tests::index_of;
 use crate::run_index::{EntryCursor, Slots, single_slot};
 use esker_base::{Kind, Result, Trailer};

@@ -3,8 +3,9 @@
 use super::{Bounds, Lend, MergeCursor, Ranked, VisibleCursor};
 use crate::block::BlockCursor;
 use crate::memtable::{MemCursor, Memtable};
+use crate::random::Random;
 use crate::range_tombstone::RangeTombstones;
-use esker_base::checksum::{hash64, mix64};
+use esker_base::checksum::hash64;
 use esker_base::{KeyOrder, Kind, Seq, Trailer};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,17 +20,8 @@ impl Lend for MemCursor {
     }
 }
 
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix64(self.0) % n
-    }
-
-    fn key(&mut self) -> Vec<u8> {
-        format!("k{:02}", self.below(40)).into_bytes()
-    }
+fn random_key(random: &mut Random) -> Vec<u8> {
+    format!("k{:02}", random.below(40)).into_bytes()
 }
 
 /// Memtables, oldest first, that together went through `states`.
@@ -42,7 +34,7 @@ fn build(random: &mut Random) -> (Vec<Arc<Memtable>>, States) {
         for _ in 0..random.below(60) {
             seq += 1;
             let mut state = states.last().expect("a first state").clone();
-            let key = random.key();
+            let key = random_key(random);
             match random.below(10) {
                 0..=5 => {
                     let value = seq.to_string().into_bytes();
@@ -54,7 +46,7 @@ fn build(random: &mut Random) -> (Vec<Arc<Memtable>>, States) {
                     state.remove(&key);
                 }
                 _ => {
-                    let end = random.key();
+                    let end = random_key(random);
                     mem.writer().insert_range(&key, &end, seq);
                     state.retain(|k, _| !(*k >= key && *k < end));
                 }
@@ -83,8 +75,8 @@ fn random_walks_agree_with_the_model() {
     for round in 0..3_000 {
         let (mems, states) = build(&mut random);
         let seq = random.below(states.len() as u64);
-        let mut start = (random.below(2) == 0).then(|| random.key());
-        let mut end = (random.below(2) == 0).then(|| random.key());
+        let mut start = (random.below(2) == 0).then(|| random_key(&mut random));
+        let mut end = (random.below(2) == 0).then(|| random_key(&mut random));
         if let (Some(a), Some(b)) = (&start, &end)
             && a > b
         {
@@ -100,7 +92,7 @@ fn random_walks_agree_with_the_model() {
         // The index in the model, or none.
         let mut at: Option<usize> = None;
         for step in 0..60 {
-            let key = random.key();
+            let key = random_key(&mut random);
             let here = model.partition_point(|(k, _)| *k < key);
             match random.below(12) {
                 0 => {

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::cursor::Cursor;
 use crate::options::{Compression, Filter, FilterPolicy, KeyspaceOptions};
+use crate::random::Random;
 use crate::range_tombstone::RangeTombstone;
 use crate::stats::{TableCounter, TableCounters};
 use esker_base::checksum::{hash64, mix64};
@@ -17,19 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub(super) type Entry = (Vec<u8>, Trailer, Vec<u8>);
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix64(self.0)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 struct Reverse;
 
