@@ -64,8 +64,8 @@ const GATES: &[Gate] = &[
     },
     Gate {
         name: "indexes",
-        short: "power cuts at every third call while indexes are made and built, then 16 threads for 6 seconds",
-        long: "at every call of 40 scripts, then for 5 minutes",
+        short: "power cuts at every third call while indexes are made and built, 16 threads, then 16 threads and power cuts",
+        long: "at every call of 40 scripts, then for 5 minutes each",
         run: indexes::gate,
     },
     Gate {

@@ -44,6 +44,10 @@ struct State {
     jobs: u64,
     /// Why the last flush failed, until one succeeds.
     flush_error: Option<Error>,
+    /// Counts jobs that failed and are tried again.
+    failures: u64,
+    /// Why the last of these failed.
+    failure: Option<Error>,
     /// Work that others may take part in.
     offers: Vec<Offer>,
     /// Tells offers apart.
@@ -104,6 +108,32 @@ impl Background {
 
     pub(super) fn set_flush_error(&self, error: Option<Error>) {
         self.state.lock().flush_error = error;
+    }
+
+    /// A job failed that will be tried again. Those who wait for it are told.
+    pub(super) fn note_failure(&self, error: Error) {
+        let mut state = self.state.lock();
+        state.failures += 1;
+        state.failure = Some(error);
+        drop(state);
+        self.progress.notify_all();
+    }
+
+    /// How many jobs have failed.
+    pub(super) fn failures(&self) -> u64 {
+        self.state.lock().failures
+    }
+
+    /// For those who wait for all work to be done, which may never be: fails if a job has since there were so many failures.
+    ///
+    /// # Errors
+    /// Why the last job failed that did.
+    pub(super) fn check_failures(&self, seen: u64) -> Result<()> {
+        let state = self.state.lock();
+        match &state.failure {
+            Some(error) if state.failures > seen => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn changes(&self) -> u64 {

@@ -257,6 +257,9 @@ impl Db {
     }
 
     /// Waits until all indexes are ready, no flush is due, no level is over its limit and no run index is to be made.
+    ///
+    /// # Errors
+    /// Of work in the background that fails meanwhile, such as for want of space; it is tried again, also if nobody waits.
     pub fn wait_idle(&self) -> Result<()> {
         build::wait(self.core())?;
         keyspaces::wait_idle(self.core())

@@ -143,6 +143,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             || (core.value_use.is_tight.load(Ordering::Relaxed)
                 && policy::pick_for_values(&view.version, &keyspace.options).is_some())
     };
+    let failures = core.background.failures();
     loop {
         core.check_writable()?;
         let keyspaces = core.keyspaces.load_full();
@@ -157,6 +158,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             return Ok(());
         }
         core.wait_progress(WAIT)?;
+        core.background.check_failures(failures)?;
     }
 }
 

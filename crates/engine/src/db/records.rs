@@ -13,7 +13,8 @@ impl Db {
     /// Waits until all indexes of all keyspaces are ready.
     ///
     /// # Errors
-    /// Why one cannot be built: what must be changed stands in the error, and the next call tries again.
+    /// Why one cannot be built: what must be changed stands in the error, and the next call tries again. As
+    /// [`Db::wait_idle`].
     pub fn wait_indexes(&self) -> Result<()> {
         self.default_keyspace().wait_indexes()
     }

@@ -124,7 +124,10 @@ fn retry_or_poison(core: &Core, error: Error) {
     match error {
         Error::Corruption { .. } => core.poison(error.to_string()),
         error if error.is_sync_failure() => core.poison(error.to_string()),
-        error => core.events.emit(&Event::BackgroundRetry { error }),
+        error => {
+            core.background.note_failure(error.clone());
+            core.events.emit(&Event::BackgroundRetry { error });
+        }
     }
 }
 

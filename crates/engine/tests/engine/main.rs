@@ -20,3 +20,4 @@ mod steps;
 mod support;
 mod values;
 mod verify_read_only;
+mod waiting;

@@ -116,6 +116,7 @@ pub(in crate::db) fn wait(core: &Core) -> Result<()> {
         *index.failure.lock() = None;
     }
     core.background.wake_workers();
+    let failures = core.background.failures();
     loop {
         core.check_writable()?;
         if core.background.is_inline() {
@@ -128,5 +129,6 @@ pub(in crate::db) fn wait(core: &Core) -> Result<()> {
             return Err(error);
         }
         core.wait_progress(WAIT)?;
+        core.background.check_failures(failures)?;
     }
 }

@@ -1,0 +1,80 @@
+//! Whoever waits for work in the background is told if it fails, and may wait again.
+
+use super::support::{DIR, setup_on};
+use esker::base::Error;
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+use esker::base::vfs::strict::StrictVfs;
+use esker::fields::Record;
+use esker::{Db, FindOptions, KeyspaceOptions, Options, Setup};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// Longer than any retry takes, and shorter than a tester's patience.
+const AT_MOST: Duration = Duration::from_secs(30);
+
+const RECORDS: u32 = 2_000;
+
+/// A store that compacts from two tables in level 0 on, with one, on a disk that cannot read tables any more.
+fn open(inline_background: bool) -> (Db, FaultyVfs) {
+    let disk = FaultyVfs::new(Arc::new(StrictVfs::new()));
+    let default_keyspace = KeyspaceOptions { level0_runs_compact: 2, ..KeyspaceOptions::default() };
+    let options = Options { default_keyspace, compaction_threads: 1, ..Options::default() };
+    let setup = Setup { inline_background, ..setup_on(Arc::new(disk.clone()), 7) };
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    fill(&db);
+    let is_table = |path: &std::path::Path| path.extension().is_some_and(|e| e == "tbl");
+    disk.inject(FaultRule::nth(1, &[Op::Read], Fault::Eio).from_then_on().on(is_table));
+    (db, disk)
+}
+
+fn fill(db: &Db) {
+    let record = Record::new().with("number", 7_i64);
+    for number in 0..RECORDS {
+        db.default_keyspace().put_record(&number.to_be_bytes(), &record).expect("put");
+    }
+    db.flush().expect("flush");
+}
+
+/// Waits on a thread of its own, so that a wait without end is a failure.
+fn waited(db: &Db, wait: fn(&Db) -> esker::Result<()>) -> esker::Result<()> {
+    let (send, receive) = mpsc::channel();
+    let db = db.clone();
+    std::thread::spawn(move || send.send(wait(&db)));
+    receive.recv_timeout(AT_MOST).expect("it waits without end")
+}
+
+/// Waits in vain, has the disk mended, and waits again.
+fn in_vain_and_again(db: &Db, disk: &FaultyVfs, wait: fn(&Db) -> esker::Result<()>) {
+    let error = waited(db, wait).expect_err("no table can be read");
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    disk.heal();
+    waited(db, wait).expect("it is tried again");
+}
+
+#[test]
+fn for_an_index_to_be_built() {
+    for inline_background in [false, true] {
+        let (db, disk) = open(inline_background);
+        let keyspace = db.default_keyspace();
+        keyspace.create_index("number").expect("create");
+        in_vain_and_again(&db, &disk, Db::wait_indexes);
+        let mut found =
+            keyspace.find("number", 7_i64, &FindOptions::default()).expect("it is ready");
+        for number in 0..RECORDS {
+            assert!(found.advance().expect("read"));
+            assert_eq!(found.key(), number.to_be_bytes());
+        }
+        assert!(!found.advance().expect("read"), "an entry too many");
+    }
+}
+
+#[test]
+fn for_compactions() {
+    for inline_background in [false, true] {
+        let (db, disk) = open(inline_background);
+        (0..2).for_each(|_| fill(&db));
+        in_vain_and_again(&db, &disk, Db::wait_idle);
+        let levels = &db.stats().keyspaces[0].levels;
+        assert_eq!(levels[0].tables, 0, "all compacted");
+    }
+}
