@@ -5,7 +5,7 @@
 //! looks at [`machine`]; the outcome is a [`result::Measured`] in a [`report::Report`], which [`table`],
 //! [`markdown`] and [`plot`] show.
 //! Nothing here knows more of an engine than [`store`]'s traits, so that all are asked the same, except for
-//! [`ablation`], which takes Esker apart, [`papers`] and [`stalls`].
+//! [`ablation`], which takes Esker apart, [`fields`], [`papers`] and [`stalls`].
 
 #![allow(clippy::disallowed_methods, reason = "what is measured is the time of the machine itself")]
 
@@ -13,6 +13,7 @@ pub mod ablation;
 pub mod config;
 pub mod drive;
 pub mod esker_store;
+pub mod fields;
 pub mod interrupt;
 pub mod keys;
 pub mod machine;

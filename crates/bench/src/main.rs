@@ -9,7 +9,7 @@ use esker_bench::progress::Progress;
 use esker_bench::report::Report;
 use esker_bench::store::Engine;
 use esker_bench::workload::WORKLOADS;
-use esker_bench::{Outcome, ablation, interrupt, markdown, plot, session, stalls, table};
+use esker_bench::{Outcome, ablation, fields, interrupt, markdown, plot, session, stalls, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,6 +76,14 @@ enum Command {
         #[command(flatten)]
         choice: stalls::Choice,
         /// No progress, and no lines as results come
+        #[arg(long)]
+        quiet: bool,
+    },
+    /// Measure what indexes of fields cost, and what finding by them takes
+    Fields {
+        #[command(flatten)]
+        choice: fields::Choice,
+        /// No progress
         #[arg(long)]
         quiet: bool,
     },
@@ -162,6 +170,9 @@ fn command(command: Command) -> Outcome<ExitCode> {
         }
         Command::Ablation { choice, json, plots, quiet } => {
             return run_ablation(&choice, json.as_deref(), plots.as_deref(), quiet);
+        }
+        Command::Fields { choice, quiet } => {
+            return watched(quiet, |stop, progress| fields::run(&choice, stop, progress));
         }
         Command::Papers(Paper::Slot { choice, quiet }) => {
             return watched(quiet, |stop, progress| slot::run(&choice, stop, progress).map(drop));
