@@ -332,7 +332,8 @@ impl Keyspace {
     /// Removes every key of `[start, end)`; nothing if `end` is not after `start`.
     ///
     /// # Cost
-    /// One record, whatever the number of keys. Space comes back with compaction.
+    /// One record, whatever the number of keys. Space comes back with compaction. If the keyspace has indexes, every key of the
+    /// range is read and held in memory, while nobody else writes to indexed keyspaces: delete large ranges by parts.
     pub fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
         self.write_one(|batch| {
             batch.delete_range_in(self.core.id, start, end);

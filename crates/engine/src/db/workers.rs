@@ -148,7 +148,11 @@ fn flush_next(core: &Core) -> Result<bool> {
     };
     let next = keyspaces.by_id.values().filter_map(oldest).min_by_key(|(_, s)| s.first_wal);
     drop(keyspaces);
-    let Some((keyspace, sealed)) = next else { return Ok(false) };
+    let Some((keyspace, sealed)) = next else {
+        // What could not be flushed was dropped.
+        core.background.set_flush_error(None);
+        return Ok(false);
+    };
     let result = flushing::flush(core, &keyspace, &sealed);
     core.background.set_flush_error(match &result {
         Err(Error::Cancelled) | Ok(()) => None,

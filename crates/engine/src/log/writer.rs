@@ -86,10 +86,7 @@ impl Writer {
 
     /// Makes the header durable, of a log that holds nothing else yet.
     pub(crate) fn sync_header(&mut self) -> Result<()> {
-        self.file.sync()?;
-        self.durable_bytes = self.end_bytes;
-        self.durable = true;
-        Ok(())
+        self.sync_records()
     }
 
     /// Adds a record. It survives the death of the process when this returns.
@@ -164,13 +161,29 @@ impl Writer {
     ///
     /// A mark that cannot be written is no error: the records are durable, and the log is broken.
     pub(crate) fn sync(&mut self) -> Result<()> {
+        self.sync_records()?;
+        if !self.broken {
+            let _ = self.append_mark();
+        }
+        Ok(())
+    }
+
+    /// The same for a log that must take more: a mark that cannot be written is an error.
+    pub(crate) fn sync_and_go_on(&mut self) -> Result<()> {
+        self.sync_records()?;
+        self.append_mark()
+    }
+
+    fn sync_records(&mut self) -> Result<()> {
         self.file.sync()?;
         self.durable_bytes = self.end_bytes;
         self.durable = true;
-        if !self.broken {
-            let _ = self.append_record(RecordType::Mark, &mark_payload(self.durable_bytes));
-        }
         Ok(())
+    }
+
+    /// Marks how far the last sync reached.
+    fn append_mark(&mut self) -> Result<()> {
+        self.append_record(RecordType::Mark, &mark_payload(self.durable_bytes))
     }
 
     /// What its records are bound to.

@@ -82,7 +82,8 @@ impl Manifest {
         for edit in state {
             writer.append(&edit.encode())?;
         }
-        writer.sync()?;
+        // One that takes no edits is not put in force.
+        writer.sync_and_go_on()?;
         env.vfs.sync_dir(dir)?;
         let mut manifest = Manifest { writer, current: Current { number, salt, durable_bytes: 0 } };
         manifest.point_current_here(env, dir)?;

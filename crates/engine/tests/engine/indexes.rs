@@ -1,6 +1,7 @@
 //! Indexes hold what the records hold, at every moment that can be seen.
 
-use super::support::{DIR, Random, setup};
+use super::support::{DIR, Random, setup, setup_on};
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::base::{Env, Error};
 use esker::fields::{FieldRef, FieldValue, Record, RecordView};
@@ -12,6 +13,7 @@ use esker::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -529,4 +531,94 @@ fn a_store_that_is_only_read_finds_and_makes_no_index() {
     assert!(matches!(db.default_keyspace().create_index("x"), Err(Error::ReadOnly)));
     assert!(matches!(db.default_keyspace().drop_index("price"), Err(Error::ReadOnly)));
     assert_sound(&db, 1);
+}
+
+/// The disk is full for as long as it takes to notice: whoever waits for an index hears of it, and it is built later.
+#[test]
+fn who_waits_for_an_index_is_told_that_the_disk_fails() {
+    for inline_background in [true, false] {
+        let disk = FaultyVfs::new(Arc::new(StrictVfs::new()));
+        let setup = Setup { inline_background, ..setup_on(Arc::new(disk.clone()), 7) };
+        let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
+        let keyspace = db.default_keyspace();
+        for number in 0..2_000 {
+            let record = Record::new().with("price", number % 7);
+            keyspace.put_record(&key(number as u64), &record).expect("put");
+        }
+        let is_log = |path: &Path| path.extension().is_some_and(|extension| extension == "wal");
+        let ops = [Op::Append, Op::CreateLog];
+        disk.inject(FaultRule::nth(1, &ops, Fault::NoSpace).from_then_on().on(is_log));
+        keyspace.create_index("price").expect("create");
+        for _ in 0..2 {
+            assert!(matches!(db.wait_indexes(), Err(Error::NoSpace { .. })));
+        }
+        disk.heal();
+        let mut model = Model::new();
+        for pair in db.iter().expect("iter") {
+            let (key, value) = pair.expect("pair");
+            model.insert(key.to_vec(), value.to_vec());
+        }
+        db.wait_indexes().expect("built");
+        assert_finds(keyspace, &model, "price", None);
+        assert_sound(&db, 1);
+    }
+}
+
+/// Whoever guesses the id of a keyspace that is about to hold an index does not get to write to it.
+#[test]
+fn nobody_writes_to_an_index_while_it_is_declared() {
+    let setup = Setup { inline_background: false, ..setup(&StrictVfs::new()) };
+    let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
+    let keyspace = db.default_keyspace();
+    let (last_id, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    // Numbers are given out one after the other.
+                    let id = esker::KeyspaceId(last_id.load(Ordering::Relaxed) + 1);
+                    let mut batch = Batch::new();
+                    batch.put_in(id, b"\x01\x00\x01key", b"");
+                    db.write(batch, WriteOptions::default()).expect_err("nobody's keyspace");
+                }
+            });
+        }
+        for _ in 0..100 {
+            let other = db.create_keyspace("other", KeyspaceOptions::default()).expect("create");
+            last_id.store(other.id().0, Ordering::Relaxed);
+            keyspace.create_index("price").expect("create");
+            keyspace.drop_index("price").expect("drop");
+            db.drop_keyspace("other").expect("drop");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A keyspace that could not be flushed is dropped: from then on that is nobody's trouble.
+#[test]
+fn a_failed_flush_of_what_was_dropped_is_forgotten() {
+    let disk = FaultyVfs::new(Arc::new(StrictVfs::new()));
+    let setup = Setup { inline_background: false, ..setup_on(Arc::new(disk.clone()), 7) };
+    let db = Db::open_with(DIR, Options::default(), setup).expect("open");
+    let keyspace = db.default_keyspace();
+    // So many that building takes a while, and not so many that a flush is due.
+    for number in 0..20_000 {
+        keyspace.put_record(&key(number), &Record::new().with("price", 1)).expect("put");
+    }
+    let other = db.create_keyspace("other", KeyspaceOptions::default()).expect("create");
+    other.put(b"key", b"value").expect("put");
+    let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "tbl");
+    disk.inject(FaultRule::nth(1, &[Op::Create], Fault::NoSpace).from_then_on().on(is_table));
+    other.flush().expect_err("no space");
+    db.drop_keyspace("other").expect("drop");
+    disk.heal();
+    // At first the thread that flushes may not have looked again; each attempt wakes it.
+    for _ in 0..1_000 {
+        keyspace.create_index("price").expect("create");
+        if db.wait_indexes().is_ok() {
+            return;
+        }
+        keyspace.drop_index("price").expect("drop");
+    }
+    panic!("the error stays");
 }

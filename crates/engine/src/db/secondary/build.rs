@@ -34,12 +34,15 @@ pub(in crate::db) fn build_next(core: &Core) -> Result<bool> {
     };
     let Some(index) = list.all().find(is_due) else { return Ok(false) };
     match build_chunk(core, index) {
-        Ok(()) => {}
+        Ok(()) => *index.setback.lock() = None,
         Err(error @ (Error::Cancelled | Error::Poisoned { .. } | Error::ReadOnly)) => {
             return Err(error);
         }
-        // The disk may do better next time.
-        Err(error @ (Error::Io { .. } | Error::NoSpace { .. })) => return Err(error),
+        // The disk may do better next time; whoever waits is told.
+        Err(error @ (Error::Io { .. } | Error::NoSpace { .. })) => {
+            *index.setback.lock() = Some(error.clone());
+            return Err(error);
+        }
         // Data that cannot be indexed is no reason to take no more writes.
         Err(error) => *index.failure.lock() = Some(error),
     }
@@ -107,13 +110,15 @@ fn next_keys(core: &Core, keyspace: &KeyspaceCore, last: Option<&[u8]>) -> Resul
 /// Waits until all indexes are ready. Without threads, builds them.
 ///
 /// # Errors
-/// Why one cannot be built; it is tried again when somebody waits again.
+/// Why one cannot be built, or why the attempt of now failed; it is tried again when somebody waits again, and where the
+/// disk failed by itself too.
 pub(in crate::db) fn wait(core: &Core) -> Result<()> {
     if Indexes::is_empty_at(core.indexes.number()) {
         return Ok(());
     }
     for index in core.indexes.list().all() {
         *index.failure.lock() = None;
+        *index.setback.lock() = None;
     }
     core.background.wake_workers();
     let failures = core.background.failures();
@@ -125,8 +130,10 @@ pub(in crate::db) fn wait(core: &Core) -> Result<()> {
         let list = core.indexes.list();
         let waiting = |index: &&Arc<Index>| !index.is_built.load(Ordering::Acquire);
         let Some(index) = list.all().find(waiting) else { return Ok(()) };
-        if let Some(error) = index.failure.lock().clone() {
-            return Err(error);
+        for failure in [&index.failure, &index.setback] {
+            if let Some(error) = failure.lock().clone() {
+                return Err(error);
+            }
         }
         core.wait_progress(WAIT)?;
         core.background.check_failures(failures)?;

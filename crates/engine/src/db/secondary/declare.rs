@@ -36,9 +36,10 @@ pub(in crate::db) fn create(core: &Core, keyspace: &KeyspaceCore, field: &str) -
             return Err(Error::invalid(text));
         }
         let name = names::index(keyspace.id, field);
+        // No batch is logged while there is the keyspace and not yet the index: it could name it.
+        let _commit = core.commit.lock();
         let made = keyspaces::create_named(core, &name, options_for(&core.options, &name))?;
         let index = Arc::new(Index::new(made.id, keyspace.id, field));
-        let _commit = core.commit.lock();
         core.indexes.replace(list.all().cloned().chain([index]));
     }
     core.background.wake_workers();
