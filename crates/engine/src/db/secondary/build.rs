@@ -34,15 +34,12 @@ pub(in crate::db) fn build_next(core: &Core) -> Result<bool> {
     };
     let Some(index) = list.all().find(is_due) else { return Ok(false) };
     match build_chunk(core, index) {
-        Ok(()) => *index.setback.lock() = None,
+        Ok(()) => {}
         Err(error @ (Error::Cancelled | Error::Poisoned { .. } | Error::ReadOnly)) => {
             return Err(error);
         }
-        // The disk may do better next time; whoever waits is told.
-        Err(error @ (Error::Io { .. } | Error::NoSpace { .. })) => {
-            *index.setback.lock() = Some(error.clone());
-            return Err(error);
-        }
+        // The disk may do better next time.
+        Err(error @ (Error::Io { .. } | Error::NoSpace { .. })) => return Err(error),
         // Data that cannot be indexed is no reason to take no more writes.
         Err(error) => *index.failure.lock() = Some(error),
     }
@@ -118,7 +115,6 @@ pub(in crate::db) fn wait(core: &Core) -> Result<()> {
     }
     for index in core.indexes.list().all() {
         *index.failure.lock() = None;
-        *index.setback.lock() = None;
     }
     core.background.wake_workers();
     let failures = core.background.failures();
@@ -130,10 +126,8 @@ pub(in crate::db) fn wait(core: &Core) -> Result<()> {
         let list = core.indexes.list();
         let waiting = |index: &&Arc<Index>| !index.is_built.load(Ordering::Acquire);
         let Some(index) = list.all().find(waiting) else { return Ok(()) };
-        for failure in [&index.failure, &index.setback] {
-            if let Some(error) = failure.lock().clone() {
-                return Err(error);
-            }
+        if let Some(error) = index.failure.lock().clone() {
+            return Err(error);
         }
         core.wait_progress(WAIT)?;
         core.background.check_failures(failures)?;

@@ -36,8 +36,6 @@ pub(in crate::db) struct Index {
     pub(in crate::db) is_built: AtomicBool,
     /// Why it is not built, until somebody waits for it again.
     pub(in crate::db) failure: Mutex<Option<Error>>,
-    /// Why the last attempt to build it failed, which is repeated without being asked for.
-    pub(super) setback: Mutex<Option<Error>>,
 }
 
 /// The indexes of a database. Immutable.
@@ -112,9 +110,8 @@ pub(in crate::db) fn options_for(options: &Options, name: &str) -> KeyspaceOptio
 
 impl Index {
     pub(super) fn new(id: KeyspaceId, of: KeyspaceId, field: &str) -> Index {
-        let (failure, setback) = (Mutex::new(None), Mutex::new(None));
-        let is_built = AtomicBool::new(false);
-        Index { id, of, field: field.to_owned(), is_built, failure, setback }
+        let (is_built, failure) = (AtomicBool::new(false), Mutex::new(None));
+        Index { id, of, field: field.to_owned(), is_built, failure }
     }
 }
 
