@@ -31,6 +31,9 @@ fn filled(index: bool) -> Temp {
     // A record with bytes in the field, and what is none.
     on(&temp.store(), &["put", "--encoding", "hex", "70", "e1010176034000ff"]).good();
     on(&temp.store(), &["put", "q", "no record"]).good();
+    // The record of v = 1, with a byte behind it.
+    let broken = "e10101760910800000000000000100";
+    on(&temp.store(), &["put", "--encoding", "hex", "72", broken]).good();
     temp
 }
 
