@@ -140,7 +140,7 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
 }
 
 /// Characters that are invisible and change how those around them are laid out.
-fn reorders(c: char) -> bool {
+pub(crate) fn reorders(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 

@@ -34,7 +34,7 @@ Exit codes:
   1    any other failure
   2    the command line is wrong
   3    stored data is damaged
-  4    not found: the key, the keyspace, the store or the source
+  4    not found: the key, the keyspace, the index, the store or the source
   5    the store is held by another process
   6    no space left on the disk
   130  interrupted";

@@ -11,6 +11,9 @@ const LINE_SECONDS: f64 = 3.0;
 /// Drawings of the bar per second.
 const DRAWS_HZ: u8 = 10;
 
+/// A bar whose end is not known.
+const WITHOUT_END: &str = "{spinner} {prefix} {msg}";
+
 /// What is counted on the way to an end that may be unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct At {
@@ -42,7 +45,11 @@ impl Progress {
             Shown::Nowhere
         } else if stderr().is_terminal() {
             let target = ProgressDrawTarget::stderr_with_hz(DRAWS_HZ);
-            Shown::Bar(ProgressBar::with_draw_target(None, target))
+            let bar = ProgressBar::with_draw_target(None, target);
+            // It may be drawn before the first figure comes.
+            bar.set_style(style(WITHOUT_END));
+            bar.set_prefix(what);
+            Shown::Bar(bar)
         } else {
             Shown::Lines { last_seconds: 0.0 }
         };
@@ -75,14 +82,11 @@ impl Progress {
                     bar.set_style(style(
                         "{prefix} [{bar:30}] {binary_bytes}/{binary_total_bytes} {msg}",
                     ));
-                    bar.set_prefix(self.what);
                 }
                 bar.set_message(text);
                 bar.set_position(at.bytes.min(total));
             }
             (Some(bar), None) => {
-                bar.set_style(style("{spinner} {prefix} {msg}"));
-                bar.set_prefix(self.what);
                 bar.set_message(text);
                 bar.tick();
             }

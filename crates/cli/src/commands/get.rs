@@ -4,14 +4,15 @@ use crate::bytes::{Encoding, printable};
 use crate::failure::{Code, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
+use crate::pair::{JsonPair, show_value};
 use crate::store::StoreArgs;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 /// Print the value of a key
 ///
-/// The value is printed on one line, with what a terminal would act upon escaped. --raw prints the bytes as they are
-/// and nothing else. Exits with 4 if the key is not there.
+/// The value is printed on one line, with what a terminal would act upon escaped; a record of fields as a JSON object.
+/// --raw prints the bytes as they are and nothing else. Exits with 4 if the key is not there.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker get --db store bin/ls
@@ -49,11 +50,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let mut out = Output::new();
     if args.store.json {
-        out.json(&crate::commands::scan::JsonPair::new(args.encoding, Some(&key), Some(&value)))?;
+        out.json(&JsonPair::new(args.encoding, Some(&key), Some(&value)))?;
     } else if args.raw {
         out.raw(&value)?;
     } else {
-        out.line(&args.encoding.show(&value))?;
+        out.line(&show_value(args.encoding, &value))?;
     }
     out.finish()?;
     store.close()

@@ -1,11 +1,13 @@
 //! `esker load`: many records from somewhere else.
 
 use crate::failure::{Failure, Result};
+use crate::fields::parse_name;
+use crate::index;
 use crate::interrupt::Interrupt;
-use crate::load::{self, Plan, SourceArgs};
-use crate::output::Output;
+use crate::load::{self, Plan, SourceArgs, Values};
+use crate::output::{Output, note};
 use crate::progress::Progress;
-use crate::store::{StoreArgs, TraceArgs};
+use crate::store::{Store, StoreArgs, TraceArgs};
 use crate::units;
 use serde_json::json;
 use std::ffi::OsString;
@@ -15,13 +17,17 @@ use std::ffi::OsString;
 /// SOURCE is one of
 ///
 ///   files:DIR     one record for each file system entry below DIR: key = its path,
-///                 value = its metadata as JSON; symbolic links are not followed
+///                 value = its metadata; symbolic links are not followed
 ///
-///   csv:FILE      one record for each row: value = the row as a JSON object
+///   csv:FILE      one record for each row: value = its cells
 ///
-///   jsonl:FILE    one record for each line: value = the line
+///   jsonl:FILE    one record for each line: value = the object on it
 ///
 ///   leveldb:DIR   the records of a LevelDB store, as they are
+///
+/// Values of files, csv and jsonl are records of fields, which `esker find` finds by what a field holds; with --values json
+/// they are JSON text. Cells of csv are text unless --type says otherwise. --index makes an index of a field where there is
+/// none yet, and in the end waits until it is built.
 ///
 /// FILE may be `-` for standard input. The store is created if there is none. Records are written in batches, in the
 /// order of the source; later ones win over earlier ones of the same key.
@@ -33,7 +39,8 @@ use std::ffi::OsString;
 #[command(after_long_help = "Examples:
   esker load --db store files:/usr
   esker load --db store --bulk --paths full files:/usr
-  esker load --db store --key email csv:people.csv
+  esker load --db store --index extension files:/usr
+  esker load --db store --key email --type age=integer csv:people.csv
   zcat events.gz | esker load --db store --key id jsonl:-
   esker load --db store --bulk leveldb:old/store")]
 pub(crate) struct Args {
@@ -46,6 +53,10 @@ pub(crate) struct Args {
     /// Write tables directly while keys come in ascending order: faster, visible all at once
     #[arg(long)]
     bulk: bool,
+
+    /// Make an index of this field, if there is none; as often as wanted
+    #[arg(long = "index", value_name = "FIELD", value_parser = parse_name)]
+    indexes: Vec<String>,
 
     /// No progress
     #[arg(long, short)]
@@ -61,12 +72,20 @@ pub(crate) struct Args {
 /// Loads.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::watch()?;
+    if !args.indexes.is_empty() && args.from.values() == Values::Json {
+        return Err(Failure::usage("--index: JSON text has no fields: leave out --values json"));
+    }
     // A source that is not there must not leave an empty store behind.
     let mut source = load::open(&args.source, &args.from, &interrupt)?;
     let store = args.store.create_with(args.trace.setup()?)?;
-    let progress = Progress::start("loading", args.quiet || args.store.json);
+    let quiet = args.quiet || args.store.json;
+    declare(&store, &args.indexes)?;
+    let progress = Progress::start("loading", quiet);
     let plan = Plan { bulk: args.bulk, keyspace: &store.keyspace, db: &store.db };
-    let (done, ended) = load::load(source.as_mut(), &plan, progress, &interrupt);
+    let (done, mut ended) = load::load(source.as_mut(), &plan, progress, &interrupt);
+    if ended.is_ok() {
+        ended = finish_indexes(&store, &args.indexes, quiet, &interrupt);
+    }
     // Whatever ended it, what was loaded must last; of two failures the first one tells more.
     let ended = ended.and(store.close());
     let mut out = Output::new();
@@ -98,4 +117,31 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ..failure
         }
     })
+}
+
+/// Makes the indexes that are not there yet.
+fn declare(store: &Store, fields: &[String]) -> Result<()> {
+    for field in fields {
+        if index::find(store, field)?.is_none() {
+            store.keyspace.create_index(field)?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the indexes that were asked for, and tells of others that are not ready.
+fn finish_indexes(
+    store: &Store,
+    fields: &[String],
+    quiet: bool,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    for field in fields {
+        index::wait(store, field, quiet, interrupt)?;
+    }
+    for info in store.keyspace.indexes()?.iter().filter(|info| !index::is_ready(info)) {
+        let what = format!("the index of field {:?} is not ready", info.field);
+        note(&format!("{what}: `esker index wait` builds it further"));
+    }
+    Ok(())
 }

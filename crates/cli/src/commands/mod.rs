@@ -6,9 +6,11 @@ mod completions;
 pub(crate) mod count;
 mod delete;
 mod dump;
+pub(crate) mod find;
 mod flush;
 mod gc;
 mod get;
+mod index;
 mod keyspaces;
 pub(crate) mod levels;
 mod load;
@@ -50,9 +52,11 @@ pub(crate) enum Command {
     Put(put::Args),
     Delete(delete::Args),
     Scan(scan::Args),
+    Find(find::Args),
     Count(count::Args),
     Shell(shell::Args),
     Keyspaces(keyspaces::Args),
+    Index(index::Args),
     Stats(stats::Args),
     Levels(levels::Args),
     Verify(verify::Args),
@@ -82,9 +86,11 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Put(args) => put::run(&args),
         Command::Delete(args) => delete::run(&args),
         Command::Scan(args) => scan::run(&args),
+        Command::Find(args) => find::run(&args),
         Command::Count(args) => count::run(&args),
         Command::Shell(args) => shell::run(&args),
         Command::Keyspaces(args) => keyspaces::run(&args),
+        Command::Index(args) => index::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Levels(args) => levels::run(&args),
         Command::Verify(args) => verify::run(&args),

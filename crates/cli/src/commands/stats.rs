@@ -6,10 +6,10 @@ use crate::output::Output;
 use crate::store::{Store, StoreArgs};
 use crate::units;
 use esker::names::{self, FileKind};
-use esker::report::{Stats, ValueStats};
+use esker::report::{IndexStats, Stats, ValueStats};
 use serde::Serialize;
 
-/// Print what the store holds: keyspaces, levels, files on the disk
+/// Print what the store holds: keyspaces, levels, indexes of fields, files on the disk
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker stats --db store
@@ -118,8 +118,21 @@ pub(crate) fn print(store: &Store, json: bool, out: &mut Output) -> Result<()> {
             );
             out.line(&row("run index", knows))?;
         }
+        let here = stats.indexes.iter().filter(|index| index.keyspace == keyspace.name);
+        here.map(index_in_words).try_for_each(|index| out.line(&row("index", index)))?;
     }
     Ok(())
+}
+
+fn index_in_words(index: &IndexStats) -> String {
+    format!(
+        "of {}, {}, {} in {}, {} in memory",
+        printable(index.field.as_bytes()),
+        if index.is_ready { "ready" } else { "not ready" },
+        units::bytes(index.table_bytes),
+        units::plural(index.tables, "table", "tables"),
+        units::bytes(index.memtable_bytes),
+    )
 }
 
 fn in_words(values: &ValueStats) -> String {

@@ -1,18 +1,20 @@
 //! `esker verify`: reads everything and checks it.
 
+use crate::bytes::{printable, to_hex};
 use crate::failure::{Code, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::progress::{At, Progress};
 use crate::store::StoreArgs;
 use crate::units;
-use esker::{Db, Error, VerifyReport};
-use serde_json::json;
+use esker::{Db, Error, IndexReport, VerifyReport};
+use serde_json::{Value, json};
 
 /// Read every file of the store and check it
 ///
 /// Opens the store read-only, replays its logs, reads every block of every table, and compares checksums, the order of
-/// keys and the ranges the manifest promises. Damage is listed with file and offset, and the command exits with 3.
+/// keys and the ranges the manifest promises. Each index of a field that is ready is compared with the records that it is of.
+/// Damage is listed with file and offset, and the command exits with 3.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker verify --db store
@@ -47,9 +49,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 other => json!({ "file": file.display().to_string(), "what": other.to_string() }),
             })
             .collect();
+        let indexes: Vec<_> = report.indexes.iter().map(index_json).collect();
         out.json(&json!({
             "files": report.files, "bytes": report.bytes, "records": report.entries,
-            "seconds": seconds, "damage": damage,
+            "seconds": seconds, "indexes": indexes, "damage": damage,
         }))?;
     } else {
         for (file, error) in &report.damage {
@@ -59,6 +62,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 }
                 other => out.line(&format!("{}: {other}", file.display()))?,
             }
+        }
+        for index in &report.indexes {
+            out.line(&index_line(index))?;
+        }
+        for index in store.db.stats().indexes.iter().filter(|index| !index.is_ready) {
+            let name = index_name(&index.keyspace, &index.field);
+            out.line(&format!("{name}: not ready, and so not compared with the records"))?;
         }
         out.line(&format!(
             "{} read, {}, {} in tables, {} damaged, {seconds:.2} s",
@@ -70,16 +80,65 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     out.finish()?;
     store.close()?;
-    match report.damage.len() {
-        0 => Ok(()),
-        n => Err(Failure::new(
-            Code::Corruption,
-            format!(
-                "{} damaged: repair, or restore a backup",
-                units::plural(n as u64, "file", "files")
-            ),
-        )),
+    match damaged(&report) {
+        Some(what) => Err(Failure::new(Code::Corruption, what)),
+        None => Ok(()),
     }
+}
+
+/// What is damaged in all and what to do; `None` if nothing is.
+fn damaged(report: &VerifyReport) -> Option<String> {
+    let wrong = report.indexes.iter().filter(|index| index.example.is_some()).count();
+    // Each of these stands under damage too.
+    let files = report.damage.len() - wrong;
+    let indexes = || {
+        let indexes = units::plural(wrong as u64, "index", "indexes");
+        let remedy = "`esker index drop` it and `esker index create` it again";
+        format!("{indexes} at odds with the records: {remedy}")
+    };
+    let files = (files > 0).then(|| {
+        let files = units::plural(files as u64, "file", "files");
+        format!("{files} damaged: repair, or restore a backup")
+    });
+    match (files, wrong) {
+        (None, 0) => None,
+        (None, _) => Some(indexes()),
+        // Repair has indexes built anew, too.
+        (files, _) => files,
+    }
+}
+
+fn index_name(keyspace: &str, field: &str) -> String {
+    format!("index of field {field:?} in keyspace {keyspace:?}")
+}
+
+/// What an index came to, compared with its records.
+fn index_line(index: &IndexReport) -> String {
+    let name = index_name(&index.keyspace, &index.field);
+    let entries = units::plural(index.entries, "entry", "entries");
+    match &index.example {
+        None => format!("{name}: {entries}, as the records say"),
+        Some(key) => format!(
+            "{name}: {entries}, {} missing, {} of no record, for example of key {}",
+            units::count(index.missing),
+            units::count(index.stray),
+            printable(key),
+        ),
+    }
+}
+
+fn index_json(index: &IndexReport) -> Value {
+    let mut report = json!({
+        "keyspace": index.keyspace, "field": index.field, "entries": index.entries,
+        "missing": index.missing, "stray": index.stray,
+    });
+    if let Some(key) = &index.example {
+        match std::str::from_utf8(key) {
+            Ok(key) => report["example"] = json!(key),
+            Err(_) => report["example_hex"] = json!(to_hex(key)),
+        }
+    }
+    report
 }
 
 /// Verifies an open store, with progress. Returns the report and the seconds it took.
@@ -96,5 +155,36 @@ pub(crate) fn verify(db: &Db, interrupt: &Interrupt, quiet: bool) -> Result<(Ver
             Err(Failure::interrupted("interrupted: not everything was read; run it again"))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_at_odds_is_told_with_what_to_do() {
+        let mut report = VerifyReport::default();
+        let mut index = IndexReport::default();
+        (index.keyspace, index.field) = ("default".to_owned(), "a".to_owned());
+        index.entries = 7;
+        assert!(index_line(&index).ends_with(": 7 entries, as the records say"));
+        report.indexes.push(index.clone());
+        assert_eq!(damaged(&report), None);
+
+        (index.missing, index.stray, index.example) = (2, 1, Some(b"k\xff".to_vec()));
+        let line = index_line(&index);
+        assert!(
+            line.contains("\"a\" in keyspace \"default\": 7 entries, 2 missing, 1 of no"),
+            "{line}"
+        );
+        assert!(line.ends_with("for example of key k\\xff"), "{line}");
+        assert_eq!(index_json(&index)["example_hex"], "6bff");
+        report.indexes.push(index);
+        report.damage.push(("d".into(), Error::corruption("d", 0, "at odds")));
+        let what = damaged(&report).expect("damage");
+        assert!(what.starts_with("1 index at odds") && what.contains("index drop"), "{what}");
+        report.damage.push(("d/000004.tbl".into(), Error::corruption("d", 0, "bad")));
+        assert!(damaged(&report).expect("damage").starts_with("1 file damaged: repair"));
     }
 }

@@ -1,12 +1,15 @@
-//! Rows of a CSV file: the value is the row as a JSON object, in the order of the columns.
+//! Rows of a CSV file: the value is a record with a field for each column, or the row as a JSON object.
 
 use super::source::{Record, Source, Step};
 use super::text::{self, Counted, Meter};
-use crate::failure::{Code, Failure, Result};
+use super::values::{ColumnType, Values, no_column, types_of};
+use crate::failure::{Failure, Result};
+use crate::fields::{Type, check_name};
 use crate::interrupt::Interrupt;
 use crate::output::to_json;
 use crate::progress::At;
 use csv::{ByteRecord, ErrorKind, Position, Reader, ReaderBuilder};
+use esker::fields::{self, FieldValue};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::path::Path;
 
@@ -29,11 +32,22 @@ impl Key {
     }
 }
 
+/// How a file is read.
+pub(super) struct Plan<'a> {
+    pub(super) delimiter: u8,
+    pub(super) key: Key,
+    pub(super) values: Values,
+    pub(super) types: &'a [ColumnType],
+    pub(super) skip_bad: bool,
+}
+
 /// Reads rows.
 pub(super) struct Csv {
     reader: Reader<Counted>,
     meter: Meter,
     columns: Vec<String>,
+    /// Of the columns; `None` makes JSON.
+    types: Option<Vec<Type>>,
     /// `None` is the row number.
     key_column: Option<usize>,
     skip_bad: bool,
@@ -63,16 +77,10 @@ impl Csv {
     /// Opens a file and reads its first line, the names of the columns.
     ///
     /// # Errors
-    /// The file cannot be read; there is no column for the key; a name stands twice.
-    pub(super) fn open(
-        path: &Path,
-        delimiter: u8,
-        key: Key,
-        skip_bad: bool,
-        interrupt: &Interrupt,
-    ) -> Result<Csv> {
+    /// The file cannot be read; there is no column for the key or a type; a name stands twice, or no field can have it.
+    pub(super) fn open(path: &Path, plan: &Plan<'_>, interrupt: &Interrupt) -> Result<Csv> {
         let (input, meter) = text::open(path, interrupt)?;
-        let mut reader = ReaderBuilder::new().delimiter(delimiter).from_reader(input);
+        let mut reader = ReaderBuilder::new().delimiter(plan.delimiter).from_reader(input);
         let head = reader.byte_headers().map_err(|error| explain(&error))?.clone();
         let mut columns: Vec<String> = Vec::new();
         for name in &head {
@@ -82,22 +90,31 @@ impl Csv {
                 let what = format!("line 1: column {name:?} stands twice: rename one");
                 return Err(Failure::other(what));
             }
+            if plan.values == Values::Fields {
+                check_name(&name).map_err(|why| {
+                    Failure::other(format!(
+                        "line 1: {why}: rename the column, or use --values json"
+                    ))
+                })?;
+            }
             columns.push(name);
         }
-        let key_column = match key {
+        let key_column = match &plan.key {
             Key::RowNumber => None,
             // An empty file has no columns and no rows.
             Key::First => Some(0),
             Key::Named(_) if columns.is_empty() => Some(0),
-            Key::Named(name) => Some(columns.iter().position(|c| *c == name).ok_or_else(|| {
-                Failure::new(
-                    Code::Usage,
-                    format!("no column {name:?}: there are {}", columns.join(", ")),
-                )
-            })?),
+            Key::Named(name) => {
+                let at = columns.iter().position(|column| column == name);
+                Some(at.ok_or_else(|| no_column(name, &columns))?)
+            }
         };
-        let row = ByteRecord::new();
-        Ok(Csv { reader, meter, columns, key_column, skip_bad, row, rows: 0, line: 1 })
+        let types = match plan.values {
+            Values::Fields => Some(types_of(&columns, plan.types)?),
+            Values::Json => None,
+        };
+        let (row, skip_bad) = (ByteRecord::new(), plan.skip_bad);
+        Ok(Csv { reader, meter, columns, types, key_column, skip_bad, row, rows: 0, line: 1 })
     }
 
     /// Fills a record from the row; `Err` says what is wrong with the row.
@@ -112,9 +129,32 @@ impl Csv {
             None => text::row_key(self.rows),
             Some(column) => fields.get(column).map_or_else(Vec::new, |f| f.as_bytes().to_vec()),
         };
-        let row = Row { columns: &self.columns, fields: &fields };
-        record.value = to_json(&row).map_err(|failure| failure.message)?;
+        record.value = match &self.types {
+            Some(types) => self.fields(types, &fields)?,
+            None => {
+                let row = Row { columns: &self.columns, fields: &fields };
+                to_json(&row).map_err(|failure| failure.message)?
+            }
+        };
         record.check().map_err(|why| format!("{why}: shorten it"))
+    }
+
+    /// The row as a record of fields.
+    fn fields(&self, types: &[Type], cells: &[&str]) -> Result<Vec<u8>, String> {
+        let mut record = fields::Record::new();
+        for ((column, &kind), cell) in self.columns.iter().zip(types).zip(cells) {
+            let value = match kind {
+                Type::Text => FieldValue::from(*cell),
+                _ if cell.is_empty() => FieldValue::Null,
+                _ => kind.read(cell.as_bytes()).ok_or_else(|| {
+                    let shown: String = cell.chars().take(40).collect();
+                    format!("column {column:?}: {shown:?} is no {}: mend it", kind.name())
+                })?,
+            };
+            record.set(column.as_str(), value);
+        }
+        // Names were checked when the file was opened.
+        record.encode().map_err(|error| error.to_string())
     }
 
     fn bad(&self, why: &str) -> Result<Step> {

@@ -3,11 +3,12 @@
 //! Symbolic links are not followed, except for the directory itself. An entry is popped off a heap, and
 //! if it is a directory, its children, which all come after it, are pushed: so entries come sorted.
 
-use super::Paths;
 use super::source::{Record, Source, Step};
+use super::{Paths, Values};
 use crate::bytes::to_hex;
 use crate::failure::{Code, Failure, Result, reason};
 use crate::progress::At;
+use esker::fields::{self, FieldValue};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A value: what is known about a file system entry.
+/// A value as JSON: what is known about a file system entry.
 #[derive(Debug, Serialize)]
 struct Entry {
     kind: &'static str,
@@ -46,6 +47,7 @@ pub(crate) struct FileTree {
     key_prefix: Vec<u8>,
     device: u64,
     cross_devices: bool,
+    values: Values,
     /// Relative paths that have been seen in a directory but not looked at.
     waiting: BinaryHeap<Reverse<Vec<u8>>>,
     /// Reasons to tell before going on.
@@ -58,7 +60,12 @@ impl FileTree {
     ///
     /// # Errors
     /// The directory itself cannot be read.
-    pub(crate) fn open(root: &Path, paths: Paths, cross_devices: bool) -> Result<FileTree> {
+    pub(crate) fn open(
+        root: &Path,
+        paths: Paths,
+        cross_devices: bool,
+        values: Values,
+    ) -> Result<FileTree> {
         let fail = |error: io::Error| Failure::io("read", root, &error);
         let metadata = fs::metadata(root).map_err(fail)?;
         if !metadata.is_dir() {
@@ -77,6 +84,7 @@ impl FileTree {
             key_prefix,
             device: metadata.dev(),
             cross_devices,
+            values,
             waiting: BinaryHeap::new(),
             skipped: Vec::new(),
             current: Vec::new(),
@@ -114,7 +122,8 @@ impl Source for FileTree {
             }
             let Some(Reverse(relative)) = self.waiting.pop() else { return Ok(Step::End) };
             let path = self.root.join(OsStr::from_bytes(&relative));
-            let found = fs::symlink_metadata(&path).and_then(|m| Ok((describe(&path, &m)?, m)));
+            let found = fs::symlink_metadata(&path)
+                .and_then(|metadata| Ok((describe(&path, &metadata, self.values)?, metadata)));
             let (value, metadata) = match found {
                 Ok(found) => found,
                 Err(error) => {
@@ -146,30 +155,77 @@ impl Source for FileTree {
     }
 }
 
-/// The metadata of an entry as compact JSON.
-pub(crate) fn describe(path: &Path, metadata: &Metadata) -> io::Result<Vec<u8>> {
-    let (mut target, mut target_hex) = (None, None);
-    if metadata.is_symlink() {
-        let read = fs::read_link(path)?;
-        match read.to_str() {
-            Some(text) => target = Some(text.to_owned()),
-            None => target_hex = Some(to_hex(read.as_os_str().as_bytes())),
+/// The value for an entry.
+pub(crate) fn describe(path: &Path, metadata: &Metadata, values: Values) -> io::Result<Vec<u8>> {
+    let target = metadata.is_symlink().then(|| fs::read_link(path)).transpose()?;
+    match values {
+        Values::Fields => {
+            let record = as_fields(path, metadata, target.as_deref());
+            record.encode().map_err(io::Error::other)
         }
+        Values::Json => Ok(serde_json::to_vec(&as_json(metadata, target.as_deref()))?),
     }
-    let entry = Entry {
+}
+
+fn as_fields(path: &Path, metadata: &Metadata, target: Option<&Path>) -> fields::Record {
+    let mut record = fields::Record::new()
+        .with("kind", kind(metadata.file_type()))
+        .with("size", integer(metadata.size()))
+        .with("mode", mode(metadata))
+        .with("uid", metadata.uid())
+        .with("gid", metadata.gid())
+        .with("mtime", metadata.mtime())
+        .with("mtime_ns", metadata.mtime_nsec())
+        .with("ino", integer(metadata.ino()))
+        .with("nlink", integer(metadata.nlink()));
+    if let Some(name) = path.file_name() {
+        record.set("name", text_or_bytes(name));
+    }
+    // Of `.profile` there is none, of `end.` it would be empty.
+    if let Some(extension) = path.extension().filter(|extension| !extension.is_empty()) {
+        record.set("extension", text_or_bytes(extension));
+    }
+    if let Some(target) = target {
+        record.set("target", text_or_bytes(target.as_os_str()));
+    }
+    record
+}
+
+/// An integer; one of more than 63 bits, as some file systems number their files, as text.
+fn integer(n: u64) -> FieldValue {
+    i64::try_from(n).map_or_else(|_| n.to_string().into(), FieldValue::Int)
+}
+
+fn text_or_bytes(name: &OsStr) -> FieldValue {
+    match name.to_str() {
+        Some(text) => text.into(),
+        None => name.as_bytes().into(),
+    }
+}
+
+fn as_json(metadata: &Metadata, target: Option<&Path>) -> Entry {
+    let text = target.and_then(Path::to_str).map(str::to_owned);
+    let target_hex = match text {
+        Some(_) => None,
+        None => target.map(|target| to_hex(target.as_os_str().as_bytes())),
+    };
+    Entry {
         kind: kind(metadata.file_type()),
         size: metadata.size(),
-        mode: format!("{:04o}", metadata.mode() & 0o7777),
+        mode: mode(metadata),
         uid: metadata.uid(),
         gid: metadata.gid(),
         mtime: metadata.mtime(),
         mtime_ns: metadata.mtime_nsec(),
         ino: metadata.ino(),
         nlink: metadata.nlink(),
-        target,
+        target: text,
         target_hex,
-    };
-    Ok(serde_json::to_vec(&entry)?)
+    }
+}
+
+fn mode(metadata: &Metadata) -> String {
+    format!("{:04o}", metadata.mode() & 0o7777)
 }
 
 fn kind(file_type: FileType) -> &'static str {

@@ -1,14 +1,18 @@
-//! Lines of JSON: the value is the line as it stands, so that no digit of a number is lost.
+//! Lines of JSON: the value is a record of fields, or the line as it stands.
+//!
+//! What a field cannot hold exactly makes a line malformed, so that no digit of a number is lost.
 
 use super::source::{Record, Source, Step};
 use super::text::{self, Counted, Meter};
+use super::values::Values;
 use crate::failure::{Failure, Result};
+use crate::fields::{check_name, read_float};
 use crate::interrupt::Interrupt;
 use crate::progress::At;
-use serde::de::IgnoredAny;
+use esker::fields::{self, FieldValue};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +26,7 @@ pub(super) struct JsonLines {
     meter: Meter,
     /// `None` is the row number.
     key: Option<String>,
+    values: Values,
     skip_bad: bool,
     line: u64,
     text: Vec<u8>,
@@ -32,13 +37,15 @@ impl JsonLines {
     pub(super) fn open(
         path: &Path,
         key: Option<String>,
+        values: Values,
         skip_bad: bool,
         interrupt: &Interrupt,
     ) -> Result<JsonLines> {
         let (input, meter) = text::open(path, interrupt)?;
         let input = BufReader::with_capacity(64 << 10, input);
         let path = path.to_path_buf();
-        Ok(JsonLines { path, input, meter, key, skip_bad, line: 0, text: Vec::new() })
+        let text = Vec::new();
+        Ok(JsonLines { path, input, meter, key, values, skip_bad, line: 0, text })
     }
 
     /// Reads a line, without its end. False if there is none.
@@ -72,14 +79,13 @@ impl Source for JsonLines {
                 break text;
             }
         };
-        let key = match &self.key {
-            None => check(trimmed).map(|()| text::row_key(self.line)),
-            Some(field) => key_of(trimmed, field),
+        let read = match self.values {
+            Values::Fields => as_fields(trimmed, self.key.as_deref()),
+            Values::Json => as_it_stands(trimmed, self.key.as_deref()),
         };
-        let filled = key.and_then(|key| {
-            record.key = key;
-            record.value.clear();
-            record.value.extend_from_slice(trimmed);
+        let filled = read.and_then(|(key, value)| {
+            record.key = key.unwrap_or_else(|| text::row_key(self.line));
+            record.value = value;
             record.check()
         });
         match filled {
@@ -101,17 +107,105 @@ impl Source for JsonLines {
     }
 }
 
-fn check(line: &[u8]) -> Result<(), String> {
-    let text = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?;
-    serde_json::from_str::<IgnoredAny>(text).map(|_| ()).map_err(|error| explain(&error))
+/// The key, if a field is to be it, and the value.
+type Pair = (Option<Vec<u8>>, Vec<u8>);
+
+fn as_it_stands(line: &[u8], key: Option<&str>) -> Result<Pair, String> {
+    let text = utf8(line)?;
+    let key = match key {
+        Some(field) => Some(key_of(&members(text)?, field)?),
+        None => {
+            serde_json::from_str::<IgnoredAny>(text).map_err(|error| explain(&error))?;
+            None
+        }
+    };
+    Ok((key, line.to_vec()))
+}
+
+fn as_fields(line: &[u8], key: Option<&str>) -> Result<Pair, String> {
+    let text = utf8(line)?;
+    if !text.starts_with('{') {
+        serde_json::from_str::<IgnoredAny>(text).map_err(|error| explain(&error))?;
+        return Err("a line that is no object has no fields; --values json keeps it".to_owned());
+    }
+    let members = members(text)?;
+    let key = key.map(|field| key_of(&members, field)).transpose()?;
+    let mut record = fields::Record::new();
+    for (name, value) in members {
+        check_name(&name)?;
+        let value = field_value(value.get()).map_err(|why| format!("field {name:?} {why}"))?;
+        if record.get(&name).is_some() {
+            return Err(format!("field {name:?} stands twice"));
+        }
+        record.set(name, value);
+    }
+    // Names have been checked.
+    Ok((key, record.encode().map_err(|error| error.to_string())?))
+}
+
+/// What a field holds for a piece of JSON; `Err` says what the matter is with it.
+fn field_value(json: &str) -> Result<FieldValue, String> {
+    match json.as_bytes().first() {
+        Some(b'"') => serde_json::from_str::<String>(json)
+            .map(FieldValue::Text)
+            .map_err(|error| format!("is no text: {}", explain(&error))),
+        Some(b't') => Ok(true.into()),
+        Some(b'f') => Ok(false.into()),
+        Some(b'n') => Ok(FieldValue::Null),
+        // Of what stands inside of a field the store knows nothing.
+        Some(b'{' | b'[') | None => Ok(json.into()),
+        Some(_) if json.contains(['.', 'e', 'E']) => {
+            let what = "is a number beyond what a float holds; --values json keeps it";
+            read_float(json).map(FieldValue::Float).ok_or_else(|| what.to_owned())
+        }
+        Some(_) => {
+            let what = "is an integer of more than 64 bits; --values json keeps it";
+            json.parse::<i64>().map(FieldValue::Int).map_err(|_| what.to_owned())
+        }
+    }
+}
+
+/// Names and values of an object, as they stand: also a name that stands twice.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+fn utf8(line: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())
+}
+
+fn members(text: &str) -> Result<Vec<(String, &RawValue)>, String> {
+    let Members(members) = serde_json::from_str(text).map_err(|error| explain(&error))?;
+    Ok(members)
 }
 
 /// The field of an object as a key: the text of a string; a number or truth value as it is written.
-fn key_of(line: &[u8], field: &str) -> Result<Vec<u8>, String> {
-    let text = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?;
-    let fields: BTreeMap<Cow<'_, str>, &RawValue> =
-        serde_json::from_str(text).map_err(|error| explain(&error))?;
-    let value = fields.get(field).ok_or_else(|| format!("no field {field:?}"))?.get();
+fn key_of(members: &[(String, &RawValue)], field: &str) -> Result<Vec<u8>, String> {
+    // The last one of a name is what others take for its value too.
+    let member = members.iter().rfind(|(name, _)| name == field);
+    let value = member.ok_or_else(|| format!("no field {field:?}"))?.1.get();
     match value.as_bytes().first() {
         Some(b'"') => serde_json::from_str::<String>(value)
             .map(String::into_bytes)
@@ -137,13 +231,51 @@ mod tests {
     #[test]
     fn keys_keep_every_digit() {
         let line = br#"{"id": 12345678901234567890123, "name": "a\"b", "no": null, "y": true}"#;
-        assert_eq!(key_of(line, "id").expect("number"), b"12345678901234567890123");
-        assert_eq!(key_of(line, "name").expect("string"), b"a\"b");
-        assert_eq!(key_of(line, "y").expect("truth"), b"true");
-        for field in ["no", "gone"] {
-            assert!(key_of(line, field).is_err(), "{field}");
+        for read in [as_it_stands, as_fields] {
+            let key = |field: &str| read(line, Some(field));
+            // As a field it cannot be kept.
+            if let Ok((id, _)) = key("id") {
+                assert_eq!(id.as_deref(), Some(&b"12345678901234567890123"[..]));
+            }
+            for field in ["no", "gone"] {
+                assert!(key(field).is_err(), "{field}");
+            }
+            assert!(read(b"[1]", Some("id")).is_err());
+            assert!(read(b"{\"id\":1", Some("id")).expect_err("cut short").contains("column"));
         }
-        assert!(key_of(b"[1]", "id").is_err());
-        assert!(key_of(b"{\"id\":1", "id").expect_err("cut short").contains("column"));
+        let key = |field| as_it_stands(line, Some(field)).expect("a key").0.expect("a field");
+        assert_eq!(key("id"), b"12345678901234567890123");
+        assert_eq!(key("name"), b"a\"b");
+        assert_eq!(key("y"), b"true");
+    }
+
+    #[test]
+    fn json_becomes_what_keeps_it() {
+        for (json, value) in [
+            ("\"a\\u00e9\\n\"", Ok("aé\n".into())),
+            ("true", Ok(true.into())),
+            ("false", Ok(false.into())),
+            ("null", Ok(FieldValue::Null)),
+            ("-9223372036854775808", Ok(i64::MIN.into())),
+            ("9223372036854775807", Ok(i64::MAX.into())),
+            ("-0", Ok(0.into())),
+            ("1.0", Ok(1.0.into())),
+            ("1e2", Ok(100.0.into())),
+            ("0.1", Ok(0.1.into())),
+            ("0e-999", Ok(0.0.into())),
+            ("[1, 2]", Ok("[1, 2]".into())),
+            ("{\"a\":1}", Ok("{\"a\":1}".into())),
+            ("9223372036854775808", Err("more than 64 bits")),
+            ("-9223372036854775809", Err("more than 64 bits")),
+            ("1e999", Err("beyond what a float holds")),
+            ("1e-999", Err("beyond what a float holds")),
+            ("\"\\ud800\"", Err("is no text")),
+        ] {
+            match (field_value(json), value) {
+                (Ok(found), Ok(value)) => assert_eq!(found, value, "{json}"),
+                (Err(said), Err(part)) => assert!(said.contains(part), "{json}: {said}"),
+                (found, _) => panic!("{json}: {found:?}"),
+            }
+        }
     }
 }

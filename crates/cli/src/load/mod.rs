@@ -11,18 +11,20 @@ mod jsonl;
 mod leveldb;
 mod source;
 mod text;
+mod values;
 
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::note;
 use crate::progress::Progress;
 use clap::ValueEnum;
-use esker::{Batch, Db, Ingest, Keyspace, WriteOptions};
+use esker::{Batch, Db, Error, Ingest, Keyspace, WriteOptions};
 pub(crate) use files::{FileTree, describe};
 pub(crate) use source::{Record, Source, Step};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+pub(crate) use values::{ColumnType, Values};
 
 /// Records of a batch.
 const BATCH_RECORDS: u32 = 1_000;
@@ -36,6 +38,14 @@ const SKIPPED_TOLD: u64 = 10;
 /// How a source is read.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct SourceArgs {
+    /// What values are: records of fields, or the JSON text they were made of [default: fields]
+    #[arg(long, value_enum, value_name = "KIND", hide_default_value = true)]
+    values: Option<Values>,
+
+    /// Type of a column of csv: text, integer, float or boolean; as often as wanted
+    #[arg(long = "type", value_name = "COLUMN=TYPE", value_parser = ColumnType::parse)]
+    types: Vec<ColumnType>,
+
     /// Column (csv) or field (jsonl) that is the key [default: first column; row number]
     #[arg(long, value_name = "NAME")]
     key: Option<String>,
@@ -90,21 +100,43 @@ pub(crate) fn open(
     if path.as_os_str().is_empty() {
         return Err(wrong());
     }
-    match &bytes[..at] {
-        b"files" => Ok(Box::new(FileTree::open(path, args.paths, args.cross_devices)?)),
-        b"csv" => {
-            let &[delimiter] = unescaped(&args.delimiter)?.as_slice() else {
-                return Err(Failure::usage("--delimiter: give one ASCII character, such as ;"));
-            };
-            let key = csv::Key::new(args.key.as_deref(), args.row_numbers);
-            Ok(Box::new(csv::Csv::open(path, delimiter, key, args.skip_bad, interrupt)?))
-        }
+    let kind = &bytes[..at];
+    let values = args.values();
+    if !args.types.is_empty() && (kind != b"csv" || values == Values::Json) {
+        return Err(Failure::usage("--type: only fields of csv need types: leave it out"));
+    }
+    match kind {
+        b"files" => Ok(Box::new(FileTree::open(path, args.paths, args.cross_devices, values)?)),
+        b"csv" => Ok(Box::new(csv::Csv::open(path, &args.csv()?, interrupt)?)),
         b"jsonl" => {
             let key = args.key.clone().filter(|_| !args.row_numbers);
-            Ok(Box::new(jsonl::JsonLines::open(path, key, args.skip_bad, interrupt)?))
+            Ok(Box::new(jsonl::JsonLines::open(path, key, values, args.skip_bad, interrupt)?))
+        }
+        b"leveldb" if args.values.is_some() => {
+            Err(Failure::usage("--values: those of leveldb stay as they are: leave it out"))
         }
         b"leveldb" => Ok(Box::new(leveldb::LevelDb::open(path)?)),
         _ => Err(wrong()),
+    }
+}
+
+impl SourceArgs {
+    /// What values are to be.
+    pub(crate) fn values(&self) -> Values {
+        self.values.unwrap_or_default()
+    }
+
+    fn csv(&self) -> Result<csv::Plan<'_>> {
+        let &[delimiter] = unescaped(&self.delimiter)?.as_slice() else {
+            return Err(Failure::usage("--delimiter: give one ASCII character, such as ;"));
+        };
+        Ok(csv::Plan {
+            delimiter,
+            key: csv::Key::new(self.key.as_deref(), self.row_numbers),
+            values: self.values(),
+            types: &self.types,
+            skip_bad: self.skip_bad,
+        })
     }
 }
 
@@ -226,7 +258,11 @@ impl Loader<'_> {
     fn write(&mut self, source: &dyn Source) -> Result<()> {
         let batch = std::mem::replace(&mut self.batch, Batch::with_capacity(BATCH_BYTES));
         if !batch.is_empty() {
-            self.plan.db.write(batch, WriteOptions::default())?;
+            self.plan.db.write(batch, WriteOptions::default()).map_err(|error| match error {
+                // A record is at fault, such as by a value that is too long for an index, and not the call.
+                Error::InvalidArgument { what } => Failure::other(what),
+                error => error.into(),
+            })?;
         }
         self.settle(source);
         Ok(())

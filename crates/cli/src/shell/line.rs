@@ -1,6 +1,7 @@
 //! What can be typed in the shell.
 
 use crate::bytes::Encoding;
+use crate::commands::find::FindArgs;
 use crate::commands::scan::ScanArgs;
 use crate::failure::{Failure, Result};
 use crate::range::RangeArgs;
@@ -16,6 +17,9 @@ delete KEY                 remove a key
 delete --from A --to B     remove a range, B exclusive
 scan                       print records: [--from A] [--to B] [--prefix P] [--reverse]
                            [--limit N] [--keys-only] [--values] [--raw]
+find FIELD [VALUE]         print records by what a field holds: [--from A] [--to B]
+                           [--type T] [--scan] [--limit N] [--count]
+                           [--keys-only] [--values] [--raw]
 count                      count keys: [--from A] [--to B] [--prefix P]
 stats                      what the store holds
 levels                     the shape of the tree
@@ -46,6 +50,7 @@ pub(super) enum LineCommand {
     },
     Delete(DeleteArgs),
     Scan(ScanArgs),
+    Find(FindArgs),
     Count(RangeArgs),
     Stats,
     Levels,

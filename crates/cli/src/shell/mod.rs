@@ -4,10 +4,11 @@ mod line;
 mod words;
 
 use crate::bytes::Encoding;
-use crate::commands::{count, levels, scan, stats};
+use crate::commands::{count, find, levels, scan, stats};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, note};
+use crate::pair::{JsonPair, Style, show_value};
 use crate::store::Store;
 use clap::Parser;
 use line::{Line, LineCommand};
@@ -109,15 +110,16 @@ impl Shell<'_> {
 
     fn command(&self, command: &LineCommand, out: &mut Output) -> Result<Then> {
         let (store, encoding) = (self.store, self.encoding);
+        let style = Style { encoding, json: self.json };
         let decode = |typed: &OsString| encoding.decode(typed.as_bytes());
         match command {
             LineCommand::Get { key } => {
                 let key = decode(key)?;
                 match store.keyspace.get(&key)? {
                     Some(value) if self.json => {
-                        out.json(&scan::JsonPair::new(encoding, Some(&key), Some(&value)))?;
+                        out.json(&JsonPair::new(encoding, Some(&key), Some(&value)))?;
                     }
-                    Some(value) => out.line(&encoding.show(&value))?,
+                    Some(value) => out.line(&show_value(encoding, &value))?,
                     // Said, not failed: a shell is for asking.
                     None if self.json => out.line("null")?,
                     None => out.line("(not found)")?,
@@ -131,7 +133,10 @@ impl Shell<'_> {
                 line::Doomed::Range(from, to) => store.keyspace.delete_range(&from, &to)?,
             },
             LineCommand::Scan(args) => {
-                scan::print(store, args, (encoding, self.json), out, &Interrupt::default())?;
+                scan::print(store, args, style, out, &Interrupt::default())?;
+            }
+            LineCommand::Find(args) => {
+                find::print(store, args, (style, true), out, &Interrupt::default())?;
             }
             LineCommand::Count(range) => {
                 out.line(

@@ -1,7 +1,8 @@
-//! Third section: overwriting, deleting, deleting a range; and the past, which stays as it was.
+//! Fourth section: overwriting, deleting, deleting a range; and the past, which stays as it was.
 
 use super::ask::directories;
-use super::expect::Expected;
+use super::expect::{Expected, overwritten};
+use super::fields;
 use super::state::Tour;
 use crate::bytes::printable;
 use crate::failure::Result;
@@ -13,19 +14,18 @@ use esker::{Batch, Db, ScanOptions, WriteOptions};
 const OVERWRITE_EACH: usize = 5;
 /// Every so many records is deleted.
 const DELETE_EACH: usize = 13;
-/// What is overwritten holds this.
-const NEW_VALUE: &[u8] = br#"{"kind":"overwritten"}"#;
 
 /// Changes. Returns what the store holds then.
 pub(super) fn change(tour: &mut Tour<'_>, db: &Db, before: &Expected) -> Result<Expected> {
     let past = db.snapshot();
+    let new_value = overwritten()?;
     let mut records = before.records.clone();
     let (mut overwritten, mut deleted) = (0, 0);
     let mut batch = Batch::new();
     for (i, key) in before.keys.iter().enumerate() {
         if i % OVERWRITE_EACH == 0 {
-            batch.put(key, NEW_VALUE);
-            records.insert(key.clone(), NEW_VALUE.to_vec());
+            batch.put(key, &new_value);
+            records.insert(key.clone(), new_value.clone());
             overwritten += 1;
         } else if i % DELETE_EACH == 0 {
             batch.delete(key);
@@ -66,6 +66,7 @@ pub(super) fn change(tour: &mut Tour<'_>, db: &Db, before: &Expected) -> Result<
         let then = before.compare(db, &ScanOptions::default().at(&past), false)?;
         let what = format!("{when}, the snapshot still has all {}", units::count(then.compared));
         tour.show.check(then.keys.is_empty(), &what)?;
+        fields::compare(tour, db, &after, when)?;
     }
     tour.figures.overwritten = overwritten;
     tour.figures.deleted = (before.len() - after.len()) as u64;

@@ -1,7 +1,8 @@
 //! What the store should hold: a walk of the file system that shares no step with the one that loaded.
 
 use crate::failure::{Failure, Result};
-use crate::load::describe;
+use crate::load::{Values, describe};
+use esker::fields::Record;
 use esker::{Db, ScanOptions};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,6 +21,11 @@ pub(super) struct Expected {
     pub(super) keys: Vec<Vec<u8>>,
     /// Files that changed while we looked are no failures.
     since_unix_seconds: u64,
+}
+
+/// What is overwritten holds this, without the field that is indexed.
+pub(super) fn overwritten() -> Result<Vec<u8>> {
+    Ok(Record::new().with("kind", "overwritten").encode()?)
 }
 
 /// How a scan differs from what was expected.
@@ -44,7 +50,7 @@ impl Expected {
             for entry in entries.flatten() {
                 let path = entry.path();
                 let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-                let Ok(value) = describe(&path, &metadata) else { continue };
+                let Ok(value) = describe(&path, &metadata, Values::Fields) else { continue };
                 if metadata.is_dir() && metadata.dev() == device {
                     open.push(path.clone());
                 }

@@ -1,4 +1,4 @@
-//! Fourth section: a process that writes is killed, and what it left is opened.
+//! Fifth section: a process that writes is killed, and what it left is opened.
 //!
 //! ```text
 //! spawn child -> read acknowledgements for a while -> SIGKILL -> read the rest of the pipe

@@ -1,4 +1,4 @@
-//! The tour: load, ask, change, kill, verify, sum up.
+//! The tour: load, ask, index, change, kill, verify, sum up.
 //!
 //! Two stores in one directory: `files`, loaded from the file system, and `crash`, written by a child
 //! process that is killed. Every answer is checked; a failed check keeps the stores and fails the tour.
@@ -7,6 +7,7 @@ mod ask;
 mod change;
 pub(crate) mod child;
 mod expect;
+mod fields;
 mod kill;
 mod show;
 mod shuffle;
@@ -16,7 +17,7 @@ mod summary;
 use crate::clock::Stopwatch;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
-use crate::load::{self, FileTree, Paths};
+use crate::load::{self, FileTree, Paths, Values};
 use crate::paint::Paint;
 use crate::progress::Progress;
 use crate::store;
@@ -75,7 +76,7 @@ impl Drop for Place {
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     // Tells what is wrong with the source before anything is made.
-    FileTree::open(&plan.source, Paths::Full, false)?;
+    FileTree::open(&plan.source, Paths::Full, false, Values::Fields)?;
     let mut place = Place::new(plan)?;
     let paint = Paint::for_stdout(output::to_terminal());
     let mut tour = Tour {
@@ -114,6 +115,10 @@ impl Tour<'_> {
         let expected = ask::ask(self, &db, expected)?;
         self.pause()?;
 
+        self.show.title("Index a field, and find by it")?;
+        fields::index(self, &db, &expected)?;
+        self.pause()?;
+
         self.show.title("Overwrite, delete, and look at the past through a snapshot")?;
         let expected = change::change(self, &db, &expected)?;
         self.pause()?;
@@ -130,7 +135,8 @@ impl Tour<'_> {
     }
 
     fn load(&mut self, db: &Db) -> Result<()> {
-        let mut source = Shuffled::new(FileTree::open(&self.plan.source, Paths::Full, false)?)?;
+        let mut source =
+            Shuffled::new(FileTree::open(&self.plan.source, Paths::Full, false, Values::Fields)?)?;
         self.pause()?;
         let plan = load::Plan { bulk: false, keyspace: db.default_keyspace(), db };
         let progress = Progress::start("loading", self.plan.json);
@@ -164,6 +170,11 @@ impl Tour<'_> {
             units::bytes(report.bytes),
             units::plural(report.entries, "record", "records"),
         );
+        for index in &report.indexes {
+            let entries = units::plural(index.entries, "entry", "entries");
+            let what = format!("{name}: index of {}, {entries}, as the records say", index.field);
+            self.show.check(index.example.is_none(), &what)?;
+        }
         for (path, error) in &report.damage {
             self.show.check(false, &format!("{}: {error}", path.display()))?;
         }

@@ -69,6 +69,8 @@ pub(super) struct Figures {
     pub(super) gets: u64,
     pub(super) get_p50_ns: u64,
     pub(super) get_p99_ns: u64,
+    /// Records found by the index.
+    pub(super) found: u64,
     pub(super) overwritten: u64,
     pub(super) deleted: u64,
     /// Records that should be in the store in the end.

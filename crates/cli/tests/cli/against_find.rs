@@ -49,7 +49,7 @@ fn metadata(fields: &[&[u8]]) -> Value {
         "nlink": number(7),
     });
     if kind == "symlink" {
-        value["target"] = json!(text(8));
+        value["target"] = shown(fields[8]);
     }
     value
 }
@@ -57,16 +57,17 @@ fn metadata(fields: &[&[u8]]) -> Value {
 /// The records that a scan with these arguments gives, in its order.
 fn scan(store: &Path, arguments: &[&str]) -> Vec<(Vec<u8>, Value)> {
     let ended = on(store, &[&["scan", "--json", "--encoding", "hex"], arguments].concat());
-    let unhex = |hex: &str| -> Vec<u8> {
-        let digit = |i: usize| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal");
-        (0..hex.len()).step_by(2).map(digit).collect()
-    };
     let record = |line: &str| {
         let record: Map<String, Value> = serde_json::from_str(line).expect("JSON");
         let bytes = |name: &str| unhex(record[name].as_str().expect("text"));
         (bytes("key_hex"), serde_json::from_slice(&bytes("value_hex")).expect("JSON"))
     };
     ended.good().lines().map(record).collect()
+}
+
+fn unhex(hex: &str) -> Vec<u8> {
+    let digit = |i: usize| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal");
+    (0..hex.len()).step_by(2).map(digit).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -112,7 +113,7 @@ fn every_form_of_query_gives_what_find_gives() {
     };
     assert!(truth.len() > 40, "{}", truth.len());
     let store = temp.store();
-    on(&store, &["load", &format!("files:{}", root.display())]).good();
+    on(&store, &["load", "--values", "json", &format!("files:{}", root.display())]).good();
     let all: Vec<(Vec<u8>, Value)> = truth.clone().into_iter().collect();
     let backwards = |records: &[(Vec<u8>, Value)]| -> Vec<(Vec<u8>, Value)> {
         records.iter().rev().cloned().collect()
@@ -139,4 +140,106 @@ fn every_form_of_query_gives_what_find_gives() {
         assert_eq!(&got, value, "{}", key.escape_ascii());
     }
     assert_eq!(esker(&["get", "--db", &store.display().to_string(), "none"]).code, 4);
+}
+
+/// A name as it is shown in a field.
+fn shown(name: &[u8]) -> Value {
+    match std::str::from_utf8(name) {
+        Ok(text) => json!(text),
+        Err(_) => json!({ "hex": hex(name) }),
+    }
+}
+
+/// What stands behind the last dot of a name that does not begin with it.
+fn extension(name: &[u8]) -> Option<&[u8]> {
+    let dot = name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0)?;
+    Some(&name[dot + 1..]).filter(|extension| !extension.is_empty())
+}
+
+/// Of a path, its last part.
+fn name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().expect("a part")
+}
+
+#[test]
+fn what_a_field_holds_is_found_as_find_finds_it() {
+    let temp = Temp::new();
+    let root = tree(&temp);
+    for odd in [&b".hidden"[..], b"end.", b".both.rs", b"odd.\xff", b"a.b.c"] {
+        fs::write(root.join(std::ffi::OsStr::from_bytes(odd)), "").expect("file");
+    }
+    let raw = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+    std::os::unix::fs::symlink(raw, root.join("to raw")).expect("link");
+    let Some(truth) = find(&root) else {
+        println!("skipped: there is no `find` here that knows -printf");
+        return;
+    };
+    let store = temp.store();
+    let load = ["load", "--index", "extension", "--index", "size", "--quiet"];
+    on(&store, &[&load[..], &[&format!("files:{}", root.display())]].concat()).good();
+
+    let scan = on(&store, &["scan", "--json"]);
+    let mut held = BTreeMap::new();
+    for line in scan.good().lines() {
+        let mut record: Value = serde_json::from_str(line).expect("JSON");
+        let key = match (record["key"].as_str(), record["key_hex"].as_str()) {
+            (Some(key), _) => key.as_bytes().to_vec(),
+            (_, digits) => unhex(digits.expect("a key")),
+        };
+        held.insert(key, record["fields"].take());
+    }
+    let expected: Truth = truth
+        .iter()
+        .map(|(key, metadata)| {
+            let mut fields = metadata.clone();
+            fields["name"] = shown(name(key));
+            if let Some(extension) = extension(name(key)) {
+                fields["extension"] = shown(extension);
+            }
+            (key.clone(), fields)
+        })
+        .collect();
+    assert_eq!(held, expected);
+
+    // Each value that there is, by the index and by reading all; and one that is nowhere.
+    let with = |wanted: &dyn Fn(&[u8], &Value) -> bool| -> Vec<String> {
+        truth.iter().filter(|(key, fields)| wanted(key, fields)).map(|(key, _)| hex(key)).collect()
+    };
+    let found = |args: &[&str]| -> Vec<String> {
+        let line = [&["find", "--encoding", "hex", "--keys-only"], args].concat();
+        on(&store, &line).good().lines().map(str::to_owned).collect()
+    };
+    let mut extensions: Vec<&[u8]> = truth.keys().filter_map(|key| extension(name(key))).collect();
+    extensions.extend([&b"nothing"[..], b"\xff"]);
+    extensions.sort_unstable();
+    extensions.dedup();
+    assert!(extensions.len() >= 4, "{extensions:?}");
+    for wanted in extensions {
+        let keys = with(&|key, _| extension(name(key)) == Some(wanted));
+        let wanted = hex(wanted);
+        assert_eq!(found(&["extension", &wanted]), keys, "{wanted}");
+        assert_eq!(found(&["extension", &wanted, "--scan"]), keys, "{wanted}");
+        let count = on(&store, &["find", "--encoding", "hex", "extension", &wanted, "--count"]);
+        assert_eq!(count.good(), format!("{}\n", keys.len()), "{wanted}");
+    }
+    assert_eq!(found(&["kind", &hex(b"symlink"), "--scan"]), with(&|_, f| f["kind"] == "symlink"));
+    let size = |fields: &Value| fields["size"].as_u64().expect("a size");
+    for (from, to) in [(0, 1), (1_000, 4_001), (3_000, u64::MAX >> 1)] {
+        let mut keys = found(&[
+            "size",
+            "--from",
+            &hex(from.to_string().as_bytes()),
+            "--to",
+            &hex(to.to_string().as_bytes()),
+        ]);
+        keys.sort();
+        assert_eq!(keys, with(&|_, f| (from..to).contains(&size(f))), "{from} {to}");
+    }
+    let sizes: Vec<u64> = {
+        let lines = on(&store, &["find", "size", "--json"]);
+        let size = |line| size(&serde_json::from_str::<Value>(line).expect("JSON")["fields"]);
+        lines.good().lines().map(size).collect()
+    };
+    assert!(sizes.is_sorted() && sizes.len() == truth.len(), "in the order of values");
+    on(&store, &["verify"]).good();
 }

@@ -108,6 +108,7 @@ fn reading_changes_nothing_on_the_disk() {
     let store = temp.store();
     on(&store, &["flush"]).good();
     on(&store, &["put", "in the log", "6"]).good();
+    on(&store, &["index", "create", "v"]).good();
     let before = fingerprint(&store);
     for args in [
         "get a",
@@ -119,6 +120,10 @@ fn reading_changes_nothing_on_the_disk() {
         "levels",
         "verify",
         "keyspaces list",
+        "index list",
+        "find v",
+        "find v 1",
+        "find v --scan",
     ] {
         for more in ["", " --json"] {
             let line = format!("{args}{more}");
@@ -250,11 +255,15 @@ fn options_apply_and_are_listed() {
 #[test]
 fn help_completions_and_pages() {
     let help = esker(&["--help"]);
-    for command in ["tour", "load", "shell", "levels", "checkpoint", "130  interrupted"] {
+    for command in
+        ["tour", "load", "find", "index", "shell", "levels", "checkpoint", "130  interrupted"]
+    {
         assert!(help.good().contains(command), "{command}");
     }
     assert!(!help.good().contains("tour-writer"));
-    for command in ["tour", "load", "get", "scan", "delete", "verify", "shell", "levels"] {
+    for command in
+        ["tour", "load", "get", "scan", "find", "index", "delete", "verify", "shell", "levels"]
+    {
         let page = esker(&[command, "--help"]);
         assert!(page.good().contains("Example"), "{command}");
         assert!(esker(&["man", command]).good().contains(".TH"), "{command}");

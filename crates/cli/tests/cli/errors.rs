@@ -219,7 +219,7 @@ fn a_full_disk_stops_the_load_and_keeps_what_was_written() {
     let file = temp.file("rows.jsonl", rows);
     // In a mount namespace of its own; nothing is left behind.
     let script = "mount -t tmpfs -o size=4m none \"$1\" || exit 77
-        \"$2\" load --db \"$1/store\" --json \"jsonl:$3\"; echo \"load $?\"
+        \"$2\" load --db \"$1/store\" --values json --json \"jsonl:$3\"; echo \"load $?\"
         \"$2\" count --db \"$1/store\"; echo \"count $?\"";
     let small = ["--option", "memtable_bytes=256KiB", "--option", "wal_bytes_max=1MiB"];
     let script = script.replace("load --db", &format!("load {} --db", small.join(" ")));

@@ -5,9 +5,10 @@
 //! `ESKER_REWRITE` set the page is written anew instead. After each row the store is read again: what it
 //! held before, it holds still, and `verify` finds nothing.
 
+mod fields;
 mod table;
 
-use crate::support::{Ended, Temp, all, command, fingerprint, on, skip};
+use crate::support::{Ended, Temp, all, command, fingerprint, on, skip, unbuilt};
 use esker::{Db, KeyOrder, KeyspaceOptions, Options, Setup};
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,6 +46,7 @@ fn furnish(temp: &Temp) {
     let db = Db::open(temp.join("backwards"), other).expect("a store in another order");
     db.put(b"a", b"1").expect("put");
     db.close().expect("close");
+    unbuilt(&temp.join("unbuilt"));
     let leveldb = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/leveldb");
     copy(&leveldb, &temp.join("leveldb"));
 }

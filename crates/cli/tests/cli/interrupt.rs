@@ -90,7 +90,8 @@ fn check(ended: &Ended, what: &str) {
 
 #[test]
 fn a_command_that_hangs_in_an_open_ends() {
-    for args in [&["get", "a"][..], &["scan"], &["count"], &["flush"], &["compact"]] {
+    let find = &["find", "a"][..];
+    for args in [&["get", "a"], &["scan"][..], find, &["count"], &["flush"], &["compact"]] {
         for signal in [Signal::INT, Signal::TERM] {
             let temp = Temp::new();
             on(&temp.store(), &["put", "a", "1"]).good();
@@ -110,7 +111,10 @@ fn a_command_that_hangs_in_an_open_ends() {
 fn a_scan_that_nobody_reads_ends() {
     let temp = Temp::new();
     load(&temp.store(), 5_000, 100);
-    check(&interrupted(&temp.store(), &["scan"], Signal::INT), "scan");
+    on(&temp.store(), &["index", "create", "id"]).good();
+    for args in [&["scan"][..], &["find", "id"], &["find", "id", "--scan"]] {
+        check(&interrupted(&temp.store(), args, Signal::INT), args[0]);
+    }
 }
 
 #[test]

@@ -98,6 +98,7 @@ fn every_entry_is_loaded_as_find_sees_it() {
     for bulk in [false, true] {
         let store = temp.join(format!("store {bulk}"));
         let mut args = vec!["load".into(), source("files", &root)];
+        args.extend(["--values", "json"].map(Into::into));
         if bulk {
             args.push("--bulk".into());
         }
@@ -114,7 +115,8 @@ fn a_larger_tree_and_full_paths() {
     // The sources of this package, and a slash too many.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/");
     let Some(expected) = found(&root) else { return skip("no find with -printf") };
-    let args = ["load".into(), source("files", &root), "--paths".into(), "full".into()];
+    let mut args = vec!["load".into(), source("files", &root)];
+    args.extend(["--paths", "full", "--values", "json"].map(Into::into));
     on(&temp.store(), &args).good();
     let full = expected.into_iter().map(|(key, value)| {
         let path = root.join(OsStr::from_bytes(&key));

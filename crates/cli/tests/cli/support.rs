@@ -1,5 +1,7 @@
 //! Running the binary, and directories that go away.
 
+use esker::fields::Record;
+use esker::{Db, Options, Setup};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -148,6 +150,20 @@ pub(crate) fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).expect("file");
     bytes[at] ^= 0x10;
     fs::write(path, bytes).expect("file");
+}
+
+/// A store of one record, whose index of `name` is ready and whose index of `price` is not.
+pub(crate) fn unbuilt(dir: &Path) {
+    // Without threads an index is built only where somebody waits for it.
+    let setup = Setup { inline_background: true, ..Setup::default() };
+    let db = Db::open_with(dir, Options::default(), setup).expect("a store");
+    let keyspace = db.default_keyspace();
+    let record = Record::new().with("name", "ann").with("price", 1);
+    keyspace.put_record(b"k1", &record).expect("put");
+    keyspace.create_index("name").expect("an index");
+    db.wait_indexes().expect("built");
+    keyspace.create_index("price").expect("an index");
+    db.close().expect("close");
 }
 
 /// Says why a test does nothing here.

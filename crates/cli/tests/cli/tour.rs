@@ -13,7 +13,9 @@ fn a_small_tour_passes_and_leaves_nothing() {
     let dir = stores.to_str().expect("path");
     let ended = esker(&["tour", "--db", dir, "--source", source]);
     let text = ended.good();
-    for part in ["1  Load", "SIGKILL", "6  Summary", "0 failed", "write amplification", "L0 "] {
+    for part in
+        ["1  Load", "SIGKILL", "3  Index", "7  Summary", "0 failed", "write amplification", "L0 "]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("FAILED"), "{text}");

@@ -76,6 +76,18 @@ impl Keyspace {
         build::wait(&self.running.core)
     }
 
+    /// Waits until the index of a field is ready, whatever becomes of others.
+    ///
+    /// `progress` is called at once and about ten times a second with the number of keys done, unless it is ready; returning
+    /// false ends the waiting with `Cancelled`, and the background goes on.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: there is no index of this field, or why it cannot be built; the next call tries again.
+    pub fn wait_index(&self, field: &str, progress: impl FnMut(u64) -> bool) -> Result<()> {
+        self.check_live()?;
+        build::wait_one(&self.running.core, &self.core, field, progress)
+    }
+
     /// The keys of records whose field holds this value, in order, by an index.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use super::core::{Core, KeyspaceCore, value_files};
 use super::secondary::catalogue::Index;
+use super::secondary::declare;
 use crate::compaction::policy;
 use crate::names;
 use crate::report::{
@@ -57,7 +58,7 @@ impl Core {
             Some(IndexStats {
                 keyspace: of.name.clone(),
                 field: index.field.clone(),
-                is_ready: index.is_built.load(Ordering::Relaxed),
+                is_ready: declare::is_ready(self, index),
                 tables: held.levels.iter().map(|level| level.tables).sum(),
                 table_bytes: held.table_bytes(),
                 memtable_bytes: held.memtable_bytes,

@@ -528,6 +528,12 @@ fn a_store_that_is_only_read_finds_and_makes_no_index() {
     let db = Db::open_read_only_with(DIR, options, setup(&disk)).expect("open");
     let mut found = db.default_keyspace().find("price", 1, &FindOptions::default()).expect("find");
     assert!(found.advance().expect("advance") && found.key() == b"a");
+    let stats = db.stats();
+    assert!(
+        stats.indexes[0].is_ready,
+        "it is, although nobody built it since the store was opened"
+    );
+    assert!(matches!(db.default_keyspace().wait_index("price", |_| true), Err(Error::ReadOnly)));
     assert!(matches!(db.default_keyspace().create_index("x"), Err(Error::ReadOnly)));
     assert!(matches!(db.default_keyspace().drop_index("price"), Err(Error::ReadOnly)));
     assert_sound(&db, 1);
@@ -621,4 +627,40 @@ fn a_failed_flush_of_what_was_dropped_is_forgotten() {
         keyspace.drop_index("price").expect("drop");
     }
     panic!("the error stays");
+}
+
+#[test]
+fn one_index_is_waited_for_whatever_becomes_of_others() {
+    let disk = StrictVfs::new();
+    let db = open(&disk);
+    let keyspace = db.default_keyspace();
+    for number in 0..1_000 {
+        let record = Record::new().with("price", number as i64 % 10).with("name", "n");
+        keyspace.put_record(&key(number), &record).expect("put");
+    }
+    let long = Record::new().with("note", vec![0; 600 << 10]);
+    keyspace.put_record(b"long", &long).expect("put");
+    keyspace.create_index("note").expect("create");
+    keyspace.create_index("price").expect("create");
+    assert!(!db.stats().indexes[1].is_ready);
+    let ended = keyspace.wait_index("price", |_| false);
+    assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    let mut seen = Vec::new();
+    keyspace
+        .wait_index("price", |keys_done| {
+            seen.push(keys_done);
+            true
+        })
+        .expect("built");
+    assert!(seen.is_sorted() && seen.len() > 10 && seen.last() < Some(&1_001), "{seen:?}");
+    assert!(db.stats().indexes[1].is_ready);
+    let found = keyspace.find("price", 7, &FindOptions::default());
+    assert!(found.expect("find").advance().expect("advance"));
+    // It is ready already, so that nobody is asked.
+    keyspace.wait_index("price", |_| false).expect("ready");
+    assert_refused(keyspace.wait_index("note", |_| true), &["note", "1 MiB"]);
+    assert_refused(db.wait_indexes(), &["note", "1 MiB"]);
+    assert_refused(keyspace.wait_index("name", |_| true), &["no index", "name"]);
+    keyspace.delete(b"long").expect("delete");
+    keyspace.wait_index("note", |_| true).expect("built");
 }

@@ -2,7 +2,10 @@
 //!
 //! In each directory there are `store` (keys `k1` to `k3` in a table, `k4` in a log; `k3` is large), `empty`,
 //! `foreign` with a file that is not ours, `backwards` (a store in another key order), `leveldb` (a LevelDB
-//! store), the empty file `file`, and `rows.csv`.
+//! store), the empty file `file`, `rows.csv`, and `unbuilt`, a store whose index of `name` is ready and whose index of
+//! `price` is not.
+
+use super::fields;
 
 /// A row.
 pub(super) struct Case {
@@ -43,7 +46,7 @@ pub(super) enum Kept {
     Salvaged,
 }
 
-const fn plain(wrong: &'static str, run: &'static str, code: i32) -> Case {
+pub(super) const fn plain(wrong: &'static str, run: &'static str, code: i32) -> Case {
     Case { wrong, world: World::Plain, before: "", run, code, kept: Kept::Store }
 }
 
@@ -55,7 +58,7 @@ const fn after(before: &'static str, wrong: &'static str, run: &'static str, cod
     Case { before, ..plain(wrong, run, code) }
 }
 
-const fn keeping(kept: Kept, wrong: &'static str, run: &'static str, code: i32) -> Case {
+pub(super) const fn keeping(kept: Kept, wrong: &'static str, run: &'static str, code: i32) -> Case {
     Case { kept, ..plain(wrong, run, code) }
 }
 
@@ -67,7 +70,7 @@ const fn read_only(run: &'static str) -> Case {
     within(World::ReadOnlyDisk, "the disk is mounted read-only", run, 1)
 }
 
-const fn held(run: &'static str) -> Case {
+pub(super) const fn held(run: &'static str) -> Case {
     within(World::Held, "another process has the store open", run, 5)
 }
 
@@ -91,6 +94,9 @@ pub(super) const SECTIONS: &[(&str, &[Case])] = &[
     ("Which store", STORES),
     ("Keys, values, ranges, keyspaces", KEYS),
     ("`load`", LOADS),
+    ("`load`: records of fields", fields::LOADS),
+    ("`index`", fields::INDEXES),
+    ("`find`", fields::FINDS),
     ("`shell`", SHELLS),
     ("`checkpoint`, `dump`, `repair`, `tour`", TOOLS),
     ("Damage", DAMAGE),

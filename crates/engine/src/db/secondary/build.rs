@@ -5,6 +5,7 @@
 //! is written along with the entries, and is right for whatever part of the log a crash leaves.
 
 use super::catalogue::{Index, Indexes};
+use super::declare::missing;
 use super::entries::{entry, indexed};
 use super::state::State;
 use crate::db::core::{Core, KeyspaceCore};
@@ -131,5 +132,42 @@ pub(in crate::db) fn wait(core: &Core) -> Result<()> {
         }
         core.wait_progress(WAIT)?;
         core.background.check_failures(failures)?;
+    }
+}
+
+/// Waits until one index is ready. Without threads, builds.
+///
+/// # Errors
+/// As `wait`, of this index; `Cancelled` if `progress`, which is given the keys done, returns false.
+pub(in crate::db) fn wait_one(
+    core: &Core,
+    keyspace: &KeyspaceCore,
+    field: &str,
+    mut progress: impl FnMut(u64) -> bool,
+) -> Result<()> {
+    let failures = core.background.failures();
+    let mut is_begun = false;
+    loop {
+        core.check_writable()?;
+        let list = core.indexes.list();
+        let index = list.find(keyspace.id, field).ok_or_else(|| missing(keyspace, field))?;
+        if !std::mem::replace(&mut is_begun, true) {
+            *index.failure.lock() = None;
+            core.background.wake_workers();
+        }
+        if index.is_built.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if let Some(error) = index.failure.lock().clone() {
+            return Err(error);
+        }
+        let keys_done = State::read(core, index, None)?.map_or(0, |state| state.keys_done);
+        if !progress(keys_done) {
+            return Err(Error::Cancelled);
+        }
+        if !core.background.is_inline() || !build_next(core)? {
+            core.wait_progress(WAIT)?;
+            core.background.check_failures(failures)?;
+        }
     }
 }

@@ -101,6 +101,12 @@ fn info(core: &Core, index: &Index) -> Result<Option<IndexInfo>> {
     Ok(Some(IndexInfo { field: index.field.clone(), state, keys_done }))
 }
 
+/// True if an index is ready, as it stands in the index: nobody builds where a database is only read.
+pub(in crate::db) fn is_ready(core: &Core, index: &Index) -> bool {
+    index.is_built.load(Ordering::Relaxed)
+        || matches!(State::read(core, index, None), Ok(Some(State { is_ready: true, .. })))
+}
+
 /// Does what changes a keyspace past its indexes, which begin anew before: durably, and nobody writes to it meanwhile.
 pub(in crate::db) fn with_indexes_reset<T, E: From<Error>>(
     core: &Core,

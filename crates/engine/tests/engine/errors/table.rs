@@ -502,6 +502,9 @@ fn indexes() -> Vec<Case> {
             people.delete(b"bob")?;
             failed
         }),
+        row("wait_index", "it is not there", "InvalidArgument", |world| {
+            indexed(world)?.default_keyspace().wait_index("name", |_| true)
+        }),
         row("get_record", "the value is none", "InvalidArgument", |world| {
             world.open().default_keyspace().get_record(b"k1").map(drop)
         }),
