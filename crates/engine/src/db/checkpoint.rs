@@ -27,8 +27,8 @@ pub(super) fn checkpoint(core: &Core, dir: &Path) -> Result<()> {
     if result.is_err() {
         made.push(names::current(dir));
         made.push(names::current(dir).with_extension("tmp"));
-        // Whatever cannot be removed stays as a directory that is no database.
-        for path in &made {
+        // CURRENT before what it leads to: whatever cannot be removed stays as a directory that is no database.
+        for path in made.iter().rev() {
             let _ = vfs.remove(path);
         }
         for entry in vfs.list(dir).unwrap_or_default() {

@@ -4,7 +4,7 @@
 //! keys are read again under their stripes, so that what is put for them is as new as what writes have put; how far it is
 //! is written along with the entries, and is right for whatever part of the log a crash leaves.
 
-use super::catalogue::{Index, Indexes};
+use super::catalogue::{Index, IndexList, Indexes};
 use super::declare::missing;
 use super::entries::{entry, indexed};
 use super::state::State;
@@ -30,9 +30,7 @@ pub(in crate::db) fn build_next(core: &Core) -> Result<bool> {
     }
     let _one = core.indexes.building.lock();
     let list = core.indexes.list();
-    let is_due = |index: &&Arc<Index>| {
-        !index.is_built.load(Ordering::Acquire) && index.failure.lock().is_none()
-    };
+    let is_due = |index: &&Arc<Index>| !index.is_built() && index.failure.lock().is_none();
     let Some(index) = list.all().find(is_due) else { return Ok(false) };
     match build_chunk(core, index) {
         Ok(()) => {}
@@ -44,7 +42,7 @@ pub(in crate::db) fn build_next(core: &Core) -> Result<bool> {
         // Data that cannot be indexed is no reason to take no more writes.
         Err(error) => *index.failure.lock() = Some(error),
     }
-    if index.is_built.load(Ordering::Acquire) || index.failure.lock().is_some() {
+    if index.is_built() || index.failure.lock().is_some() {
         core.background.wake_all();
     }
     Ok(true)
@@ -108,31 +106,13 @@ fn next_keys(core: &Core, keyspace: &KeyspaceCore, last: Option<&[u8]>) -> Resul
 /// Waits until all indexes are ready. Without threads, builds them.
 ///
 /// # Errors
-/// Why one cannot be built, or why the attempt of now failed; it is tried again when somebody waits again, and where the
-/// disk failed by itself too.
+/// Why one cannot be built, or why work in the background failed meanwhile; it is tried again when somebody waits again, and
+/// where the disk failed by itself too.
 pub(in crate::db) fn wait(core: &Core) -> Result<()> {
     if Indexes::is_empty_at(core.indexes.number()) {
         return Ok(());
     }
-    for index in core.indexes.list().all() {
-        *index.failure.lock() = None;
-    }
-    core.background.wake_workers();
-    let failures = core.background.failures();
-    loop {
-        core.check_writable()?;
-        if core.background.is_inline() {
-            while build_next(core)? {}
-        }
-        let list = core.indexes.list();
-        let waiting = |index: &&Arc<Index>| !index.is_built.load(Ordering::Acquire);
-        let Some(index) = list.all().find(waiting) else { return Ok(()) };
-        if let Some(error) = index.failure.lock().clone() {
-            return Err(error);
-        }
-        core.wait_progress(WAIT)?;
-        core.background.check_failures(failures)?;
-    }
+    wait_for(core, |list| Ok(list.all().find(|index| !index.is_built()).cloned()), |_| true)
 }
 
 /// Waits until one index is ready. Without threads, builds.
@@ -143,25 +123,35 @@ pub(in crate::db) fn wait_one(
     core: &Core,
     keyspace: &KeyspaceCore,
     field: &str,
+    progress: impl FnMut(u64) -> bool,
+) -> Result<()> {
+    let next = |list: &IndexList| {
+        let index = list.find(keyspace.id, field).ok_or_else(|| missing(keyspace, field))?;
+        Ok((!index.is_built()).then(|| index.clone()))
+    };
+    wait_for(core, next, progress)
+}
+
+/// Waits for one index after the other, as long as `next` gives one of the list.
+fn wait_for(
+    core: &Core,
+    next: impl Fn(&IndexList) -> Result<Option<Arc<Index>>>,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Result<()> {
     let failures = core.background.failures();
-    let mut is_begun = false;
+    let mut waits_for = None;
     loop {
         core.check_writable()?;
-        let list = core.indexes.list();
-        let index = list.find(keyspace.id, field).ok_or_else(|| missing(keyspace, field))?;
-        if !std::mem::replace(&mut is_begun, true) {
+        let Some(index) = next(&core.indexes.list())? else { return Ok(()) };
+        if waits_for.replace(index.id) != Some(index.id) {
+            // What failed before is tried once more.
             *index.failure.lock() = None;
             core.background.wake_workers();
-        }
-        if index.is_built.load(Ordering::Acquire) {
-            return Ok(());
         }
         if let Some(error) = index.failure.lock().clone() {
             return Err(error);
         }
-        let keys_done = State::read(core, index, None)?.map_or(0, |state| state.keys_done);
+        let keys_done = State::read(core, &index, None)?.map_or(0, |state| state.keys_done);
         if !progress(keys_done) {
             return Err(Error::Cancelled);
         }

@@ -12,7 +12,7 @@ use esker_base::checksum::hash64;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, CHECKED, Mutex, MutexGuard, RwLock};
 use esker_base::{Error, KeyOrder, KeyspaceId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Locks that keys are spread over.
@@ -44,6 +44,8 @@ pub(in crate::db) struct IndexList {
     /// Differs from that of every other list of this database since it was opened.
     pub(in crate::db) number: u64,
     by_keyspace: BTreeMap<KeyspaceId, Vec<Arc<Index>>>,
+    /// The keyspaces that hold one.
+    holders: BTreeSet<KeyspaceId>,
 }
 
 /// What a database knows of its indexes.
@@ -113,6 +115,10 @@ impl Index {
         let (is_built, failure) = (AtomicBool::new(false), Mutex::new(None));
         Index { id, of, field: field.to_owned(), is_built, failure }
     }
+
+    pub(in crate::db) fn is_built(&self) -> bool {
+        self.is_built.load(Ordering::Acquire)
+    }
 }
 
 impl IndexList {
@@ -131,16 +137,18 @@ impl IndexList {
 
     /// True if this keyspace holds an index.
     pub(super) fn holds_index(&self, id: KeyspaceId) -> bool {
-        self.all().any(|index| index.id == id)
+        self.holders.contains(&id)
     }
 
     fn with(indexes: impl Iterator<Item = Arc<Index>>, number: u64) -> IndexList {
         let mut by_keyspace: BTreeMap<KeyspaceId, Vec<Arc<Index>>> = BTreeMap::new();
+        let mut holders = BTreeSet::new();
         for index in indexes {
+            holders.insert(index.id);
             by_keyspace.entry(index.of).or_default().push(index);
         }
         let any = if by_keyspace.is_empty() { 0 } else { ANY };
-        IndexList { number: number & !ANY | any, by_keyspace }
+        IndexList { number: number & !ANY | any, by_keyspace, holders }
     }
 }
 

@@ -103,7 +103,7 @@ fn info(core: &Core, index: &Index) -> Result<Option<IndexInfo>> {
 
 /// True if an index is ready, as it stands in the index: nobody builds where a database is only read.
 pub(in crate::db) fn is_ready(core: &Core, index: &Index) -> bool {
-    index.is_built.load(Ordering::Relaxed)
+    index.is_built()
         || matches!(State::read(core, index, None), Ok(Some(State { is_ready: true, .. })))
 }
 
