@@ -11,6 +11,9 @@
 //! ```
 //!
 //! A seat that nobody takes costs nothing: whoever offers it does all the work that others leave.
+//!
+//! A job that failed is tried again after a pause, which grows with each failure in a row. Whoever asks for work to be
+//! done ends the pauses, and is told of failures since it asked, never of those before: the disk may have been mended.
 
 use crate::compaction::parts::{Helpers, Shared};
 use esker_base::sync::atomic::{AtomicU64, Ordering};
@@ -18,14 +21,19 @@ use esker_base::sync::{Condvar, Mutex};
 use esker_base::{Error, Result};
 use std::time::Duration;
 
-/// How long a failed job waits before it is tried again.
-const RETRY: Duration = Duration::from_millis(250);
+/// How long a job that failed once waits before it is tried again. Doubles with each failure in a row.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// So often it doubles: 256 milliseconds are the most.
+const PAUSE_DOUBLINGS: u32 = 8;
 
 /// What threads in the background and those that wait for them share.
 pub(super) struct Background {
     state: Mutex<State>,
     /// Workers wait here.
     work: Condvar,
+    /// Those whose job failed wait here before they try again.
+    pause: Condvar,
     /// Others wait here for something to be done.
     progress: Condvar,
     /// Those who have offered seats wait here for others to leave.
@@ -40,18 +48,54 @@ struct State {
     stop: bool,
     /// Counts changes that may give workers something to do.
     changes: u64,
-    /// Counts finished jobs.
-    jobs: u64,
-    /// Why the last flush failed, until one succeeds.
-    flush_error: Option<Error>,
-    /// Counts jobs that failed and are tried again.
-    failures: u64,
-    /// Why the last of these failed.
-    failure: Option<Error>,
+    /// Counts those who asked for work to be done.
+    asks: u64,
+    /// Flushes that failed; the reason is kept until one succeeds.
+    flushes: Failures,
+    /// Jobs of any kind that failed and are tried again.
+    jobs: Failures,
     /// Work that others may take part in.
     offers: Vec<Offer>,
     /// Tells offers apart.
     next_offer: u64,
+}
+
+#[derive(Default)]
+struct Failures {
+    count: u64,
+    /// Why the last one failed.
+    last: Option<Error>,
+}
+
+impl Failures {
+    fn note(&mut self, error: Error) {
+        self.count += 1;
+        self.last = Some(error);
+    }
+
+    /// Fails if something has since there were so many failures.
+    fn check(&self, seen: u64) -> Result<()> {
+        match &self.last {
+            Some(error) if self.count > seen => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a thread knew when it looked for work.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    changes: u64,
+    asks: u64,
+}
+
+/// What those who ask for work to be done want to be told of.
+#[derive(Clone, Copy)]
+pub(super) enum Asked {
+    /// Failures of flushes after so many.
+    Flushes(u64),
+    /// Failures of any job after so many.
+    Jobs(u64),
 }
 
 /// Seats at some work.
@@ -68,6 +112,7 @@ impl Background {
             inline,
             state: Mutex::new(State::default()),
             work: Condvar::new(),
+            pause: Condvar::new(),
             progress: Condvar::new(),
             left: Condvar::new(),
             compactions_running: AtomicU64::new(0),
@@ -88,17 +133,14 @@ impl Background {
 
     /// Wakes workers and waiters alike.
     pub(super) fn wake_all(&self) {
-        let mut state = self.state.lock();
-        state.changes += 1;
-        state.jobs += 1;
-        drop(state);
-        self.work.notify_all();
+        self.wake_workers();
         self.progress.notify_all();
     }
 
     /// Tells the threads to end.
     pub(super) fn stop(&self) {
         self.state.lock().stop = true;
+        self.pause.notify_all();
         self.wake_all();
     }
 
@@ -106,74 +148,95 @@ impl Background {
         self.state.lock().stop
     }
 
-    pub(super) fn set_flush_error(&self, error: Option<Error>) {
-        self.state.lock().flush_error = error;
+    /// Somebody is about to wait for flushes: what failed is tried again now.
+    pub(super) fn ask_for_flushes(&self) -> Asked {
+        Asked::Flushes(self.ask(|state| state.flushes.count))
     }
 
-    /// A job failed that will be tried again. Those who wait for it are told.
-    pub(super) fn note_failure(&self, error: Error) {
+    /// Somebody is about to wait for all there is to do: what failed is tried again now.
+    pub(super) fn ask_for_all(&self) -> Asked {
+        Asked::Jobs(self.ask(|state| state.jobs.count))
+    }
+
+    fn ask(&self, failures: impl FnOnce(&State) -> u64) -> u64 {
         let mut state = self.state.lock();
-        state.failures += 1;
-        state.failure = Some(error);
+        state.asks += 1;
+        let failures = failures(&state);
         drop(state);
+        self.pause.notify_all();
+        failures
+    }
+
+    /// A flush has succeeded, or there is none to be done: the last failure is over.
+    pub(super) fn forget_flush_failure(&self) {
+        self.state.lock().flushes.last = None;
+    }
+
+    /// A flush failed.
+    pub(super) fn note_flush_failure(&self, error: Error) {
+        self.state.lock().flushes.note(error);
+    }
+
+    /// A job of any kind failed that will be tried again. Those who wait for it are told.
+    pub(super) fn note_failure(&self, error: Error) {
+        self.state.lock().jobs.note(error);
         self.progress.notify_all();
     }
 
-    /// How many jobs have failed.
-    pub(super) fn failures(&self) -> u64 {
-        self.state.lock().failures
-    }
-
-    /// For those who wait for all work to be done, which may never be: fails if a job has since there were so many failures.
-    ///
-    /// # Errors
-    /// Why the last job failed that did.
-    pub(super) fn check_failures(&self, seen: u64) -> Result<()> {
+    pub(super) fn seen(&self) -> Seen {
         let state = self.state.lock();
-        match &state.failure {
-            Some(error) if state.failures > seen => Err(error.clone()),
-            _ => Ok(()),
-        }
+        Seen { changes: state.changes, asks: state.asks }
     }
 
-    pub(super) fn changes(&self) -> u64 {
-        self.state.lock().changes
-    }
-
-    /// Waits until something changed since `seen`. False if the thread should end.
-    pub(super) fn wait_change(&self, seen: u64) -> bool {
+    /// Waits until something changed since then. False if the thread should end.
+    pub(super) fn wait_change(&self, seen: Seen) -> bool {
         let mut state = self.state.lock();
-        while state.changes == seen && !state.stop {
+        while state.changes == seen.changes && !state.stop {
             self.work.wait(&mut state);
         }
         !state.stop
     }
 
-    /// Waits a while before a retry. False if the thread should end.
-    pub(super) fn wait_retry(&self) -> bool {
+    /// Waits a while after so many failures in a row, the first of them for work found then; ends early if somebody has
+    /// asked for work since. False if the thread should end.
+    pub(super) fn wait_retry(&self, seen: Seen, failures: u32) -> bool {
+        let doublings = failures.saturating_sub(1).min(PAUSE_DOUBLINGS);
         let mut state = self.state.lock();
-        if !state.stop {
-            self.work.wait_for(&mut state, RETRY);
+        if !state.stop && state.asks == seen.asks {
+            self.pause.wait_for(&mut state, PAUSE_MIN * 2_u32.pow(doublings));
         }
         !state.stop
     }
 
-    /// Waits until some job is done, or for this long.
+    /// For those who asked for work: waits until some job is done, or for this long.
     ///
     /// # Errors
-    /// The failure of the last flush, if it failed; `Cancelled` if the database is closing.
+    /// The last failure since they asked; `Cancelled` if the database is closing.
+    pub(super) fn wait_asked(&self, asked: Asked, at_most: Duration) -> Result<()> {
+        self.wait(at_most, |state| match asked {
+            Asked::Flushes(seen) => state.flushes.check(seen),
+            Asked::Jobs(seen) => state.jobs.check(seen),
+        })
+    }
+
+    /// For those who found no room: waits until some job is done, or for this long.
+    ///
+    /// # Errors
+    /// The failure of the last flush, if it failed, at once; `Cancelled` if the database is closing.
     pub(super) fn wait_progress(&self, at_most: Duration) -> Result<()> {
+        self.wait(at_most, |state| state.flushes.check(0))
+    }
+
+    fn wait(&self, at_most: Duration, check: impl Fn(&State) -> Result<()>) -> Result<()> {
         let mut state = self.state.lock();
         if state.stop {
             return Err(Error::Cancelled);
         }
-        if state.flush_error.is_none() && !self.inline {
+        check(&state)?;
+        if !self.inline {
             self.progress.wait_for(&mut state, at_most);
         }
-        match &state.flush_error {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
-        }
+        check(&state)
     }
 
     /// How many of so many threads that compact have nothing to do, seats left free counted as taken.
@@ -243,7 +306,7 @@ mod tests {
         {
             let background = Background::new(inline);
             background.call(&nothing, helpers_max);
-            assert_eq!(background.changes() > 0, offers, "{inline} {helpers_max}");
+            assert_eq!(background.seen().changes > 0, offers, "{inline} {helpers_max}");
             assert!(!background.help(), "the work is done");
         }
     }

@@ -173,9 +173,10 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Loaded) -> Result
         if !empty {
             // Writers wait while the last of the memtable is flushed.
             commit.seal(core, &[keyspace.id])?;
+            let asked = core.background.ask_for_flushes();
             while !keyspace.view.load().sealed.is_empty() {
                 core.check_writable()?;
-                core.wait_progress(std::time::Duration::from_millis(50))?;
+                core.wait_asked(asked, std::time::Duration::from_millis(50))?;
             }
         }
         if keyspace.dropped.load(Ordering::Relaxed) {

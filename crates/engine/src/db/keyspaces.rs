@@ -93,6 +93,8 @@ pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
     }
     std::mem::drop(versions);
     core.background.wake_all();
+    // A flush that failed may have been one of theirs.
+    core.background.ask_for_flushes();
     core.store.sweep();
     Ok(())
 }
@@ -116,6 +118,7 @@ pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
         let mut commit = core.commit.lock();
         commit.as_mut().ok_or(Error::Cancelled)?.seal(core, ids)?;
     }
+    let asked = core.background.ask_for_flushes();
     let keyspaces = core.keyspaces.load_full();
     for keyspace in ids.iter().filter_map(|&id| keyspaces.get(id)) {
         let sealed = keyspace.view.load().sealed.clone();
@@ -125,7 +128,7 @@ pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
         };
         while waiting(keyspace) {
             core.check_writable()?;
-            core.wait_progress(WAIT)?;
+            core.wait_asked(asked, WAIT)?;
         }
     }
     Ok(())
@@ -143,7 +146,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             || (core.value_use.is_tight.load(Ordering::Relaxed)
                 && policy::pick_for_values(&view.version, &keyspace.options).is_some())
     };
-    let failures = core.background.failures();
+    let asked = core.background.ask_for_all();
     loop {
         core.check_writable()?;
         let keyspaces = core.keyspaces.load_full();
@@ -157,8 +160,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             core.store.sweep();
             return Ok(());
         }
-        core.wait_progress(WAIT)?;
-        core.background.check_failures(failures)?;
+        core.wait_asked(asked, WAIT)?;
     }
 }
 

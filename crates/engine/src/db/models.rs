@@ -145,7 +145,7 @@ fn three_parts(fails: bool) {
             let background = background.clone();
             thread::spawn(move || {
                 loop {
-                    let seen = background.changes();
+                    let seen = background.seen();
                     if !background.help() && !background.wait_change(seen) {
                         return;
                     }

@@ -4,6 +4,7 @@
 //! A panic in a job poisons the database and wakes whoever waits. A job that fails for want of space, or
 //! by an I/O error that left nothing behind, is tried again.
 
+use super::background::Asked;
 use super::core::{Core, KeyspaceCore};
 use super::secondary::build::build_next;
 use super::spare::prepare_next;
@@ -24,6 +25,15 @@ impl Core {
     pub(super) fn wait_progress(&self, at_most: Duration) -> Result<()> {
         self.run_inline();
         self.background.wait_progress(at_most)
+    }
+
+    /// As `wait_progress`, for those who asked for what they wait for.
+    ///
+    /// # Errors
+    /// The last failure since they asked; `Cancelled` if the database is closing.
+    pub(super) fn wait_asked(&self, asked: Asked, at_most: Duration) -> Result<()> {
+        self.run_inline();
+        self.background.wait_asked(asked, at_most)
     }
 
     /// Without threads: flushes and compacts until there is nothing left to do, or something fails. Indexes are built
@@ -96,18 +106,20 @@ impl Workers {
 type Next = fn(&Core) -> Result<bool>;
 
 fn run(core: &Arc<Core>, next: Next) {
+    let mut failures = 0;
     loop {
-        let seen = core.background.changes();
+        let seen = core.background.seen();
         if core.background.stopping() {
             return;
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| next(core)));
+        failures = if matches!(outcome, Ok(Err(_))) { failures + 1 } else { 0 };
         let go_on = match outcome {
             Ok(Ok(true)) => true,
             Ok(Ok(false) | Err(Error::Cancelled)) => core.background.wait_change(seen),
             Ok(Err(error)) => {
                 retry_or_poison(core, error);
-                core.background.wait_retry()
+                core.background.wait_retry(seen, failures)
             }
             Err(panic) => {
                 core.poison(format!("a background thread panicked: {}", panic_text(&panic)));
@@ -150,14 +162,14 @@ fn flush_next(core: &Core) -> Result<bool> {
     drop(keyspaces);
     let Some((keyspace, sealed)) = next else {
         // What could not be flushed was dropped.
-        core.background.set_flush_error(None);
+        core.background.forget_flush_failure();
         return Ok(false);
     };
     let result = flushing::flush(core, &keyspace, &sealed);
-    core.background.set_flush_error(match &result {
-        Err(Error::Cancelled) | Ok(()) => None,
-        Err(error) => Some(error.clone()),
-    });
+    match &result {
+        Err(Error::Cancelled) | Ok(()) => core.background.forget_flush_failure(),
+        Err(error) => core.background.note_flush_failure(error.clone()),
+    }
     core.store.sweep();
     core.background.wake_all();
     result.map(|()| true)

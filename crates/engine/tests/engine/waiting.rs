@@ -5,7 +5,9 @@ use esker::base::Error;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::StrictVfs;
 use esker::fields::Record;
+use esker::event::Event;
 use esker::{Db, FindOptions, KeyspaceOptions, Options, Setup};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -13,6 +15,10 @@ use std::time::Duration;
 const AT_MOST: Duration = Duration::from_secs(30);
 
 const RECORDS: u32 = 2_000;
+
+fn is_table(path: &std::path::Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "tbl")
+}
 
 /// A store that compacts from two tables in level 0 on, with one, on a disk that cannot read tables any more.
 fn open(inline_background: bool) -> (Db, FaultyVfs) {
@@ -22,7 +28,6 @@ fn open(inline_background: bool) -> (Db, FaultyVfs) {
     let setup = Setup { inline_background, ..setup_on(Arc::new(disk.clone()), 7) };
     let db = Db::open_with(DIR, options, setup).expect("open");
     fill(&db);
-    let is_table = |path: &std::path::Path| path.extension().is_some_and(|e| e == "tbl");
     disk.inject(FaultRule::nth(1, &[Op::Read], Fault::Eio).from_then_on().on(is_table));
     (db, disk)
 }
@@ -76,5 +81,51 @@ fn for_compactions() {
         in_vain_and_again(&db, &disk, Db::wait_idle);
         let levels = &db.stats().keyspaces[0].levels;
         assert_eq!(levels[0].tables, 0, "all compacted");
+    }
+}
+
+/// Memtables that are sealed while none can be flushed.
+const SEALED: u64 = 200;
+
+#[test]
+fn what_fails_is_tried_seldom_and_at_once_when_somebody_asks() {
+    let disk = FaultyVfs::new(Arc::new(StrictVfs::new()));
+    let retries = Arc::new(AtomicU64::new(0));
+    let counted = retries.clone();
+    let listener = move |event: &Event| {
+        let failed = matches!(event, Event::BackgroundRetry { .. });
+        counted.fetch_add(u64::from(failed), Ordering::Relaxed);
+    };
+    const MEMTABLE_BYTES: u64 = 64 << 10;
+    let options = Options {
+        default_keyspace: KeyspaceOptions {
+            memtable_bytes: MEMTABLE_BYTES,
+            ..KeyspaceOptions::default()
+        },
+        ..Options::default()
+    };
+    let setup = Setup {
+        inline_background: false,
+        listener: Some(Arc::new(listener)),
+        ..setup_on(Arc::new(disk.clone()), 7)
+    };
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    disk.inject(FaultRule::nth(1, &[Op::Create], Fault::NoSpace).from_then_on().on(is_table));
+    let value = vec![0; MEMTABLE_BYTES as usize];
+    for number in 0..SEALED {
+        db.put(&number.to_be_bytes(), &value).expect("there is memory left");
+        // Threads that wait for a change, or for a pause to end, get to run.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Pauses of 1, 2, 4 and so on up to 256 milliseconds: ten tries in half a second.
+    let retries_seen = retries.load(Ordering::Relaxed);
+    assert!((1..SEALED / 4).contains(&retries_seen), "tried {retries_seen} times");
+    let error = waited(&db, Db::flush).expect_err("it was tried once more");
+    assert!(error.to_string().contains("no space"), "{error}");
+    assert!(retries.load(Ordering::Relaxed) > retries_seen);
+    disk.heal();
+    waited(&db, Db::flush).expect("no failure from before is told");
+    for number in 0..SEALED {
+        assert_eq!(db.get(&number.to_be_bytes()).expect("get").as_deref(), Some(&value[..]));
     }
 }

@@ -138,7 +138,7 @@ fn wait_for(
     next: impl Fn(&IndexList) -> Result<Option<Arc<Index>>>,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Result<()> {
-    let failures = core.background.failures();
+    let asked = core.background.ask_for_all();
     let mut waits_for = None;
     loop {
         core.check_writable()?;
@@ -156,8 +156,7 @@ fn wait_for(
             return Err(Error::Cancelled);
         }
         if !core.background.is_inline() || !build_next(core)? {
-            core.wait_progress(WAIT)?;
-            core.background.check_failures(failures)?;
+            core.wait_asked(asked, WAIT)?;
         }
     }
 }
