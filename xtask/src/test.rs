@@ -70,8 +70,8 @@ const STEPS: &[Step] = &[
         },
         long_only: false,
     },
-    // Optimised, so that the long gates are quick.
-    cargo("test", &["test", "--workspace", "--release"]),
+    // Built as the gates are: optimised, with all checks on, and only once.
+    cargo("test", &["test", "--workspace", "--profile", "gates"]),
 ];
 
 /// Gates: programs that are no unit tests (crash at every call, fuzzing, the model test, …).

@@ -5,7 +5,7 @@ use esker::base::Error;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::StrictVfs;
 use esker::fields::Record;
-use esker::event::Event;
+
 use esker::{Db, FindOptions, KeyspaceOptions, Options, Setup};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
