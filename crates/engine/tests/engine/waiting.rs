@@ -4,6 +4,7 @@ use super::support::{DIR, setup_on};
 use esker::base::Error;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::StrictVfs;
+use esker::event::Event;
 use esker::fields::Record;
 
 use esker::{Db, FindOptions, KeyspaceOptions, Options, Setup};
