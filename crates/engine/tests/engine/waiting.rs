@@ -6,7 +6,6 @@ use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::StrictVfs;
 use esker::event::Event;
 use esker::fields::Record;
-
 use esker::{Db, FindOptions, KeyspaceOptions, Options, Setup};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -89,6 +88,7 @@ fn for_compactions() {
 const SEALED: u64 = 200;
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "threads in the background need time to run")]
 fn what_fails_is_tried_seldom_and_at_once_when_somebody_asks() {
     let disk = FaultyVfs::new(Arc::new(StrictVfs::new()));
     let retries = Arc::new(AtomicU64::new(0));
