@@ -60,6 +60,7 @@ struct State {
     next_offer: u64,
 }
 
+/// How many jobs failed, and why.
 #[derive(Default)]
 struct Failures {
     count: u64,
@@ -197,8 +198,8 @@ impl Background {
         !state.stop
     }
 
-    /// Waits a while after so many failures in a row, the first of them for work found then; ends early if somebody has
-    /// asked for work since. False if the thread should end.
+    /// Waits a while after so many failures in a row, the last of them of a job that was begun then; not if somebody
+    /// has asked for work since, and no longer than until somebody does. False if the thread should end.
     pub(super) fn wait_retry(&self, seen: Seen, failures: u32) -> bool {
         let doublings = failures.saturating_sub(1).min(PAUSE_DOUBLINGS);
         let mut state = self.state.lock();
@@ -309,6 +310,24 @@ mod tests {
             assert_eq!(background.seen().changes > 0, offers, "{inline} {helpers_max}");
             assert!(!background.help(), "the work is done");
         }
+    }
+
+    #[test]
+    fn who_asks_is_told_of_failures_since_then_and_who_finds_no_room_of_the_last() {
+        // Nobody waits in it.
+        let background = Background::new(true);
+        let told = |asked| background.wait_asked(asked, Duration::ZERO).is_err();
+        let is_full = || background.wait_progress(Duration::ZERO).is_err();
+        background.note_flush_failure(Error::ReadOnly);
+        background.note_failure(Error::ReadOnly);
+        let before = [background.ask_for_flushes(), background.ask_for_all()];
+        assert_eq!((before.map(told), is_full()), ([false, false], true), "failed before");
+        background.note_failure(Error::ReadOnly);
+        assert_eq!(before.map(told), [false, true], "a compaction failed");
+        background.note_flush_failure(Error::ReadOnly);
+        assert_eq!((before.map(told), is_full()), ([true, true], true), "a flush failed");
+        background.forget_flush_failure();
+        assert_eq!((before.map(told), is_full()), ([false, true], false), "one has succeeded");
     }
 
     #[test]

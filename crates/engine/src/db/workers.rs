@@ -113,11 +113,14 @@ fn run(core: &Arc<Core>, next: Next) {
             return;
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| next(core)));
-        failures = if matches!(outcome, Ok(Err(_))) { failures + 1 } else { 0 };
         let go_on = match outcome {
-            Ok(Ok(true)) => true,
-            Ok(Ok(false) | Err(Error::Cancelled)) => core.background.wait_change(seen),
+            Ok(Ok(done)) => {
+                failures = 0;
+                done || core.background.wait_change(seen)
+            }
+            Ok(Err(Error::Cancelled)) => core.background.wait_change(seen),
             Ok(Err(error)) => {
+                failures += 1;
                 retry_or_poison(core, error);
                 core.background.wait_retry(seen, failures)
             }
