@@ -19,5 +19,6 @@ mod shapes;
 mod steps;
 mod support;
 mod values;
+mod values_ahead;
 mod verify_read_only;
 mod waiting;
