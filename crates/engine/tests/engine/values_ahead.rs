@@ -241,8 +241,8 @@ fn a_damaged_value_is_told_at_its_key_and_not_before() {
     assert!(hit, "the value stands in a log");
     let mut cursor = cursor(&db);
     cursor.seek_to_first().expect("seek");
-    for number in 0..bad {
-        assert!(cursor.key() == key(number as u64) && cursor.value() == values[number], "{number}");
+    for (number, value) in values.iter().enumerate().take(bad) {
+        assert!(cursor.key() == key(number as u64) && cursor.value() == value, "{number}");
         let moved = cursor.next();
         match number + 1 == bad {
             false => moved.expect("next"),
