@@ -205,16 +205,30 @@ pub(crate) fn codec_name(codec: u8) -> &'static str {
     }
 }
 
-/// As [`expand`] at the front of `out`, which is made longer if need be. Returns the length.
-pub(crate) fn expand_into(codec: u8, stored: &[u8], out: &mut Vec<u8>) -> Result<usize, Damage> {
+/// As [`expand`] from `at` on in `out`, which is made longer if need be. Returns where in it the payload ends.
+pub(crate) fn expand_into(
+    codec: u8,
+    stored: &[u8],
+    out: &mut Vec<u8>,
+    at: usize,
+) -> Result<usize, Damage> {
     let Compressed { length, bytes, expand } = Compressed::new(codec, stored)?;
-    if out.len() < length {
-        out.resize(length, 0);
+    let end = at + length;
+    if out.len() < end {
+        out.resize(end, 0);
     }
-    match expand(bytes, &mut out[..length]) {
-        Some(written) if written == length => Ok(length),
+    match expand(bytes, &mut out[at..end]) {
+        Some(written) if written == length => Ok(end),
         _ => Err(Damage("compressed block does not decompress")),
     }
+}
+
+/// Length of what these stored bytes expand to, as they declare it.
+///
+/// # Errors
+/// If that is more than they can expand to.
+pub(crate) fn expanded_bytes(codec: u8, stored: &[u8]) -> Result<usize, Damage> {
+    Compressed::new(codec, stored).map(|compressed| compressed.length)
 }
 
 /// What a codec has made, and how it is undone.

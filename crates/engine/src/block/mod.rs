@@ -17,7 +17,7 @@ mod search;
 mod tests;
 
 pub use builder::BlockBuilder;
-pub(crate) use compress::{CODEC_MAX, codec_name, expand, expand_into};
+pub(crate) use compress::{CODEC_MAX, codec_name, expand, expand_into, expanded_bytes};
 pub use compress::{Sealer, TRAILER_BYTES, copy_payload, open_payload};
 pub use cursor::BlockCursor;
 pub(crate) use search::{Layout, Record, restart};

@@ -24,7 +24,7 @@ use crate::memtable::{Memtable, Supply};
 use crate::options::{KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
-use crate::value_log::{LogList, ValueFile};
+use crate::value_log::{LogList, READERS_MAX, Readers, ValueFile};
 use crate::version::{Coverage, DEEPEST_LEVEL, NamedWals, TableStore, Version, VersionSet};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
@@ -79,6 +79,8 @@ pub(super) struct Core {
     pub(super) value_use: ValueUse,
     /// Memory for memtables to come: of one memtable at the most.
     pub(super) supply: Arc<Supply>,
+    /// Threads that read values for cursors.
+    pub(super) readers: Arc<Readers>,
     poison: OnceLock<String>,
     pub(super) read_only: bool,
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -330,6 +332,7 @@ impl Core {
             visible_seq: AtomicU64::new(parts.last_seq),
             snapshots: Arc::new(SnapshotList::new()),
             background: Arc::new(Background::new(parts.inline)),
+            readers: Readers::new(if parts.inline { 0 } else { READERS_MAX }),
             counters: WriteCounters::default(),
             memtable_bytes: AtomicU64::new(0),
             memtables_limit_bytes,

@@ -35,6 +35,7 @@ mod records;
 mod recover;
 pub(crate) mod repair;
 mod scan;
+mod scan_ahead;
 mod scan_range;
 mod secondary;
 mod separate;

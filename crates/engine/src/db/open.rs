@@ -369,6 +369,7 @@ impl Running {
         if let Some(mut workers) = self.workers.lock().take() {
             workers.stop(&self.core);
         }
+        self.core.readers.end();
         let core = &self.core;
         let healthy = core.check_writable();
         let commit = core.commit.lock().take();

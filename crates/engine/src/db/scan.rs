@@ -1,6 +1,7 @@
 //! Scans: a cursor over what a snapshot sees of a key range.
 
 use super::core::{Core, KeyspaceCore, View};
+use super::scan_ahead::{Ahead, Shown};
 use super::scan_range::ScanOptions;
 use crate::block::BlockCursor;
 use crate::compaction::scheduler::toll::Toll;
@@ -10,10 +11,8 @@ use crate::memtable::{MemCursor, Memtable};
 use crate::range_tombstone::RangeTombstones;
 use crate::run_index::{EntryCursor, Slots};
 use crate::table::CursorOptions;
-use crate::value_log::ValueStream;
 use crate::version::{Coverage, KeyRange, RunCursor, Table};
 use esker_base::{Error, KeyOrder, Result, Trailer};
-use std::path::Path;
 use std::sync::Arc;
 
 /// One source of a scan.
@@ -32,13 +31,10 @@ pub(super) enum Source {
 pub struct Cursor {
     inner: VisibleCursor<Source>,
     meter: Meter,
-    /// Values may stand elsewhere.
-    may_point: bool,
     keys_only: bool,
-    /// Whether the value of the present key stands elsewhere, and that value.
-    points: bool,
-    pointed_to: ValueStream,
-    dir: Arc<Path>,
+    shown: Shown,
+    /// If values may stand elsewhere.
+    ahead: Option<Box<Ahead>>,
     // Keeps the memtables, tables and values that are read alive.
     view: Arc<View>,
 }
@@ -160,9 +156,12 @@ impl Core {
         let Records { inner, meter, view } = self.records(keyspace, options)?;
         let keys_only = options.keys_only;
         let may_point = !keys_only && view.may_point();
-        let dir = self.dir.clone();
-        let pointed_to = ValueStream::default();
-        Ok(Cursor { inner, meter, may_point, keys_only, points: false, pointed_to, dir, view })
+        let ahead = || {
+            let (readers, clock) = (self.readers.clone(), self.env.clock.clone());
+            Box::new(Ahead::new(readers, clock, self.dir.clone()))
+        };
+        let ahead = may_point.then(ahead);
+        Ok(Cursor { inner, meter, keys_only, shown: Shown::Record, ahead, view })
     }
 
     /// What a scan walks through, whose values may be pointers.
@@ -229,34 +228,36 @@ impl Cursor {
     /// True if the cursor stands on a key.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.inner.valid()
+        self.inner.valid() || self.shown.is_ahead()
     }
 
     /// Moves to the first key of the range.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.meter.seeks += 1;
-        self.inner.seek_to_first()?;
-        self.settle()
+        self.move_to(VisibleCursor::seek_to_first)
     }
 
     /// Moves to the last key of the range.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.meter.seeks += 1;
-        self.inner.seek_to_last()?;
-        self.settle()
+        self.move_to(VisibleCursor::seek_to_last)
     }
 
     /// Moves to the first key of the range at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.meter.seeks += 1;
-        self.inner.seek(key)?;
-        self.settle()
+        self.move_to(|inner| inner.seek(key))
     }
 
     /// Moves to the last key of the range before `key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.move_to(|inner| inner.seek_before(key))
+    }
+
+    fn move_to(
+        &mut self,
+        seek: impl FnOnce(&mut VisibleCursor<Source>) -> Result<()>,
+    ) -> Result<()> {
         self.meter.seeks += 1;
-        self.inner.seek_before(key)?;
+        self.come_back();
+        seek(&mut self.inner)?;
         self.settle()
     }
 
@@ -267,8 +268,27 @@ impl Cursor {
     /// Moves to the following key; from the last one, to nothing.
     ///
     /// On no key, it stays there.
+    /// # Cost
+    /// Values that are kept apart are read ahead once several were read one after the other, by threads beside the
+    /// caller's too, and are held in up to 2 MiB.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
+        if self.ahead.is_some() {
+            return self.next_value();
+        }
+        self.inner.next()
+    }
+
+    fn next_value(&mut self) -> Result<()> {
+        if self.valid()
+            && let Some(ahead) = &mut self.ahead
+        {
+            let shown = std::mem::replace(&mut self.shown, Shown::Record);
+            if let Some(shown) = ahead.next(&mut self.inner, &self.view, shown)? {
+                self.shown = shown;
+                return Ok(());
+            }
+        }
         self.inner.next()?;
         self.settle()
     }
@@ -277,27 +297,37 @@ impl Cursor {
     ///
     /// On no key, it stays there.
     pub fn prev(&mut self) -> Result<()> {
+        if self.shown.is_ahead() {
+            let key = self.key().to_vec();
+            return self.move_to(|inner| inner.seek_before(&key));
+        }
+        self.come_back();
         self.inner.prev()?;
         self.settle()
+    }
+
+    /// The records stand where the cursor does, or are about to be moved.
+    fn come_back(&mut self) {
+        self.shown = Shown::Record;
+        if let Some(ahead) = &mut self.ahead {
+            ahead.leave();
+        }
     }
 
     /// Gets the value of the key that the cursor has moved to, if it stands elsewhere.
     #[inline]
     fn settle(&mut self) -> Result<()> {
-        if self.may_point { self.follow_pointer() } else { Ok(()) }
-    }
-
-    fn follow_pointer(&mut self) -> Result<()> {
-        self.points = self.inner.valid() && self.inner.is_pointer();
-        if !self.points {
-            return Ok(());
+        match &mut self.ahead {
+            Some(ahead) if self.inner.valid() && self.inner.is_pointer() => {
+                let read = ahead.read_single(&self.view, self.inner.value());
+                match &read {
+                    Ok(()) => self.shown = Shown::Single,
+                    Err(_) => self.inner.leave(),
+                }
+                read
+            }
+            _ => Ok(()),
         }
-        let followed = self.view.follow_pointer(&self.dir, self.inner.value());
-        let read = followed.and_then(|(file, to)| self.pointed_to.read(&file, &to));
-        if read.is_err() {
-            self.inner.leave();
-        }
-        read
     }
 
     /// The key, good until the cursor moves.
@@ -306,8 +336,13 @@ impl Cursor {
     /// If the cursor is not valid.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        assert!(self.valid(), "the cursor stands on no key");
-        self.inner.key()
+        match &self.ahead {
+            Some(ahead) if self.shown.is_ahead() => ahead.key(),
+            _ => {
+                assert!(self.inner.valid(), "the cursor stands on no key");
+                self.inner.key()
+            }
+        }
     }
 
     /// The value, good until the cursor moves; empty if only keys are read.
@@ -316,11 +351,13 @@ impl Cursor {
     /// If the cursor is not valid.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        assert!(self.valid(), "the cursor stands on no key");
-        match self.points {
-            true => self.pointed_to.value(),
-            false if self.keys_only => &[],
-            false => self.inner.value(),
+        match (&self.ahead, self.shown) {
+            (Some(ahead), Shown::Single | Shown::WindowSingle) => ahead.single(),
+            (Some(ahead), Shown::Window) => ahead.value(),
+            _ => {
+                assert!(self.inner.valid(), "the cursor stands on no key");
+                if self.keys_only { &[] } else { self.inner.value() }
+            }
         }
     }
 }

@@ -218,6 +218,7 @@ impl ValueFile {
     ) -> Result<(u64, StoredValue)> {
         let opened = self.opened()?;
         let at = self.place_in(&opened, pointer)?;
+        self.count_read(pointer.record_bytes());
         Ok((at, self.source(&opened).read(heap, at, pointer.stored_bytes)?))
     }
 
@@ -229,7 +230,6 @@ impl ValueFile {
         {
             return Err(Error::corruption(&self.path, at, "a value is cut short"));
         }
-        self.count_read(pointer.record_bytes());
         Ok(at)
     }
 

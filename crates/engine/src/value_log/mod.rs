@@ -20,13 +20,15 @@ mod file;
 mod map;
 mod moved;
 mod piece;
-mod stream;
+mod readers;
 mod sweep;
+mod values;
 
 pub(crate) use compress::{Packed, pack};
 pub(crate) use directory::Directory;
 pub(crate) use file::{Place, ValueFile, ValueFileMeta, ValueStore};
 pub(crate) use map::{LogList, ValueMap};
 pub(crate) use moved::MovedWriter;
-pub(crate) use stream::ValueStream;
+pub(crate) use readers::{READERS_MAX, Readers, Reading};
 pub(crate) use sweep::Sweep;
+pub(crate) use values::{Room, Values, Wanted};

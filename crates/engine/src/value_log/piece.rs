@@ -28,11 +28,6 @@ impl Piece {
         self.bytes.get(start..end)
     }
 
-    /// Forgets what was read.
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-    }
-
     /// Reads so many bytes from `at`, or as many as there are. Empty after an error.
     pub(super) fn fill(&mut self, source: &ValueSource<'_>, at: u64, len: u64) -> Result<()> {
         let mut len = len.min(source.file_bytes.saturating_sub(at));

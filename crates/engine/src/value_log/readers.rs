@@ -139,7 +139,10 @@ impl Reading {
 
     /// Reads parts until each is begun.
     fn work(&self) {
-        while !self.given_up.load(Ordering::Relaxed) && self.read_next() {}
+        let mut more = true;
+        while more && !self.given_up.load(Ordering::Relaxed) {
+            more = self.read_next();
+        }
     }
 
     /// Reads the next part that nobody has begun. False if there is none.
