@@ -35,6 +35,15 @@ pub enum CompactionReason {
     Manual,
 }
 
+/// How far the log of a group is in tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersistedGroup {
+    /// The group.
+    pub group: Vec<u8>,
+    /// Index of the newest request that tables hold, with all before it.
+    pub index: u64,
+}
+
 /// Something the engine did or noticed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -74,6 +83,14 @@ pub enum Event {
         flushed_seq: Seq,
         /// How long it took, in microseconds.
         duration_us: u64,
+    },
+    /// Requests of a log that were applied are in tables now: its owner may forget them. Told only with
+    /// `durability = external`.
+    Persisted {
+        /// Everything up to this sequence number is in tables now, in all keyspaces.
+        seq: Seq,
+        /// How far the groups are of which that has changed.
+        groups: Vec<PersistedGroup>,
     },
     /// A compaction starts.
     CompactionStarted {

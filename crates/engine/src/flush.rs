@@ -9,7 +9,7 @@ use crate::iter::Retention;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
 use crate::table::Origin;
-use crate::version::{RunOutput, TableMeta, TableStore};
+use crate::version::{RunOutput, SeparatedOutput, TableStore, Written};
 use esker_base::{Error, Result, Seq};
 use std::sync::Arc;
 
@@ -18,7 +18,9 @@ const STOP_INTERVAL: u32 = 4096;
 
 /// Writes `mem`'s records as tables of level 0. Empty if nothing in it can be seen.
 ///
-/// `snapshots`: sequence numbers of live snapshots, ascending. `stop` is asked now and then.
+/// `snapshots`: sequence numbers of live snapshots, ascending. `stop` is asked now and then. Large values that stand in the
+/// memtable, as they do in a store without a log, go into files of up to `value_file_bytes`, if that is given and the keyspace
+/// keeps them apart.
 ///
 /// # Errors
 /// Of the disk, and `Cancelled` if `stop` says so; in both cases no file is left behind.
@@ -28,10 +30,11 @@ pub(crate) fn flush_memtable(
     origin: Origin,
     mem: &Arc<Memtable>,
     snapshots: &[Seq],
+    value_file_bytes: Option<u64>,
     stop: &dyn Fn() -> bool,
-) -> Result<Vec<TableMeta>> {
+) -> Result<Written> {
     let tombstones = mem.range_tombstones();
-    let mut output = RunOutput::new(
+    let tables = RunOutput::new(
         store.clone(),
         options.clone(),
         origin,
@@ -39,6 +42,7 @@ pub(crate) fn flush_memtable(
         tombstones.fragments().to_vec(),
         Vec::new(),
     );
+    let mut output = SeparatedOutput::new(tables, store.clone(), options.clone(), value_file_bytes);
     let mut retention = Retention::new(&options.order, snapshots, &tombstones);
     let mut cursor = mem.sealed_cursor();
     let mut until_check = STOP_INTERVAL;
@@ -56,5 +60,5 @@ pub(crate) fn flush_memtable(
             }
         }
     }
-    output.finish()
+    output.finish(store)
 }

@@ -4,8 +4,10 @@
 //! Presets come before knobs: start from one and change what you know better.
 
 mod compaction;
+mod durability;
 
 pub use compaction::{Compaction, Scheduler, TimeSlice};
+pub use durability::Durability;
 
 use esker_base::{Error, KeyOrder, Result};
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,9 @@ pub struct Options {
     /// not fit is read without one. Default: none given, which means a quarter of what memtables and compactions
     /// leave if the default keyspace or one of `keyspaces` has a run index, and otherwise nothing.
     pub run_index_bytes_max: Option<u64>,
+    /// What makes writes durable: the store's own log, or that of whoever applies requests. May change at any open.
+    /// Default: wal.
+    pub durability: Durability,
     /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, the one that
     /// pins the oldest log is flushed. Default: 512 MiB. Minimum: 1 MiB.
     pub wal_bytes_max: u64,
@@ -233,6 +238,7 @@ impl Default for Options {
             block_cache_bytes: None,
             pinned_bytes_max: None,
             run_index_bytes_max: None,
+            durability: Durability::Wal,
             wal_bytes_max: 512 * MIB,
             compaction_threads: 0,
             open_files_max: 1_000,

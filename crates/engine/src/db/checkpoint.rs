@@ -21,6 +21,10 @@ pub(super) fn checkpoint(core: &Core, dir: &Path) -> Result<()> {
     core.check_writable()?;
     let vfs = core.env.vfs.as_ref();
     check_place(vfs, &core.dir, dir)?;
+    if core.is_external() {
+        // Without a log the copy holds what is in tables.
+        core.flush_epochs()?;
+    }
     create_dir_durably(vfs, dir)?;
     let mut made = Vec::new();
     let result = fill(core, dir, &mut made);
@@ -59,7 +63,7 @@ fn check_place(vfs: &dyn Vfs, store: &Path, dir: &Path) -> Result<()> {
 
 fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     let vfs = core.env.vfs.as_ref();
-    let (keyspaces, wals, values, map, seq) = {
+    let (keyspaces, wals, values, map, groups, seq) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
         commit.rotate(core)?;
@@ -74,7 +78,9 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
             link_or_copy(vfs, &names::wal(&core.dir, number), &target)?;
         }
         let (values, map) = (versions.values().clone(), versions.value_map().clone());
-        (versions.keyspaces.clone(), wals, values, map, commit.last_seq())
+        let (keyspaces, groups) = (versions.keyspaces.clone(), versions.groups().clone());
+        let seq = if core.is_external() { versions.newest_seq() } else { commit.last_seq() };
+        (keyspaces, wals, values, map, groups, seq)
     };
     sync_retired(core, u64::MAX)?;
     // The records hold the tables, so that their files stay.
@@ -92,7 +98,7 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     }
     drop(map);
     vfs.sync_dir(dir)?;
-    VersionSet::write_copy(&core.store, dir, &keyspaces, &wals, &values, seq)
+    VersionSet::write_copy(&core.store, dir, &keyspaces, &wals, &values, &groups, seq)
 }
 
 /// A hard link, or, where there can be none, a durable copy.

@@ -5,7 +5,7 @@
 
 use super::collect_report::CollectReport;
 use super::core::Core;
-use super::flushing::oldest_needed_wal;
+use super::flushing::oldest_wal_of_memtables;
 use super::separate::unflushed_bytes_max;
 use super::value_use::length_max;
 use crate::event::Event;
@@ -156,7 +156,7 @@ impl Core {
         let live = live_bytes(tables.iter().map(|table| &table.meta));
         let mut taken = self.value_use.taken.lock();
         // Records of these may be in memtables.
-        let needed_from = oldest_needed_wal(self, None);
+        let needed_from = oldest_wal_of_memtables(self);
         let is_needed = |meta: &ValueFileMeta| {
             meta.place == Place::Wal
                 && (versions.wals().0.contains_key(&meta.number) || meta.number >= needed_from)

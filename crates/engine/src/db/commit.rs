@@ -9,6 +9,7 @@
 
 use super::commit_state::{CommitState, RetiredWal};
 use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
+use super::journal::Journal;
 use super::spare;
 use crate::event::Event;
 use crate::log::Writer;
@@ -34,7 +35,7 @@ impl CommitState {
         let mut filler = Batch::new();
         // An empty range: it takes a number and hides nothing.
         filler.delete_range(b"", b"");
-        self.wal.append(filler.seal(seq))?;
+        self.journal.append(filler.seal(seq))?;
         self.next_seq += 1;
         Ok(seq)
     }
@@ -46,7 +47,9 @@ impl CommitState {
     pub(super) fn sync(&mut self, core: &Core) -> Result<()> {
         core.counters.syncs.fetch_add(1, Ordering::Relaxed);
         sync_retired(core, self.number)?;
-        self.wal.sync().inspect_err(|error| core.poison(format!("syncing the log: {error}")))?;
+        self.journal
+            .sync()
+            .inspect_err(|error| core.poison(format!("syncing the log: {error}")))?;
         // An older log may have failed in another thread's hands.
         core.check_writable()
     }
@@ -64,7 +67,7 @@ impl CommitState {
                 return Err(error);
             }
         }
-        if self.wal.is_broken() {
+        if self.journal.is_broken() {
             self.rotate(core)?;
         }
         let limit = core.memtables_limit_bytes;
@@ -106,13 +109,17 @@ impl CommitState {
         Ok(())
     }
 
-    /// Seals the active memtables of these keyspaces, as far as they hold anything.
+    /// Seals the active memtables of these keyspaces, as far as they hold anything; of all where there is no log.
     ///
     /// # Errors
     /// Nothing was sealed; the memtables go on as they are.
     pub(super) fn seal(&mut self, core: &Core, ids: &[KeyspaceId]) -> Result<()> {
         let keyspaces = core.keyspaces.load_full();
         let holds = |k: &&Arc<KeyspaceCore>| !k.view.load().active.is_empty();
+        if core.is_external() {
+            self.seal_all(core, &keyspaces.by_id.values().filter(holds).collect::<Vec<_>>());
+            return Ok(());
+        }
         let mut chosen: Vec<&Arc<KeyspaceCore>> =
             ids.iter().filter_map(|&id| keyspaces.get(id)).filter(holds).collect();
         if chosen.is_empty() {
@@ -131,6 +138,35 @@ impl CommitState {
         }
         core.background.wake_workers();
         Ok(())
+    }
+
+    /// Seals memtables together: they become tables by one edit.
+    fn seal_all(&mut self, core: &Core, keyspaces: &[&Arc<KeyspaceCore>]) {
+        if keyspaces.is_empty() && !core.has_applied() {
+            return;
+        }
+        self.begin_epoch(core);
+        for keyspace in keyspaces {
+            self.seal_one(core, keyspace);
+        }
+        core.seal_epoch(self.number, self.last_seq());
+        core.background.wake_workers();
+    }
+
+    fn begin_epoch(&mut self, core: &Core) {
+        self.number = core.store.new_number();
+        *core.current_wal.lock() = BegunWal { number: self.number, first_seq: self.next_seq };
+        self.renumber_empty(core);
+    }
+
+    /// Empty memtables will hold records of the current log at the earliest.
+    fn renumber_empty(&self, core: &Core) {
+        for keyspace in core.keyspaces.load().by_id.values() {
+            let view = keyspace.view.load();
+            if view.active.is_empty() {
+                view.active_first_wal.store(self.number, Ordering::Relaxed);
+            }
+        }
     }
 
     fn seal_one(&self, core: &Core, keyspace: &KeyspaceCore) {
@@ -157,16 +193,17 @@ impl CommitState {
     /// # Errors
     /// The old log stays the current one.
     pub(super) fn rotate(&mut self, core: &Core) -> Result<()> {
+        let Journal::Wal(wal) = &mut self.journal else { return Ok(()) };
         let mut slot = core.spare.lock();
         let first_seq = self.next_seq;
         let (number, mut writer) = spare::begin_next(core, slot.ready.take(), first_seq)?;
-        if self.wal.is_broken() {
+        if wal.is_broken() {
             // What the failed append left behind is void only if this is durable.
             writer.sync_header().inspect_err(|error| core.poison_if_sync(error))?;
         }
         slot.wanted = false;
         self.spare_due_bytes = spare::due_bytes(core);
-        let old = std::mem::replace(&mut self.wal, writer);
+        let old = std::mem::replace(wal, writer);
         let (bytes, records_end) = (old.len_bytes(), old.records_end());
         self.number = number;
         // Whoever collects all logs looks at the current one first and then at these.
@@ -189,12 +226,7 @@ impl CommitState {
         core.retired.lock().push(retired);
         *core.current_wal.lock() = BegunWal { number, first_seq };
         drop(slot);
-        for keyspace in core.keyspaces.load().by_id.values() {
-            let view = keyspace.view.load();
-            if view.active.is_empty() {
-                view.active_first_wal.store(number, Ordering::Relaxed);
-            }
-        }
+        self.renumber_empty(core);
         core.background.wake_workers();
         Ok(())
     }
@@ -211,11 +243,7 @@ impl CommitState {
     pub(super) fn close(self, core: &Core) -> Result<Seq> {
         let last_seq = self.last_seq();
         sync_retired(core, self.number)?;
-        let mut wal = self.wal;
-        if !wal.is_durable() {
-            wal.sync()?;
-        }
-        wal.finish()?;
+        self.journal.close()?;
         Ok(last_seq)
     }
 }

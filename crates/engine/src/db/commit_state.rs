@@ -1,5 +1,6 @@
 //! The log that takes records, the one that comes next, and those that take none any more.
 
+use super::journal::Journal;
 use crate::log::{Blank, LogHeader, LogKind, Writer};
 use crate::value_log::ValueFile;
 use esker_base::sync::Mutex;
@@ -8,7 +9,8 @@ use std::sync::Arc;
 
 /// What the holder of the right to write owns.
 pub(super) struct CommitState {
-    pub(super) wal: Writer,
+    pub(super) journal: Journal,
+    /// Of the log; without one, of the epoch.
     pub(super) number: u64,
     /// The log, if it holds values.
     pub(super) values: Option<Arc<ValueFile>>,
@@ -23,13 +25,13 @@ pub(super) struct CommitState {
 
 impl CommitState {
     pub(super) fn new(
-        wal: Writer,
+        journal: Journal,
         number: u64,
         next_seq: Seq,
         spare_due_bytes: u64,
     ) -> CommitState {
         CommitState {
-            wal,
+            journal,
             number,
             values: None,
             value_bytes: 0,

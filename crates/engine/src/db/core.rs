@@ -10,6 +10,7 @@
 
 use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
+use super::external::Epochs;
 use super::index_state::Indexing;
 use super::queue::WriteQueue;
 use super::secondary::catalogue::Indexes;
@@ -21,11 +22,13 @@ use crate::compaction::scheduler::toll::Toll;
 use crate::compaction::scheduler::{Schedule, pace};
 use crate::event::{Event, EventSink};
 use crate::memtable::{Memtable, Supply};
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::{Durability, KeyspaceOptions, Options};
 use crate::report::LevelStats;
 use crate::table::Origin;
 use crate::value_log::{LogList, READERS_MAX, Readers, ValueFile};
-use crate::version::{Coverage, DEEPEST_LEVEL, NamedWals, TableStore, Version, VersionSet};
+use crate::version::{
+    Coverage, DEEPEST_LEVEL, NamedGroups, NamedWals, TableStore, Version, VersionSet,
+};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
 use esker_base::vfs::FileLock;
@@ -63,6 +66,8 @@ pub(super) struct Core {
     pub(super) spare: Mutex<SpareSlot>,
     /// Bytes of logs kept, the current one not included.
     pub(super) retired_wal_bytes: AtomicU64,
+    /// How far requests of somebody else's log were applied.
+    pub(super) epochs: Mutex<Epochs>,
     /// Everything up to here can be read.
     pub(super) visible_seq: AtomicU64,
     pub(super) snapshots: Arc<SnapshotList>,
@@ -297,6 +302,7 @@ pub(super) struct Parts {
     pub(super) read_wals: NamedWals,
     pub(super) current_wal: BegunWal,
     pub(super) last_seq: Seq,
+    pub(super) groups: NamedGroups,
     pub(super) read_only: bool,
     pub(super) inline: bool,
     pub(super) lock: Option<Box<dyn FileLock>>,
@@ -307,7 +313,10 @@ impl Core {
         let memtables_limit_bytes = parts.options.memtables_limit_bytes();
         let of_keyspaces = parts.keyspaces.by_id.values().map(|keyspace| &keyspace.options);
         let named = |keyspace: &Arc<KeyspaceCore>| (keyspace.id, keyspace.name.clone());
+        // Without a log it is flushes that keep large values apart.
+        let has_log = parts.options.durability == Durability::Wal;
         let separated = of_keyspaces.filter_map(|options| options.value_log_bytes_min).min();
+        let separated = separated.filter(|_| has_log);
         Core {
             separated_bytes_min: AtomicU64::new(separated.unwrap_or(u64::MAX)),
             value_use: ValueUse::new(&parts.options),
@@ -329,6 +338,7 @@ impl Core {
             current_wal: Mutex::new(parts.current_wal),
             spare: Mutex::default(),
             retired_wal_bytes: AtomicU64::new(0),
+            epochs: Mutex::new(Epochs::new(&parts.groups, parts.last_seq)),
             visible_seq: AtomicU64::new(parts.last_seq),
             snapshots: Arc::new(SnapshotList::new()),
             background: Arc::new(Background::new(parts.inline)),

@@ -8,93 +8,176 @@ use crate::flush::flush_memtable;
 use crate::names;
 use crate::trace::{Amount, What};
 use crate::value_log::{ValueFileMeta, ValueMap};
-use crate::version::{Change, TableMeta, VersionEdit, VersionSet};
+use crate::version::{Change, VersionEdit, VersionSet, Written};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, KeyspaceId, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Flushes the oldest sealed memtable of a keyspace and makes the result current.
-pub(super) fn flush(core: &Core, keyspace: &KeyspaceCore, sealed: &Arc<Sealed>) -> Result<()> {
-    let started = core.env.clock.now_ns();
-    let snapshots = core.snapshots.list();
-    let stop = || keyspace.dropped.load(Ordering::Relaxed) || core.background.stopping();
-    let tables = if keyspace.dropped.load(Ordering::Relaxed) {
-        Vec::new()
-    } else {
-        let (options, origin) = (&keyspace.options, keyspace.origin());
-        flush_memtable(&core.store, options, origin, &sealed.mem, &snapshots, &stop)?
-    };
-    let points_to_logs = tables.iter().any(|meta| !meta.references.is_empty());
-    if points_to_logs || core.keyspaces.load().by_id.len() > 1 {
-        // Values that tables point to, and writes to other keyspaces that are older than these, must not be lost
-        // while these stay.
-        sync_retired(core, sealed.next_wal)?;
-    }
-    install(core, keyspace, sealed, &tables)?;
-    let duration_ns = core.env.clock.now_ns() - started;
-    core.stall.note_flush(sealed.memory_bytes, duration_ns);
-    let bytes_written: u64 = tables.iter().map(|meta| meta.file_bytes).sum();
-    {
-        let mut work = keyspace.level_work.lock();
-        work[0].jobs += 1;
-        work[0].bytes_written += bytes_written;
-        work[0].duration_us += duration_ns / 1_000;
-    }
-    core.measure_level0();
-    core.events.emit(&Event::Flushed {
-        keyspace: keyspace.id,
-        tables: tables.len() as u64,
-        bytes_written,
-        flushed_seq: sealed.seq,
-        duration_us: duration_ns / 1_000,
-    });
-    let written = Amount::of(tables.iter().map(|meta| meta.file_bytes));
-    core.tell_step(keyspace, What::Flushed { written, duration_us: duration_ns / 1_000 });
-    Ok(())
+/// Memtables that become tables by one edit.
+pub(super) struct FlushSet {
+    /// Of each keyspace the oldest that is sealed.
+    parts: Vec<Part>,
+    /// The epoch that they are, in a store without a log.
+    epoch: Option<u64>,
 }
 
-/// One edit: the tables join level 0, the memtable leaves, logs nobody needs any more are forgotten.
-fn install(
-    core: &Core,
-    keyspace: &KeyspaceCore,
-    sealed: &Arc<Sealed>,
-    tables: &[TableMeta],
-) -> Result<()> {
-    let mut versions = core.lock_versions()?;
-    let id = keyspace.id;
-    let mut edit = VersionEdit::new();
-    if versions.keyspaces.contains_key(&id) {
-        let run = versions.new_run_id();
-        for meta in tables {
-            edit.push(Change::TableAdded { id, level: 0, run, meta: meta.clone() });
+struct Part {
+    keyspace: Arc<KeyspaceCore>,
+    sealed: Arc<Sealed>,
+    written: Written,
+}
+
+impl FlushSet {
+    /// What is flushed next: the sealed memtable with the oldest log, or the oldest epoch.
+    pub(super) fn next(core: &Core) -> Option<FlushSet> {
+        if core.is_external() {
+            let (number, sealed) = core.oldest_epoch()?;
+            return Some(FlushSet::of(sealed, Some(number)));
         }
-        edit.push(Change::Flushed { id, seq: sealed.seq });
-        tell_logs_of_values(core, &versions, sealed, tables, &mut edit)?;
-    } else {
-        core.store.discard(tables);
+        let keyspaces = core.keyspaces.load();
+        let oldest = |keyspace: &Arc<KeyspaceCore>| {
+            let sealed = keyspace.view.load().sealed.last().cloned()?;
+            Some((keyspace.clone(), sealed))
+        };
+        let oldest = keyspaces.by_id.values().filter_map(oldest).min_by_key(|(_, s)| s.first_wal);
+        oldest.map(|oldest| FlushSet::of(vec![oldest], None))
     }
-    let wal_min = oldest_needed_wal(core, Some(sealed));
-    edit.push(Change::WalMin(wal_min));
-    let begun = begun_wals(core);
-    tell_begun_wals(&versions, &begun, wal_min, &mut edit);
-    cover_forgotten(core, &versions, &begun, wal_min, &mut edit);
-    versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
-    core.measure_values(&versions);
-    let map = versions.value_map().clone();
-    let version = versions.keyspaces.get(&id).map(|record| record.version.clone());
-    keyspace.update_view(|view| {
-        // If the keyspace was dropped meanwhile, the memtable is gone and its bytes are released.
-        if let Some(at) = view.sealed.iter().position(|other| Arc::ptr_eq(other, sealed)) {
-            core.release_memtable_bytes(view.sealed.remove(at).memory_bytes);
+
+    fn of(sealed: Vec<(Arc<KeyspaceCore>, Arc<Sealed>)>, epoch: Option<u64>) -> FlushSet {
+        let part = |(keyspace, sealed)| Part { keyspace, sealed, written: Written::default() };
+        FlushSet { parts: sealed.into_iter().map(part).collect(), epoch }
+    }
+
+    /// Flushes it and makes the result current.
+    pub(super) fn flush(mut self, core: &Core) -> Result<()> {
+        let started = core.env.clock.now_ns();
+        let result = self.write(core).and_then(|()| self.sync_logs(core));
+        if let Err(error) = result {
+            self.discard(core);
+            return Err(error);
         }
-        if let Some(version) = version {
-            view.follow(version, None);
+        self.install(core)?;
+        let duration_ns = core.env.clock.now_ns() - started;
+        self.tell(core, duration_ns);
+        Ok(())
+    }
+
+    /// Writes the tables.
+    fn write(&mut self, core: &Core) -> Result<()> {
+        let snapshots = core.snapshots.list();
+        for Part { keyspace, sealed, written } in &mut self.parts {
+            let dropped = || keyspace.dropped.load(Ordering::Relaxed);
+            if dropped() {
+                continue;
+            }
+            let (options, origin) = (&keyspace.options, keyspace.origin());
+            // A writer has put them into the log, if there is one.
+            let file_bytes = core.is_external().then_some(core.options.value_log_file_bytes);
+            let stop = || dropped() || core.background.stopping();
+            let (store, mem) = (&core.store, &sealed.mem);
+            match flush_memtable(store, options, origin, mem, &snapshots, file_bytes, &stop) {
+                Ok(tables) => *written = tables,
+                // The others are not dropped with it.
+                Err(Error::Cancelled) if self.epoch.is_some() && dropped() => {}
+                Err(error) => return Err(error),
+            }
         }
-    });
-    drop(versions);
-    remove_wals(core, wal_min, &map);
-    Ok(())
+        Ok(())
+    }
+
+    /// What is older than this, or what its tables point to, must not be lost while these stay.
+    fn sync_logs(&self, core: &Core) -> Result<()> {
+        let tables = self.parts.iter().flat_map(|part| &part.written.tables);
+        let points = tables.into_iter().any(|meta| !meta.references.is_empty());
+        if points || core.keyspaces.load().by_id.len() > 1 {
+            let newest = self.parts.iter().map(|part| part.sealed.next_wal).max();
+            sync_retired(core, newest.unwrap_or(0))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was written and is named by nobody.
+    fn discard(&self, core: &Core) {
+        self.parts.iter().for_each(|part| part.written.remove(&core.store));
+    }
+
+    /// One edit: the tables join level 0, the memtables leave, logs nobody needs any more are forgotten.
+    fn install(&self, core: &Core) -> Result<()> {
+        let mut versions = core.lock_versions()?;
+        let mut edit = VersionEdit::new();
+        for Part { keyspace, sealed, written } in &self.parts {
+            let id = keyspace.id;
+            if !versions.keyspaces.contains_key(&id) {
+                written.remove(&core.store);
+                continue;
+            }
+            let run = versions.new_run_id();
+            edit.changes.extend(written.values.iter().cloned().map(Change::ValuesAdded));
+            for meta in &written.tables {
+                edit.push(Change::TableAdded { id, level: 0, run, meta: meta.clone() });
+            }
+            edit.push(Change::Flushed { id, seq: sealed.seq });
+            tell_logs_of_values(core, &versions, sealed, written, &mut edit)?;
+        }
+        if let Some(number) = self.epoch {
+            edit.changes.extend(core.tell_applied(number));
+        }
+        let wal_min = oldest_needed_wal(core, &self.parts);
+        edit.push(Change::WalMin(wal_min));
+        let begun = begun_wals(core);
+        tell_begun_wals(&versions, &begun, wal_min, &mut edit);
+        cover_forgotten(core, &versions, &begun, wal_min, &mut edit);
+        versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+        core.measure_values(&versions);
+        let map = versions.value_map().clone();
+        for Part { keyspace, sealed, .. } in &self.parts {
+            let record = versions.keyspaces.get(&keyspace.id);
+            let version = record.map(|record| record.version.clone());
+            keyspace.update_view(|view| {
+                // If the keyspace was dropped meanwhile, the memtable is gone and its bytes are released.
+                if let Some(at) = view.sealed.iter().position(|other| Arc::ptr_eq(other, sealed)) {
+                    core.release_memtable_bytes(view.sealed.remove(at).memory_bytes);
+                }
+                if let Some(version) = version {
+                    view.follow(version, None);
+                }
+            });
+        }
+        if let Some(number) = self.epoch {
+            core.adopt_epoch(number);
+        }
+        drop(versions);
+        remove_wals(core, wal_min, &map);
+        Ok(())
+    }
+
+    /// Tells and counts what was done.
+    fn tell(&self, core: &Core, duration_ns: u64) {
+        let memory_bytes = self.parts.iter().map(|part| part.sealed.memory_bytes).sum();
+        core.stall.note_flush(memory_bytes, duration_ns);
+        core.measure_level0();
+        let duration_us = duration_ns / 1_000;
+        for Part { keyspace, sealed, written } in &self.parts {
+            let tables = &written.tables;
+            let bytes_written: u64 = tables.iter().map(|meta| meta.file_bytes).sum();
+            {
+                let mut work = keyspace.level_work.lock();
+                work[0].jobs += 1;
+                work[0].bytes_written += bytes_written;
+                work[0].duration_us += duration_us;
+            }
+            core.events.emit(&Event::Flushed {
+                keyspace: keyspace.id,
+                tables: tables.len() as u64,
+                bytes_written,
+                flushed_seq: sealed.seq,
+                duration_us,
+            });
+            let written = Amount::of(tables.iter().map(|meta| meta.file_bytes));
+            core.tell_step(keyspace, What::Flushed { written, duration_us });
+        }
+    }
 }
 
 /// Adds to an edit the logs that its tables are the first to point into.
@@ -102,12 +185,14 @@ fn tell_logs_of_values(
     core: &Core,
     versions: &VersionSet,
     sealed: &Sealed,
-    tables: &[TableMeta],
+    written: &Written,
     edit: &mut VersionEdit,
 ) -> Result<()> {
     let map = versions.value_map();
-    let pointed_to = tables.iter().flat_map(|meta| &*meta.references).map(|share| share.log);
-    let new: BTreeSet<u64> = pointed_to.filter(|&log| map.find(log).is_none()).collect();
+    let references = written.tables.iter().flat_map(|meta| &*meta.references);
+    let own = |log: u64| written.values.iter().any(|file| file.number == log);
+    let new = |log: &u64| map.find(*log).is_none() && !own(*log);
+    let new: BTreeSet<u64> = references.map(|share| share.log).filter(new).collect();
     let retired = core.retired.lock();
     for log in new {
         let end = retired.iter().find(|wal| wal.number == log).map(|wal| wal.records_end);
@@ -174,10 +259,15 @@ fn cover_forgotten(
     }
 }
 
-/// The oldest log that holds a record of some memtable, `leaving` not counted.
+/// The oldest log that holds a record of some memtable.
+pub(super) fn oldest_wal_of_memtables(core: &Core) -> u64 {
+    oldest_needed_wal(core, &[])
+}
+
+/// The same, those that are `leaving` not counted.
 ///
 /// Writers may go on to another log meanwhile: what becomes current later is newer.
-pub(super) fn oldest_needed_wal(core: &Core, leaving: Option<&Arc<Sealed>>) -> u64 {
+fn oldest_needed_wal(core: &Core, leaving: &[Part]) -> u64 {
     let mut oldest = core.current_wal.lock().number;
     for keyspace in core.keyspaces.load().by_id.values() {
         let view = keyspace.view.load();
@@ -185,7 +275,7 @@ pub(super) fn oldest_needed_wal(core: &Core, leaving: Option<&Arc<Sealed>>) -> u
             oldest = oldest.min(view.active_first_wal.load(Ordering::Relaxed));
         }
         for sealed in &view.sealed {
-            if leaving.is_none_or(|leaving| !Arc::ptr_eq(leaving, sealed)) {
+            if !leaving.iter().any(|part| Arc::ptr_eq(&part.sealed, sealed)) {
                 oldest = oldest.min(sealed.first_wal);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::collect_report::CollectReport;
 use super::core::{Core, KeyspaceCore};
+use super::external::{Applied, GroupIndex};
 use super::ingest::Ingest;
 use super::open::{self, Running, Setup};
 use super::scan::{Cursor, Pairs};
@@ -9,6 +10,7 @@ use super::scan_range::{ScanOptions, ScanRange};
 use super::secondary::{build, declare, write};
 use super::snapshot::Snapshot;
 use super::unordered::UnorderedCursor;
+use super::write::How;
 use super::{checkpoint, compact, keyspaces, verify};
 use crate::names;
 use crate::options::{KeyspaceOptions, Options, WriteOptions};
@@ -187,12 +189,93 @@ impl Db {
     /// `InvalidArgument`: the batch cannot be written. `NoSpace`: try again later. `Poisoned`: reopen.
     #[inline]
     pub fn write(&self, mut batch: Batch, options: WriteOptions) -> Result<()> {
-        write::write(self.core(), &mut batch, options)
+        write::write(self.core(), &mut batch, How::of(options))
+    }
+
+    /// Applies a request of somebody else's log: all of the batch, and how far the log of its group is then, become visible and,
+    /// with the flush of the memtables they are in, persistent together.
+    ///
+    /// Requests of a group must be applied in the order of its log, one after the other; groups are independent of each other and
+    /// may be applied by several threads. After a crash each group is exactly as after the request that [`Db::group`] then tells
+    /// of: those behind it must be applied again. See docs/external-durability.md.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("esker-doc-apply-{}", std::process::id()));
+    /// use esker::{Applied, Batch, Durability, Options};
+    /// let options = Options { durability: Durability::External, ..Options::default() };
+    /// let db = esker::Db::open(&dir, options)?;
+    /// let mut batch = Batch::new();
+    /// batch.put(b"7/bread", b"2");
+    /// db.apply(Applied { group: b"7/", index: 1, note: b"term 1" }, batch)?;
+    /// assert_eq!(db.group(b"7/").map(|group| (group.applied, group.persisted)), Some((1, 0)));
+    /// // The log may be cut off up to here now.
+    /// assert_eq!(db.flush_group(b"7/")?, Some(1));
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the store has a log of its own, a length is not allowed, or the request was applied before; nothing
+    /// changed. Otherwise as [`Db::write`].
+    /// # Cost
+    /// As a write that is not logged. Groups that were applied to since the last flush are written to the manifest with the next.
+    /// # Source
+    /// The sentinel key of PheonixLSM, whose place the manifest takes.
+    pub fn apply(&self, request: Applied<'_>, mut batch: Batch) -> Result<()> {
+        self.core().check_external()?;
+        let how = How { applied: Some(request), ..How::default() };
+        write::write(self.core(), &mut batch, how)
+    }
+
+    /// How far the logs of all groups were applied, by group. Right after the store was opened that is what is persistent.
+    pub fn groups(&self) -> Vec<GroupIndex> {
+        self.core().groups()
+    }
+
+    /// How far the log of a group was applied; `None` if it never was, or the group was deleted.
+    pub fn group(&self, group: &[u8]) -> Option<GroupIndex> {
+        self.core().group(group)
+    }
+
+    /// Makes persistent what was applied to a group, along with everything that is in the same memtables, and waits for it. Returns
+    /// the index up to which the log of the group may be cut off then.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the store has a log of its own; of the disk.
+    pub fn flush_group(&self, group: &[u8]) -> Result<Option<u64>> {
+        self.core().flush_group(group)
+    }
+
+    /// Makes persistent what was applied first of all that is not persistent yet, and waits for it: for logs that grow too
+    /// long since one group of many is idle.
+    ///
+    /// # Errors
+    /// As [`Db::flush_group`].
+    pub fn flush_oldest(&self) -> Result<()> {
+        self.core().flush_oldest()
+    }
+
+    /// The database as a crash would leave it now, in all keyspaces, for reading later.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the store has a log of its own, in which case a crash leaves what it has.
+    pub fn persisted_snapshot(&self) -> Result<Snapshot> {
+        let core = self.core();
+        core.check_external()?;
+        // No flush is put in force meanwhile.
+        let _versions = core.lock_versions()?;
+        Ok(core.snapshots.open(|| core.persisted_seq()))
     }
 
     /// Makes every write so far durable.
+    ///
+    /// # Errors
+    /// `InvalidArgument` in a store with `durability = external`, which has no log: flush it.
     pub fn sync(&self) -> Result<()> {
-        write::write(self.core(), &mut Batch::new(), WriteOptions::SYNC)
+        write::write(self.core(), &mut Batch::new(), How::of(WriteOptions::SYNC))
     }
 
     /// The database as it is now, for reading later.
@@ -300,7 +383,7 @@ impl Keyspace {
             let batch = &mut *scratch.borrow_mut();
             batch.clear();
             fill(batch);
-            let result = write::write(&self.running.core, batch, WriteOptions::default());
+            let result = write::write(&self.running.core, batch, How::default());
             if batch.size_bytes() > SCRATCH_BYTES_MAX {
                 *batch = Batch::new();
             }
@@ -354,6 +437,17 @@ impl Keyspace {
     pub fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> Result<Option<Value>> {
         self.check_live()?;
         self.running.core.get(&self.core, key, Some(snapshot))
+    }
+
+    /// The value of a key as tables have it, memtables left out: with `durability = external`, what a crash would leave now.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    /// # Source
+    /// GetPersisted of PheonixLSM; RocksDB's `kPersistedTier`.
+    pub fn get_persisted(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.check_live()?;
+        self.running.core.get_persisted(&self.core, key)
     }
 
     /// The values of several keys, all as of one moment, in the order of the keys.
@@ -410,12 +504,13 @@ impl Keyspace {
     fn pairs(&self, options: ScanOptions<'_>) -> Result<Pairs> {
         let core = &self.running.core;
         let snapshot = core.snapshots.open(|| core.visible_seq.load(Ordering::Acquire));
-        let ScanOptions { start, end, fill_cache, keys_only, .. } = options;
+        let ScanOptions { start, end, fill_cache, persisted, keys_only, .. } = options;
         let front = ScanOptions {
             start: start.clone(),
             end: end.clone(),
             snapshot: Some(&snapshot),
             fill_cache,
+            persisted,
             keys_only,
         };
         let front = self.scan(&front)?;
@@ -423,7 +518,7 @@ impl Keyspace {
         let order = self.core.options.order.clone();
         Ok(Pairs::new(front, order, move || {
             let snapshot = Some(&snapshot);
-            keyspace.scan(&ScanOptions { start, end, snapshot, fill_cache, keys_only })
+            keyspace.scan(&ScanOptions { start, end, snapshot, fill_cache, persisted, keys_only })
         }))
     }
 

@@ -12,17 +12,15 @@ use super::open::Running;
 use super::secondary::declare::with_indexes_reset;
 use crate::compaction::policy::{self, LevelLimit};
 use crate::event::Event;
-use crate::names;
-use crate::options::{Compaction, KeyspaceOptions};
+use crate::options::Compaction;
 use crate::table::Origin;
-use crate::value_log::ValueFileMeta;
 use crate::version::{
-    Change, DEEPEST_LEVEL, KeyRange, RunOutput, TableMeta, ValueOutput, Version, VersionEdit,
+    Change, DEEPEST_LEVEL, KeyRange, RunOutput, SeparatedOutput, TableMeta, Version, VersionEdit,
+    Written,
 };
 use esker_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Kind, Result, Trailer};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Attempts to find the memtables empty before writers are made to wait for the flush.
@@ -32,36 +30,10 @@ const ATTEMPTS: usize = 3;
 pub struct Ingest {
     running: Arc<Running>,
     keyspace: Arc<KeyspaceCore>,
-    output: Option<Output>,
+    /// What is written aside.
+    output: Option<SeparatedOutput>,
     last_key: Option<Vec<u8>>,
     entries: u64,
-}
-
-/// What is written aside.
-struct Output {
-    tables: RunOutput,
-    /// Large values.
-    values: ValueOutput,
-    /// An encoded pointer.
-    pointer: Vec<u8>,
-}
-
-impl Output {
-    fn add(&mut self, key: &[u8], value: &[u8], options: &KeyspaceOptions) -> Result<()> {
-        if options.value_log_bytes_min.is_none_or(|min| (value.len() as u64) < min) {
-            return self.tables.add(key, Trailer::new(0, Kind::Put), value);
-        }
-        let to = self.values.add(value, options.value_log_compression)?;
-        self.pointer.clear();
-        to.encode(&mut self.pointer);
-        self.tables.add(key, Trailer::new(0, Kind::PutPointer), &self.pointer)
-    }
-}
-
-/// What was written aside, to join the tree.
-struct Loaded {
-    tables: Vec<TableMeta>,
-    values: Vec<ValueFileMeta>,
 }
 
 impl Ingest {
@@ -69,9 +41,17 @@ impl Ingest {
         let store = running.core.store.clone();
         let options = keyspace.options.clone();
         let origin = Origin { ingested: true, ..keyspace.origin() };
-        let values = ValueOutput::new(store.clone(), running.core.options.value_log_file_bytes);
-        let tables = RunOutput::new(store, options, origin, DEEPEST_LEVEL, Vec::new(), Vec::new());
-        let output = Some(Output { tables, values, pointer: Vec::new() });
+        let (none, no_grandparents) = (Vec::new(), Vec::new());
+        let tables = RunOutput::new(
+            store.clone(),
+            options.clone(),
+            origin,
+            DEEPEST_LEVEL,
+            none,
+            no_grandparents,
+        );
+        let file_bytes = running.core.options.value_log_file_bytes;
+        let output = Some(SeparatedOutput::new(tables, store, options, Some(file_bytes)));
         Ingest { running, keyspace, output, last_key: None, entries: 0 }
     }
 
@@ -89,7 +69,7 @@ impl Ingest {
             return Err(Error::invalid("ingested keys must be in ascending order, each once"));
         }
         let output = self.output.as_mut().ok_or(Error::Cancelled)?;
-        if let Err(error) = output.add(key, value, &self.keyspace.options) {
+        if let Err(error) = output.add(key, Trailer::new(0, Kind::Put), value) {
             self.output = None;
             return Err(error);
         }
@@ -107,23 +87,17 @@ impl Ingest {
     pub fn finish(mut self) -> Result<u64> {
         let Some(output) = self.output.take() else { return Err(Error::Cancelled) };
         let core = &self.running.core;
-        let values = output.values.finish()?;
-        let of_values = values.iter().map(|meta| meta.path(&core.dir));
-        let mut paths: Vec<PathBuf> = of_values.collect();
-        // The names of values become durable along with those of tables.
-        let tables = output.tables.finish().inspect_err(|_| remove(core, &paths))?;
-        if tables.is_empty() {
+        let loaded = output.finish(&core.store)?;
+        if loaded.tables.is_empty() {
             return Ok(0);
         }
-        paths.extend(tables.iter().map(|meta| names::table(&core.dir, meta.number)));
-        let loaded = Loaded { tables, values };
         let keyspace = &self.keyspace;
         match with_indexes_reset(core, keyspace, || install(core, keyspace, &loaded)) {
             Ok(()) => Ok(self.entries),
             Err(failed) => {
                 // What an edit may name must stay.
                 if !failed.maybe_named {
-                    remove(core, &paths);
+                    loaded.remove(&core.store);
                 }
                 Err(failed.error)
             }
@@ -134,13 +108,6 @@ impl Ingest {
 impl std::fmt::Debug for Ingest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Ingest({} entries)", self.entries)
-    }
-}
-
-/// Removes files that nobody names. What stays behind is an orphan.
-fn remove(core: &Core, paths: &[PathBuf]) {
-    for path in paths {
-        let _ = core.env.vfs.remove(path);
     }
 }
 
@@ -157,7 +124,7 @@ impl From<Error> for Failed {
 }
 
 /// Adds the tables to the tree.
-fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Loaded) -> Result<(), Failed> {
+fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Written) -> Result<(), Failed> {
     for attempt in 0.. {
         core.check_writable()?;
         keyspaces::flush(core, &[keyspace.id])?;
@@ -191,8 +158,7 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Loaded) -> Result
     }
     core.measure_level0();
     core.background.wake_workers();
-    let of_values = loaded.values.iter().map(|meta| meta.file_bytes);
-    let bytes = loaded.tables.iter().map(|meta| meta.file_bytes).chain(of_values).sum();
+    let bytes = loaded.file_bytes();
     let tables = loaded.tables.len() as u64;
     core.events.emit(&Event::Ingested { keyspace: keyspace.id, tables, bytes });
     Ok(())
@@ -201,10 +167,10 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Loaded) -> Result
 fn add_tables(
     core: &Core,
     keyspace: &KeyspaceCore,
-    loaded: &Loaded,
+    loaded: &Written,
     seq: u64,
 ) -> Result<(), Failed> {
-    let Loaded { tables, values } = loaded;
+    let Written { tables, values } = loaded;
     let mut versions = core.lock_versions()?;
     let id = keyspace.id;
     let version = versions.keyspace(id)?.version.clone();

@@ -58,7 +58,9 @@ pub(super) fn create_named(
     let supply = &core.supply;
     let keyspace =
         Arc::new(KeyspaceCore::new(id, name, options, limit, version, first_wal, supply));
-    if let Some(min) = keyspace.options.value_log_bytes_min {
+    if let Some(min) = keyspace.options.value_log_bytes_min
+        && !core.is_external()
+    {
         // Changed under `versions` only.
         let least = core.separated_bytes_min.load(Ordering::Relaxed).min(min);
         core.separated_bytes_min.store(least, Ordering::Relaxed);
@@ -114,6 +116,10 @@ fn empty(core: &Core, keyspace: &KeyspaceCore) {
 /// Seals the memtables of these keyspaces and waits until they are tables.
 pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
     core.check_writable()?;
+    if core.is_external() {
+        // What was written together becomes persistent together.
+        return core.flush_epochs();
+    }
     {
         let mut commit = core.commit.lock();
         commit.as_mut().ok_or(Error::Cancelled)?.seal(core, ids)?;

@@ -19,12 +19,14 @@ mod commit;
 mod commit_state;
 mod compact;
 mod core;
+mod external;
 mod flushing;
 mod handle;
 mod index_state;
 mod indexing;
 mod ingest;
 pub(crate) mod inspect;
+mod journal;
 mod keyspaces;
 #[cfg(all(test, esker_loom))]
 mod models;
@@ -53,6 +55,7 @@ mod workers;
 mod write;
 
 pub use collect_report::CollectReport;
+pub use external::{Applied, GroupIndex};
 pub use handle::{Db, Keyspace};
 pub use ingest::Ingest;
 pub use open::Setup;

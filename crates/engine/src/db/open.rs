@@ -9,6 +9,7 @@
 
 use super::commit_state::CommitState;
 use super::core::{BegunWal, Core, KeyspaceCore, Keyspaces, Parts, memtable_supply};
+use super::journal::Journal;
 use super::recover::{self, Replayed};
 use super::secondary::catalogue::options_for;
 use super::spare::{self, create_first};
@@ -16,7 +17,7 @@ use super::workers::Workers;
 use crate::event::{EventListener, EventSink};
 use crate::memtable::Supply;
 use crate::names::{self, FileKind};
-use crate::options::Options;
+use crate::options::{Durability, Options};
 use crate::version::{
     Change, KeyspaceRecord, ManifestRemains, NamedWals, Recovered, TableStore, VersionEdit,
     VersionSet,
@@ -184,16 +185,22 @@ impl Opening {
     ) -> Result<Core> {
         let number = self.store.new_number();
         let (env, dir, options) = (&self.env, &self.dir, &self.options);
-        let (mut wal, salt) = create_first(env, dir, options, number, last_seq + 1)?;
-        // Small logs are copied into the new one; large ones become tables.
-        let carried = replayed.take_carried();
+        let mut edit = VersionEdit::new();
+        let mut journal = match options.durability {
+            Durability::External => Journal::External,
+            Durability::Wal => {
+                let (wal, salt) = create_first(env, dir, options, number, last_seq + 1)?;
+                edit.push(Change::WalCreated { number, salt });
+                edit.push(Change::WalBegun { number, first_seq: last_seq + 1 });
+                Journal::Wal(wal)
+            }
+        };
+        // Small logs are copied into the new one; large ones become tables, and all where there is no new one.
+        let carried = replayed.take_carried().filter(|_| options.durability == Durability::Wal);
         if carried.is_none() {
             replayed.flush_all(&self.store, &versions.keyspaces)?;
         }
-        let mut edit = VersionEdit::new();
-        edit.push(Change::WalCreated { number, salt });
-        edit.push(Change::WalBegun { number, first_seq: last_seq + 1 });
-        match &carried {
+        match carried.as_ref().zip(journal.wal()) {
             None => {
                 replayed.add_tables(&mut edit, &self.store, &mut versions)?;
                 // True of records that became no table too: those of keyspaces that were dropped.
@@ -202,10 +209,10 @@ impl Opening {
                     edit.push(Change::Flushed { id, seq: last_seq });
                 }
             }
-            Some(batches) => {
+            Some((batches, wal)) => {
                 // The new log must be named before it holds records, and whole before the old ones go.
                 versions.commit(edit, None)?;
-                replayed.carry_over(&self.store, batches, &mut wal, number)?;
+                replayed.carry_over(&self.store, batches, wal, number)?;
                 wal.sync()?;
                 edit = VersionEdit::new();
                 replayed.add_tables(&mut edit, &self.store, &mut versions)?;
@@ -217,8 +224,9 @@ impl Opening {
         let supply = memtable_supply(options);
         let keyspaces = build_keyspaces(&versions.keyspaces, options, number, &supply);
         let spare_due_bytes = spare::first_due_bytes(options);
-        let mut commit = CommitState::new(wal, number, last_seq + 1, spare_due_bytes);
+        let mut commit = CommitState::new(journal, number, last_seq + 1, spare_due_bytes);
         commit.values = replayed.log_of_values(number);
+        let groups = versions.groups().clone();
         let core = Core::new(Parts {
             env: self.env,
             dir: self.dir,
@@ -232,6 +240,7 @@ impl Opening {
             read_wals: NamedWals::default(),
             current_wal: BegunWal { number, first_seq: last_seq + 1 },
             last_seq,
+            groups,
             read_only: false,
             inline: self.inline,
             lock: Some(lock),
@@ -252,7 +261,7 @@ impl Opening {
         let recovered = Recovered::read(&self.store)?;
         recover::check_files(&self.env, &self.dir, &recovered)?;
         recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
-        let wals = recovered.wals.clone();
+        let (wals, groups) = (recovered.wals.clone(), recovered.groups.clone());
         let target = recover::Target::of(&recovered);
         let options_of = |name: &str| Arc::new(options_for(&self.options, name));
         let records = recovered.into_read_only(&self.store, options_of)?;
@@ -273,6 +282,7 @@ impl Opening {
             read_wals: wals,
             current_wal: BegunWal { number: 0, first_seq: 0 },
             last_seq: replayed.last_seq,
+            groups,
             read_only: true,
             inline: self.inline,
             lock,
@@ -366,6 +376,7 @@ impl Running {
     /// # Errors
     /// The first thing that failed. The database is closed in any case.
     pub(super) fn close(&self) -> Result<()> {
+        let flushed = self.flush_external();
         if let Some(mut workers) = self.workers.lock().take() {
             workers.stop(&self.core);
         }
@@ -377,14 +388,32 @@ impl Running {
         let versions = core.versions.lock().take();
         let result = match (commit, versions) {
             (Some(commit), Some(versions)) => match healthy {
-                Ok(()) => commit.close(core).and_then(|last_seq| versions.close(last_seq)),
+                Ok(()) => commit.close(core).and_then(|last_seq| {
+                    // Without a log what is in no table is gone.
+                    let last_seq =
+                        if core.is_external() { versions.newest_seq() } else { last_seq };
+                    versions.close(last_seq)
+                }),
                 Err(error) => Err(error),
             },
             _ => Ok(()),
         };
+        let result = flushed.and(result);
         core.store.sweep();
         *core.lock.lock() = None;
         result
+    }
+}
+
+impl Running {
+    /// Makes persistent what was applied to a store without a log, so that whoever has the log need not give it again.
+    fn flush_external(&self) -> Result<()> {
+        let core = &self.core;
+        let is_open = core.commit.lock().is_some();
+        if !is_open || !core.is_external() || !core.has_unpersisted() {
+            return Ok(());
+        }
+        core.flush_epochs()
     }
 }
 

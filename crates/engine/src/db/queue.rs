@@ -19,6 +19,7 @@
 //! answers it; (3) if nobody leads and a group is in the queue, somebody of it was woken; (4) the
 //! batches of a thread are written in its order, those of a group in the order of arrival.
 
+use super::external::Application;
 use super::separated::Separated;
 use esker_base::sync::{Mutex, WaitWord, thread};
 use esker_base::{Batch, Error, Result};
@@ -52,6 +53,8 @@ pub(super) struct Request {
     /// Large values of the batch.
     pub(super) separated: Option<Box<Separated>>,
     pub(super) sync: bool,
+    /// By which request of somebody else's log it was given.
+    pub(super) application: Option<Box<Application>>,
     /// Number of the list of indexes that the batch was made for.
     pub(super) indexes: u64,
     /// Nothing was written because there is a newer list.
@@ -148,7 +151,15 @@ impl WriteQueue {
 
 impl Request {
     pub(super) fn new(batch: Batch, sync: bool) -> Request {
-        Request { batch, separated: None, sync, indexes: 0, outdated: false, result: Ok(()) }
+        Request {
+            batch,
+            separated: None,
+            sync,
+            application: None,
+            indexes: 0,
+            outdated: false,
+            result: Ok(()),
+        }
     }
 
     /// The batch as it stands in the log.

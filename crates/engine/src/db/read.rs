@@ -53,6 +53,15 @@ impl Core {
         self.get_in(keyspace, &view, key, self.read_seq(snapshot)?)
     }
 
+    /// The newest value of `key` that is in tables.
+    pub(super) fn get_persisted(&self, keyspace: &KeyspaceCore, key: &[u8]) -> Answer {
+        let view = keyspace.view.load();
+        let order = &keyspace.options.order;
+        let hash = if order.is_hashable() { hash64(key) } else { 0 };
+        // Nothing of it is newer than what is visible.
+        self.get_in_tables(keyspace, &view, key, hash, self.read_seq(None)?)
+    }
+
     /// The values of several keys, all as of one moment, in the order of the keys.
     pub(super) fn multi_get<K: AsRef<[u8]>>(
         &self,
@@ -91,6 +100,19 @@ impl Core {
                 return Ok(None);
             }
         }
+        self.get_in_tables(keyspace, view, key, hash, seq)
+    }
+
+    #[inline]
+    fn get_in_tables(
+        &self,
+        keyspace: &KeyspaceCore,
+        view: &View,
+        key: &[u8],
+        hash: u64,
+        seq: Seq,
+    ) -> Answer {
+        let order = &keyspace.options.order;
         let mut lookup = Lookup { order, key, probes: Probes::new(hash), seq };
         let mut ahead = [None; TABLES_AHEAD];
         let mut approached = 0;

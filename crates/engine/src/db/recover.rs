@@ -397,8 +397,10 @@ impl Replay<'_> {
                     self.out.carried = None;
                     let origin = Origin::new(op.keyspace, &record.name);
                     let options = &record.options;
-                    let tables = flush_memtable(self.store, options, origin, &mem, &[], &|| false)?;
-                    keyspace.tables.push(tables);
+                    let store = self.store;
+                    let written =
+                        flush_memtable(store, options, origin, &mem, &[], None, &|| false)?;
+                    keyspace.tables.push(written.tables);
                 }
             }
         }
@@ -436,8 +438,9 @@ impl Replayed {
             let Some(record) = records.get(&id) else { continue };
             if !keyspace.active.is_empty() {
                 let (mem, origin) = (&keyspace.active, Origin::new(id, &record.name));
-                let tables = flush_memtable(store, &record.options, origin, mem, &[], &|| false)?;
-                keyspace.tables.push(tables);
+                let options = &record.options;
+                let written = flush_memtable(store, options, origin, mem, &[], None, &|| false)?;
+                keyspace.tables.push(written.tables);
             }
         }
         Ok(())

@@ -175,7 +175,7 @@ impl Core {
         let view = keyspace.view.load_full();
         let seq = self.read_seq(options.snapshot)?;
         let mut gathered = Gathered::default();
-        for mem in view.memtables() {
+        for mem in view.memtables().filter(|_| !options.persisted) {
             gathered.add_memtable(mem);
         }
         let range = KeyRange {

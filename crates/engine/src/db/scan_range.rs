@@ -16,6 +16,9 @@ pub struct ScanOptions<'a> {
     /// Keep blocks that are read in the block cache. Turn off for scans of everything, which would
     /// otherwise push out what others use. Default: true.
     pub fill_cache: bool,
+    /// Read only what is in tables, which is what a crash cannot take from a store with `durability = external`; without a
+    /// snapshot, as of the newest of them. Default: false.
+    pub persisted: bool,
     /// Read no values: those of the cursor are empty. Of keys whose values are kept apart nothing but the key is read
     /// then. Default: false.
     pub keys_only: bool,
@@ -23,7 +26,14 @@ pub struct ScanOptions<'a> {
 
 impl Default for ScanOptions<'_> {
     fn default() -> Self {
-        ScanOptions { start: None, end: None, snapshot: None, fill_cache: true, keys_only: false }
+        ScanOptions {
+            start: None,
+            end: None,
+            snapshot: None,
+            fill_cache: true,
+            persisted: false,
+            keys_only: false,
+        }
     }
 }
 

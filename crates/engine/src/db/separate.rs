@@ -14,7 +14,7 @@ use super::core::{Core, KeyspaceCore, Keyspaces, View};
 use super::queue::Request;
 use super::separated::Separated;
 use crate::log::ValuePointer;
-use crate::value_log::{Packed, ValueFile, ValueFileMeta, pack};
+use crate::value_log::{Packed, ValueFileMeta, pack};
 use esker_base::batch::BatchOp;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Batch, Kind, Result};
@@ -67,7 +67,9 @@ impl CommitState {
         let values: Vec<(u8, &[u8])> = with_values()
             .filter_map(|(op, packed)| Some(packed.as_ref()?.parts(op.value)))
             .collect();
-        let mut places = self.wal.places(values.iter().map(|(_, stored)| stored.len()));
+        let wal = self.journal.wal();
+        let wal = wal.expect("without a log it is flushes that keep values apart");
+        let mut places = wal.places(values.iter().map(|(_, stored)| stored.len()));
         let mut stored = values.iter().map(|(_, stored)| stored.len());
         *logged = Batch::with_capacity(values.len() * POINTER_BYTES);
         let mut pointer = Vec::with_capacity(POINTER_BYTES);
@@ -88,20 +90,17 @@ impl CommitState {
         self.value_bytes += value_bytes;
         let bytes = logged.seal(self.next_seq);
         core.counters.wal_bytes.fetch_add(value_bytes + bytes.len() as u64, Ordering::Relaxed);
-        self.wal.append_with_values(&values, bytes)?;
+        wal.append_with_values(&values, bytes)?;
         for (op, _) in with_values().filter(|(_, packed)| packed.is_some()) {
             if let Some(keyspace) = keyspaces.get(op.keyspace) {
                 keyspace.user_bytes.fetch_add(op.value.len() as u64, Ordering::Relaxed);
             }
         }
-        self.value_file(core);
+        // From now on it is a file that values are read from.
+        let salt = wal.salt();
+        let meta = || ValueFileMeta::of_log(self.number, salt, u64::MAX);
+        self.values.get_or_insert_with(|| core.store.values.file(&meta()));
         Ok(())
-    }
-
-    /// The current log, as a file that values are read from.
-    fn value_file(&mut self, core: &Core) -> Arc<ValueFile> {
-        let meta = || ValueFileMeta::of_log(self.number, self.wal.salt(), u64::MAX);
-        self.values.get_or_insert_with(|| core.store.values.file(&meta())).clone()
     }
 
     /// Notes that a memtable is about to hold pointers into the current log.

@@ -5,10 +5,11 @@
 //! by an I/O error that left nothing behind, is tried again.
 
 use super::background::Asked;
-use super::core::{Core, KeyspaceCore};
+use super::core::Core;
+use super::flushing::FlushSet;
 use super::secondary::build::build_next;
 use super::spare::prepare_next;
-use super::{collect, compact, flushing, indexing};
+use super::{collect, compact, indexing};
 use crate::event::Event;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::thread::{self, JoinHandle};
@@ -151,24 +152,17 @@ fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Flushes the oldest sealed memtable, if there is one.
+/// Flushes what was sealed first, if anything was.
 fn flush_next(core: &Core) -> Result<bool> {
     if core.check_writable().is_err() {
         return Ok(false);
     }
-    let keyspaces = core.keyspaces.load();
-    let oldest = |keyspace: &Arc<KeyspaceCore>| {
-        let sealed = keyspace.view.load().sealed.last().cloned()?;
-        Some((keyspace.clone(), sealed))
-    };
-    let next = keyspaces.by_id.values().filter_map(oldest).min_by_key(|(_, s)| s.first_wal);
-    drop(keyspaces);
-    let Some((keyspace, sealed)) = next else {
+    let Some(next) = FlushSet::next(core) else {
         // What could not be flushed was dropped.
         core.background.forget_flush_failure();
         return Ok(false);
     };
-    let result = flushing::flush(core, &keyspace, &sealed);
+    let result = next.flush(core);
     match &result {
         Err(Error::Cancelled) | Ok(()) => core.background.forget_flush_failure(),
         Err(error) => core.background.note_flush_failure(error.clone()),

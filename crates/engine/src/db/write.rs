@@ -14,6 +14,7 @@
 
 use super::commit_state::CommitState;
 use super::core::{Core, KeyspaceCore, Keyspaces};
+use super::external::{Application, Applied};
 use super::queue::{Leader, Request, Turn};
 use super::separate::separate;
 use crate::memtable::Memtable;
@@ -21,6 +22,21 @@ use crate::options::WriteOptions;
 use esker_base::checksum::hash64;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Batch, Error, Kind, Result};
+
+/// How a batch is written, and by whose will.
+#[derive(Clone, Copy, Default)]
+pub(super) struct How<'a> {
+    /// Return only when it is durable.
+    pub(super) sync: bool,
+    /// It is a request of somebody else's log.
+    pub(super) applied: Option<Applied<'a>>,
+}
+
+impl How<'_> {
+    pub(super) fn of(options: WriteOptions) -> How<'static> {
+        How { sync: options.sync, applied: None }
+    }
+}
 
 /// Fails if a batch cannot be written, whatever it is about.
 #[inline]
@@ -37,16 +53,17 @@ pub(super) fn check(core: &Core, batch: &Batch) -> Result<()> {
 ///
 /// False if there is a newer list by the time it is its turn: then nothing was written and the batch is as it was.
 /// Otherwise its memory is given back for reuse, its contents are unspecified.
-pub(super) fn write(
-    core: &Core,
-    batch: &mut Batch,
-    options: WriteOptions,
-    indexes: u64,
-) -> Result<bool> {
+pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) -> Result<bool> {
     check(core, batch)?;
-    if batch.is_empty() && !options.sync {
+    if how.sync && core.is_external() {
+        return Err(Error::invalid(
+            "a store with durability = external has no log to be synced: flush it, or apply requests that are durable",
+        ));
+    }
+    if batch.is_empty() && !how.sync && how.applied.is_none() {
         return Ok(true);
     }
+    let application = how.applied.as_ref().map(Application::new).transpose()?;
     let held = core.memtable_bytes.load(Ordering::Relaxed);
     if held > core.slow_from_bytes || core.stall.is_active() {
         core.stall.admit(batch.size_bytes() as u64, held, core.memtables_limit_bytes);
@@ -55,7 +72,8 @@ pub(super) fn write(
     if let Some(separated) = &separated {
         core.stall.admit_values(separated.stored_bytes, core.values_fill());
     }
-    let mut request = Request::new(std::mem::take(batch), options.sync);
+    let mut request = Request::new(std::mem::take(batch), how.sync);
+    request.application = application.map(Box::new);
     request.separated = separated;
     request.indexes = indexes;
     let answer = match core.queue.enter(request) {
@@ -92,7 +110,7 @@ impl CommitState {
         let bytes = group.iter().map(|request| request.batch.size_bytes() as u64).sum::<u64>();
         let held = core.memtable_bytes.load(Ordering::Relaxed);
         let full = !self.full.is_empty() || held + bytes > core.memtables_limit_bytes;
-        if (full || self.wal.is_broken())
+        if (full || self.journal.is_broken())
             && let Err(error) = self.make_room(core, bytes)
         {
             return fail_all(group, &error);
@@ -116,7 +134,7 @@ impl CommitState {
                 None => self.log_one(core, &keyspaces, request),
             };
             if let Err(error) = &request.result
-                && self.wal.is_broken()
+                && self.journal.is_broken()
             {
                 failed = Some(error.clone());
             }
@@ -146,10 +164,14 @@ impl CommitState {
         if request.outdated {
             return Err(Error::Cancelled);
         }
-        let Request { batch, separated, .. } = request;
+        let Request { batch, separated, application, .. } = request;
         let is_missing = |id| keyspaces.get(id).is_none();
         if batch.names_keyspaces() && batch.iter().any(|op| is_missing(op.keyspace)) {
             return Err(Error::invalid("the batch names a keyspace that does not exist"));
+        }
+        if let Some(application) = application.take() {
+            // Where there is no log nothing that follows can fail.
+            core.admit(*application)?;
         }
         if batch.is_empty() {
             return Ok(());
@@ -158,13 +180,15 @@ impl CommitState {
         match separated {
             None => {
                 let bytes = batch.seal(self.next_seq);
-                core.counters.wal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                self.wal.append(bytes)?;
+                if !core.is_external() {
+                    core.counters.wal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    self.journal.append(bytes)?;
+                }
             }
             Some(separated) => self.log_separated(core, keyspaces, batch, separated)?,
         }
         self.next_seq += count;
-        if self.wal.len_bytes() >= self.spare_due_bytes {
+        if self.journal.len_bytes() >= self.spare_due_bytes {
             self.ask_for_spare(core);
         }
         Ok(())

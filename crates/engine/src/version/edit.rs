@@ -1,5 +1,6 @@
 //! Version edits: what one step changes. Format: docs/format/manifest.md.
 
+use super::groups::GroupState;
 use crate::table::LogShare;
 use crate::value_log::{Place, ValueFileMeta};
 use esker_base::coding::{
@@ -11,6 +12,12 @@ use std::sync::Arc;
 
 /// Levels of a tree, level 0 included.
 pub(crate) const LEVELS_MAX: u32 = 64;
+
+/// The longest name of a group.
+pub(crate) const GROUP_BYTES_MAX: usize = 1 << 10;
+
+/// The longest note of a group.
+pub(crate) const NOTE_BYTES_MAX: usize = 64 << 10;
 
 /// What the manifest knows of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +86,10 @@ pub(crate) enum Change {
     ValuesAdded(ValueFileMeta),
     /// No values are in the file with this number any more.
     ValuesRemoved(u64),
+    /// Tables hold the requests of this group up to that of the state.
+    Applied { group: Arc<[u8]>, state: GroupState },
+    /// Nothing is known of this group any more.
+    GroupForgotten(Arc<[u8]>),
 }
 
 /// Changes that happen together or not at all.
@@ -126,6 +137,8 @@ const TABLE_REMOVED: u8 = 9;
 const WAL_BEGUN: u8 = 10;
 const VALUES_ADDED: u8 = 11;
 const VALUES_REMOVED: u8 = 12;
+const APPLIED: u8 = 13;
+const GROUP_FORGOTTEN: u8 = 14;
 
 const FLAG_LARGEST_EXCLUSIVE: u8 = 1;
 const FLAG_SEQ_OVERRIDE: u8 = 2;
@@ -162,6 +175,15 @@ fn encode_change(out: &mut Vec<u8>, change: &Change) {
             encode_meta(out, meta);
         }
         Change::ValuesRemoved(number) => tagged(VALUES_REMOVED, &[*number]),
+        Change::Applied { group, state } => {
+            tagged(APPLIED, &[state.index]);
+            put_slice(out, group);
+            put_slice(out, &state.note);
+        }
+        Change::GroupForgotten(group) => {
+            tagged(GROUP_FORGOTTEN, &[]);
+            put_slice(out, group);
+        }
         Change::ValuesAdded(meta) => {
             tagged(VALUES_ADDED, &[meta.number, meta.salt, meta.file_bytes]);
             encode_place(out, meta);
@@ -295,6 +317,13 @@ fn take_change(input: &mut &[u8]) -> Option<Change> {
         },
         VALUES_ADDED => Change::ValuesAdded(take_values(input)?),
         VALUES_REMOVED => Change::ValuesRemoved(take_number(input)?),
+        APPLIED => {
+            let index = take_varint(input)?;
+            let group = take_group(input)?;
+            let note = take_slice(input).filter(|note| note.len() <= NOTE_BYTES_MAX)?.into();
+            Change::Applied { group, state: GroupState { index, note } }
+        }
+        GROUP_FORGOTTEN => Change::GroupForgotten(take_group(input)?),
         _ => return None,
     })
 }
@@ -314,6 +343,11 @@ fn take_level(input: &mut &[u8]) -> Option<u32> {
 
 fn take_string(input: &mut &[u8]) -> Option<String> {
     std::str::from_utf8(take_slice(input)?).ok().map(str::to_owned)
+}
+
+fn take_group(input: &mut &[u8]) -> Option<Arc<[u8]>> {
+    let group = take_slice(input)?;
+    (1..=GROUP_BYTES_MAX).contains(&group.len()).then(|| group.into())
 }
 
 fn take_key(input: &mut &[u8]) -> Option<Box<[u8]>> {
@@ -396,7 +430,12 @@ mod tests {
             .push(Change::WalBegun { number: 19, first_seq: 100 })
             .push(Change::ValuesAdded(ValueFileMeta::of_log(19, 7, 10_000)))
             .push(Change::ValuesAdded(moved))
-            .push(Change::ValuesRemoved(17));
+            .push(Change::ValuesRemoved(17))
+            .push(Change::Applied {
+                group: b"g7".as_slice().into(),
+                state: GroupState { index: 300, note: b"term 2".as_slice().into() },
+            })
+            .push(Change::GroupForgotten(b"g8".as_slice().into()));
         edit
     }
 

@@ -1,6 +1,7 @@
 //! A keyspace as the manifest has it, and all of them as edits.
 
 use super::edit::{Change, VersionEdit};
+use super::groups::NamedGroups;
 use super::store::Table;
 use super::tree::Version;
 use super::values::NamedValues;
@@ -32,12 +33,14 @@ pub(super) fn snapshot(
     keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
     wals: &NamedWals,
     values: &NamedValues,
+    groups: &NamedGroups,
     next_number: u64,
 ) -> Vec<VersionEdit> {
     let mut head = VersionEdit::new();
     head.push(Change::NextNumber(next_number));
     wals.describe_in(&mut head);
     values.describe_in(&mut head);
+    groups.describe_in(&mut head);
     let mut edits = vec![head];
     for (&id, record) in keyspaces {
         let mut edit = VersionEdit::new();

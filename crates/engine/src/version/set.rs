@@ -1,6 +1,7 @@
 //! The set of all keyspaces' versions: what the manifest says, in memory.
 
 use super::edit::{Change, TableMeta, VersionEdit};
+use super::groups::NamedGroups;
 use super::keyspace::{KeyspaceRecord, snapshot};
 use super::manifest::{Current, Manifest, replay};
 use super::store::TableStore;
@@ -32,6 +33,7 @@ pub(crate) struct VersionSet {
     wals: NamedWals,
     values: NamedValues,
     value_map: Arc<ValueMap>,
+    groups: NamedGroups,
     next_run: u64,
 }
 
@@ -43,6 +45,8 @@ pub(crate) struct Recovered {
     pub(crate) wals: NamedWals,
     /// Files with values that tables point to.
     pub(crate) values: NamedValues,
+    /// How far the logs of groups were applied.
+    pub(crate) groups: NamedGroups,
     /// The newest sequence number, if the database was closed and not written to since.
     pub(crate) closed_seq: Option<Seq>,
     /// File numbers and keyspace ids from here on were never given out.
@@ -67,8 +71,9 @@ impl Recovered {
         keyspaces: BTreeMap<KeyspaceId, RawKeyspace>,
         wals: NamedWals,
         values: NamedValues,
+        groups: NamedGroups,
     ) -> Recovered {
-        Recovered { keyspaces, wals, values, ..Recovered::default() }
+        Recovered { keyspaces, wals, values, groups, ..Recovered::default() }
     }
 
     /// Reads the manifest in force.
@@ -106,6 +111,7 @@ impl Recovered {
                 self.wals.apply(&change)?;
             }
             Change::ValuesAdded(_) | Change::ValuesRemoved(_) => self.values.apply(&change)?,
+            Change::Applied { .. } | Change::GroupForgotten(_) => self.groups.apply(&change),
             Change::KeyspaceCreated { id, name, order } => {
                 let tables = BTreeMap::new();
                 let raw = RawKeyspace { name, order, flushed_seq: 0, tables };
@@ -228,7 +234,8 @@ impl Recovered {
         let runs = keyspaces.values().flat_map(|k| k.version.runs()).map(|(_, run)| run.id);
         let next_run = runs.max().map_or(1, |id| id + 1);
         let old = names::manifest(&store.dir, self.manifest_number);
-        let named = Named { wals: self.wals, values: self.values, closed: self.closed_seq };
+        let Recovered { wals, values, groups, closed_seq: closed, .. } = self;
+        let named = Named { wals, values, groups, closed };
         let set = VersionSet::start(store, manifest_bytes_max, keyspaces, named, next_run)?;
         set.remove_manifest(old);
         Ok(set)
@@ -240,6 +247,7 @@ impl Recovered {
 struct Named {
     wals: NamedWals,
     values: NamedValues,
+    groups: NamedGroups,
     /// The newest sequence number, if nothing was written since the close.
     closed: Option<Seq>,
 }
@@ -266,10 +274,10 @@ impl VersionSet {
         next_run: u64,
     ) -> Result<VersionSet> {
         let number = store.new_number();
-        let Named { wals, values, closed } = named;
+        let Named { wals, values, groups, closed } = named;
         let map = values.map(&store.values);
         let value_map = map.map_err(|what| Error::corruption(&store.dir, 0, what))?;
-        let mut state = snapshot(&keyspaces, &wals, &values, store.peek_number());
+        let mut state = snapshot(&keyspaces, &wals, &values, &groups, store.peek_number());
         if let Some(seq) = closed {
             // Holds until a log is created.
             let mut last = VersionEdit::new();
@@ -287,6 +295,7 @@ impl VersionSet {
             wals,
             values,
             value_map: Arc::new(value_map),
+            groups,
             next_run,
         })
     }
@@ -305,6 +314,20 @@ impl VersionSet {
     /// The files with values that tables point to.
     pub(crate) fn values(&self) -> &NamedValues {
         &self.values
+    }
+
+    /// The newest sequence number that is in tables.
+    pub(crate) fn newest_seq(&self) -> Seq {
+        let newest = |record: &KeyspaceRecord| {
+            let in_tables = record.tables().map(|table| table.meta.max_seq).max();
+            in_tables.unwrap_or(0).max(record.flushed_seq)
+        };
+        self.keyspaces.values().map(newest).max().unwrap_or(0)
+    }
+
+    /// How far the logs of groups were applied.
+    pub(crate) fn groups(&self) -> &NamedGroups {
+        &self.groups
     }
 
     /// Where the values of each log are.
@@ -471,6 +494,7 @@ impl VersionSet {
         for change in &edit.changes {
             self.wals.apply(change).expect("only logs that exist are begun");
             self.values.apply(change).expect("checked when the map was made");
+            self.groups.apply(change);
         }
         for file in map_before.files() {
             // A log that is still needed as such goes when it is not.
@@ -489,7 +513,9 @@ impl VersionSet {
     /// Starts a new manifest that holds the present state.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.store.new_number();
-        let state = snapshot(&self.keyspaces, &self.wals, &self.values, self.store.peek_number());
+        let next_number = self.store.peek_number();
+        let (wals, values, groups) = (&self.wals, &self.values, &self.groups);
+        let state = snapshot(&self.keyspaces, wals, values, groups, next_number);
         let manifest = Manifest::create(&self.store.env, &self.store.dir, number, &state)?;
         let old = std::mem::replace(&mut self.manifest, manifest);
         self.broken = false;
@@ -533,10 +559,11 @@ impl VersionSet {
         keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
         wals: &NamedWals,
         values: &NamedValues,
+        groups: &NamedGroups,
         seq: Seq,
     ) -> Result<()> {
         let number = store.new_number();
-        let mut state = snapshot(keyspaces, wals, values, store.peek_number());
+        let mut state = snapshot(keyspaces, wals, values, groups, store.peek_number());
         let mut last = VersionEdit::new();
         last.push(Change::Closed(seq));
         state.push(last);

@@ -6,6 +6,7 @@ mod dropped_keyspace;
 mod dropped_tail;
 mod durable_close;
 mod errors;
+mod external;
 mod failed_manifest;
 mod filters;
 mod indexes;

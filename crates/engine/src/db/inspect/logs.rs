@@ -141,6 +141,11 @@ fn in_words(change: &Change) -> String {
             format!("log {number} begins with sequence number {first_seq}")
         }
         Change::WalCreated { number, salt } => format!("log {number} exists, salt {salt:016x}"),
+        Change::Applied { group, state } => {
+            let (group, index) = (group.escape_ascii(), state.index);
+            format!("group {group} is applied up to {index}")
+        }
+        Change::GroupForgotten(group) => format!("group {} is gone", group.escape_ascii()),
         Change::WalMin(number) => format!("logs below {number} are not needed"),
         Change::KeyspaceCreated { id, name, order } => {
             format!("keyspace {} is {name:?}, in key order {order:?}", id.0)

@@ -153,7 +153,9 @@ impl Facts {
             | Change::WalMin(_)
             | Change::TableRemoved { .. }
             | Change::ValuesAdded(_)
-            | Change::ValuesRemoved(_) => {}
+            | Change::ValuesRemoved(_)
+            | Change::Applied { .. }
+            | Change::GroupForgotten(_) => {}
         }
     }
 

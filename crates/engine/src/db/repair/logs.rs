@@ -344,7 +344,8 @@ impl Repair<'_> {
             return Ok(());
         };
         let origin = target.origin(id);
-        let tables = flush_memtable(&self.store, &options, origin, &mem, &[], &|| false)?;
+        let store = &self.store;
+        let tables = flush_memtable(store, &options, origin, &mem, &[], None, &|| false)?.tables;
         self.note_made(&tables);
         self.report.keyspace(id).tables_written += tables.len() as u64;
         let target: Option<&mut Target> = self.keyspaces.get_mut(&id);

@@ -42,7 +42,9 @@ use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
 use crate::options::{KeyspaceOptions, MemoryShares, Options};
 use crate::table::{Origin, TableContext};
-use crate::version::{ManifestRemains, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore};
+use crate::version::{
+    ManifestRemains, NamedGroups, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore,
+};
 use esker_base::{Error, KeyspaceId, Result, Seq};
 use evidence::{Evidence, is_ours, name_of};
 use holders::Values;
@@ -110,6 +112,7 @@ pub fn repair(
         fates: BTreeMap::new(),
         wals: NamedWals::default(),
         values: Values::default(),
+        groups: NamedGroups::default(),
     };
     let result = repair.run();
     if result.is_err() {
@@ -143,6 +146,8 @@ struct Repair<'a> {
     wals: NamedWals,
     /// Values that are kept apart.
     values: Values,
+    /// How far groups were applied, as the manifest has it.
+    groups: NamedGroups,
 }
 
 /// A keyspace that is being put together.
@@ -304,6 +309,7 @@ impl Repair<'_> {
     fn keep(&mut self, evidence: &Evidence, manifest: &ManifestRemains) -> Result<()> {
         let Some(state) = &manifest.state else { return Ok(()) };
         self.report.structure = Structure::Kept { manifest: manifest.number };
+        self.groups = state.groups.clone();
         for (&id, raw) in &state.keyspaces {
             let target = self.target(id, &raw.name, &raw.order)?;
             target.flushed_seq = raw.flushed_seq;
@@ -464,7 +470,24 @@ impl Repair<'_> {
             };
             keyspaces.insert(id, raw);
         }
-        Ok(Recovered::of(keyspaces, self.wals.clone(), values))
+        let groups = self.keep_groups();
+        Ok(Recovered::of(keyspaces, self.wals.clone(), values, groups))
+    }
+
+    /// How far groups were applied, if nothing is missing of what that stands for. Otherwise nobody may rely on it: whoever
+    /// has their logs must put the groups in anew.
+    fn keep_groups(&mut self) -> NamedGroups {
+        let groups = std::mem::take(&mut self.groups);
+        let whole = |file: &FileReport| !matches!(file.fate, FileFate::Lost | FileFate::Salvaged);
+        let is_whole = self.report.is_complete() && self.fates.values().all(whole);
+        if groups.0.is_empty() || is_whole {
+            return groups;
+        }
+        self.report.notes.push(format!(
+            "how far {} groups were applied is forgotten, since something of them may be missing: put them in anew",
+            groups.0.len()
+        ));
+        NamedGroups::default()
     }
 
     fn remove_made(&self) {

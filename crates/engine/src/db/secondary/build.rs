@@ -10,8 +10,7 @@ use super::entries::{entry, indexed};
 use super::state::State;
 use crate::db::core::{Core, KeyspaceCore};
 use crate::db::scan_range::ScanOptions;
-use crate::db::write;
-use crate::options::WriteOptions;
+use crate::db::write::{self, How};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Batch, Error, Result};
 use std::sync::Arc;
@@ -77,7 +76,7 @@ fn build_chunk(core: &Core, index: &Index) -> Result<()> {
             last_key: keys.last().cloned(),
         };
         after.put(&mut batch, index);
-        let written = write::write(core, &mut batch, WriteOptions::default(), list.number)?;
+        let written = write::write(core, &mut batch, How::default(), list.number)?;
         assert!(written, "the list of indexes changed although the gate was held");
         if !after.is_ready {
             return Ok(());

@@ -3,10 +3,10 @@
 use super::catalogue::{Index, IndexInfo, IndexState, options_for};
 use super::state::{State, put_reset};
 use crate::db::core::{Core, KeyspaceCore};
-use crate::db::{keyspaces, write};
+use crate::db::keyspaces;
+use crate::db::write::{self, How};
 use crate::fields::check_name;
 use crate::names;
-use crate::options::WriteOptions;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Batch, Error, KeyspaceId, Result};
 use std::sync::Arc;
@@ -144,9 +144,11 @@ fn reset(core: &Core, keyspace: &KeyspaceCore) -> Result<()> {
     for index in list.of(keyspace.id) {
         index.is_built.store(false, Ordering::Release);
     }
-    let written = write::write(core, &mut batch, WriteOptions::SYNC, list.number)?;
+    let has_log = !core.is_external();
+    let how = How { sync: has_log, ..How::default() };
+    let written = write::write(core, &mut batch, how, list.number)?;
     assert!(written, "the list of indexes changed although the gate was held");
-    Ok(())
+    if has_log { Ok(()) } else { core.flush_epochs() }
 }
 
 fn check_live(keyspace: &KeyspaceCore) -> Result<()> {

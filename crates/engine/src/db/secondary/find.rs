@@ -165,6 +165,7 @@ pub(in crate::db) fn find(
         snapshot: Some(snapshot),
         fill_cache: options.fill_cache,
         keys_only: true,
+        ..ScanOptions::default()
     };
     let cursor = core.scan(&holder, &scan)?;
     // What was dropped before the cursor was made looks empty.

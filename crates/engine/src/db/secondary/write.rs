@@ -3,8 +3,7 @@
 use super::catalogue::{IndexList, Indexes};
 use super::entries::complete;
 use crate::db::core::Core;
-use crate::db::write;
-use crate::options::WriteOptions;
+use crate::db::write::{self, How};
 use esker_base::{Batch, Error, Kind, Result};
 
 /// What a batch changes of indexed keyspaces.
@@ -19,12 +18,12 @@ enum Touched {
 ///
 /// The batch's memory is given back for reuse, its contents are unspecified.
 #[inline]
-pub(in crate::db) fn write(core: &Core, batch: &mut Batch, options: WriteOptions) -> Result<()> {
+pub(in crate::db) fn write(core: &Core, batch: &mut Batch, how: How<'_>) -> Result<()> {
     loop {
         let number = core.indexes.number();
         let written = match Indexes::is_empty_at(number) {
-            true => write::write(core, batch, options, number)?,
-            false => write_indexed(core, batch, options)?,
+            true => write::write(core, batch, how, number)?,
+            false => write_indexed(core, batch, how)?,
         };
         if written {
             return Ok(());
@@ -34,38 +33,33 @@ pub(in crate::db) fn write(core: &Core, batch: &mut Batch, options: WriteOptions
 
 /// As `write`; false if the list of indexes has changed before it was the turn of the batch, which is then as it was.
 #[cold]
-fn write_indexed(core: &Core, batch: &mut Batch, options: WriteOptions) -> Result<bool> {
+fn write_indexed(core: &Core, batch: &mut Batch, how: How<'_>) -> Result<bool> {
     write::check(core, batch)?;
     let list = core.indexes.list();
     let indexes = &core.indexes;
     match touched(&list, batch)? {
-        Touched::Nothing => write::write(core, batch, options, list.number),
+        Touched::Nothing => write::write(core, batch, how, list.number),
         Touched::Keys(stripes) => {
             let _shared = indexes.gate.read();
             let stripes = if indexes.locks_nothing() { Vec::new() } else { stripes };
             let _held = indexes.lock(&stripes);
-            write_completed(core, &list, batch, options)
+            write_completed(core, &list, batch, how)
         }
         Touched::Ranges => {
             let _alone = indexes.gate.write();
-            write_completed(core, &list, batch, options)
+            write_completed(core, &list, batch, how)
         }
     }
 }
 
 /// Writes a batch with its entries, under the locks for that.
-fn write_completed(
-    core: &Core,
-    list: &IndexList,
-    batch: &mut Batch,
-    options: WriteOptions,
-) -> Result<bool> {
+fn write_completed(core: &Core, list: &IndexList, batch: &mut Batch, how: How<'_>) -> Result<bool> {
     // While the gate is held it does not change any more.
     if core.indexes.number() != list.number {
         return Ok(false);
     }
     complete(core, list, batch)?;
-    let written = write::write(core, batch, options, list.number)?;
+    let written = write::write(core, batch, how, list.number)?;
     assert!(written, "the list of indexes changed although the gate was held");
     Ok(true)
 }

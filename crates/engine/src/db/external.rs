@@ -1,0 +1,302 @@
+//! A store below a log of somebody else's, such as that of a consensus protocol: it writes no log of its own.
+//!
+//! Whoever has the log applies its requests to groups of keys, each in the order of its group's log. A request and its index
+//! come into memtables together; memtables of all keyspaces are sealed together, as an *epoch*, and epochs become tables in
+//! order, each by one edit of the manifest that also says how far each group is in it.
+//!
+//! ```text
+//! apply(group, index, batch) -> memtables, the epoch's list of groups
+//! memtable full, or flush    -> all memtables are sealed: the next epoch begins
+//! flush                      -> tables of all keyspaces -> one edit: tables, groups -> visible as persisted -> told as an event
+//! crash                      -> what is there is the state after the last epoch that is in force; the log gives the rest again
+//! ```
+//!
+//! Invariants: (1) a request is in one epoch; (2) epochs are in force in the order in which they were sealed, each as a whole;
+//! (3) so tables are exactly the state after the index that the manifest has for each group. docs/external-durability.md has the
+//! proof.
+//! Threads: `Epochs` has a lock of its own, taken under `commit` by writers and under `versions` by flushes.
+//! Source: PheonixLSM. It writes a sentinel key with each request; here an epoch's indexes are in the edit that makes it
+//! persistent, so that a request costs no key of its own.
+
+use super::core::{Core, KeyspaceCore, Sealed};
+use crate::event::{Event, PersistedGroup};
+use crate::options::Durability;
+use crate::version::{Change, GROUP_BYTES_MAX, GroupState, NOTE_BYTES_MAX, NamedGroups};
+use esker_base::{Error, Result, Seq};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long one waits for a flush before looking again.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Where a request stands in its group's log.
+#[derive(Clone, Copy, Debug)]
+pub struct Applied<'a> {
+    /// The group: the beginning of its keys. 1 B to 1 KiB.
+    pub group: &'a [u8],
+    /// Index of the request in the log of its group, above that of all that were applied before.
+    pub index: u64,
+    /// What else must be known after a crash, such as the term of the request and the members of the group. It is kept with the
+    /// index and comes back with it. At most 64 KiB.
+    pub note: &'a [u8],
+}
+
+/// How far the log of a group was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupIndex {
+    /// The group.
+    pub group: Vec<u8>,
+    /// Index of the newest request that was applied.
+    pub applied: u64,
+    /// Index of the newest request that tables hold, with all before it and none behind it: what a crash would go back to. 0 if
+    /// there is none.
+    pub persisted: u64,
+    /// The note of the newest request that was applied.
+    pub note: Vec<u8>,
+}
+
+/// As [`Applied`], on its way through the write queue.
+pub(super) struct Application {
+    group: Arc<[u8]>,
+    state: GroupState,
+}
+
+impl Application {
+    /// # Errors
+    /// `InvalidArgument` if a length is not allowed.
+    pub(super) fn new(applied: &Applied<'_>) -> Result<Application> {
+        let Applied { group, index, note } = *applied;
+        if group.is_empty() || group.len() > GROUP_BYTES_MAX {
+            return Err(Error::invalid("the name of a group is empty or longer than 1 KiB"));
+        }
+        if note.len() > NOTE_BYTES_MAX {
+            return Err(Error::invalid("the note of a request is longer than 64 KiB"));
+        }
+        let state = GroupState { index, note: note.into() };
+        Ok(Application { group: group.into(), state })
+    }
+}
+
+type Groups = BTreeMap<Arc<[u8]>, GroupState>;
+
+/// Memtables that were sealed together.
+struct Epoch {
+    /// Tells it from others: the `next_wal` of its memtables.
+    number: u64,
+    /// The newest sequence number in it.
+    seq: Seq,
+    applied: Groups,
+}
+
+/// What was applied, by whether it is persistent yet.
+pub(super) struct Epochs {
+    /// What the active memtables hold.
+    active: Groups,
+    /// Sealed ones, oldest first.
+    sealed: VecDeque<Epoch>,
+    /// What tables hold.
+    persisted: Groups,
+    persisted_seq: Seq,
+}
+
+impl Epochs {
+    pub(super) fn new(groups: &NamedGroups, last_seq: Seq) -> Epochs {
+        Epochs {
+            active: Groups::new(),
+            sealed: VecDeque::new(),
+            persisted: groups.0.clone(),
+            persisted_seq: last_seq,
+        }
+    }
+
+    /// How far the log of a group was applied.
+    fn applied(&self, group: &[u8]) -> Option<&GroupState> {
+        let sealed = self.sealed.iter().rev().map(|epoch| &epoch.applied);
+        let all = std::iter::once(&self.active).chain(sealed).chain([&self.persisted]);
+        all.into_iter().find_map(|groups| groups.get(group))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.active.is_empty() && self.sealed.is_empty()
+    }
+
+    fn index_of(&self, group: &Arc<[u8]>) -> Option<GroupIndex> {
+        let applied = self.applied(group)?;
+        Some(GroupIndex {
+            group: group.to_vec(),
+            applied: applied.index,
+            persisted: self.persisted.get(group).map_or(0, |state| state.index),
+            note: applied.note.to_vec(),
+        })
+    }
+}
+
+impl Core {
+    /// True if the store writes no log.
+    #[inline]
+    pub(super) fn is_external(&self) -> bool {
+        self.options.durability == Durability::External
+    }
+
+    /// # Errors
+    /// `InvalidArgument` if the store has a log of its own.
+    pub(super) fn check_external(&self) -> Result<()> {
+        if self.is_external() {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "requests of a log can be applied only to a store that is opened with durability = external",
+        ))
+    }
+
+    /// Notes that a request is about to be in the memtables. Under the right to write.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it was applied before.
+    pub(super) fn admit(&self, application: Application) -> Result<()> {
+        let Application { group, state } = application;
+        let mut epochs = self.epochs.lock();
+        match epochs.applied(&group) {
+            Some(newest) if state.index <= newest.index => Err(Error::invalid(format!(
+                "request {} of group {} was not applied: the newest that was is {}",
+                state.index,
+                group.escape_ascii(),
+                newest.index
+            ))),
+            _ => {
+                epochs.active.insert(group, state);
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins the next epoch: the memtables were sealed under this number. Under the right to write.
+    pub(super) fn seal_epoch(&self, number: u64, seq: Seq) {
+        let mut epochs = self.epochs.lock();
+        let applied = std::mem::take(&mut epochs.active);
+        epochs.sealed.push_back(Epoch { number, seq, applied });
+    }
+
+    /// True if requests were applied since the last epoch began.
+    pub(super) fn has_applied(&self) -> bool {
+        !self.epochs.lock().active.is_empty()
+    }
+
+    /// The number of the oldest epoch that is sealed, and what it consists of.
+    pub(super) fn oldest_epoch(&self) -> Option<(u64, Vec<(Arc<KeyspaceCore>, Arc<Sealed>)>)> {
+        let number = self.epochs.lock().sealed.front()?.number;
+        let keyspaces = self.keyspaces.load();
+        let of_epoch = |keyspace: &Arc<KeyspaceCore>| {
+            let oldest = keyspace.view.load().sealed.last().cloned()?;
+            (oldest.next_wal == number).then(|| (keyspace.clone(), oldest))
+        };
+        Some((number, keyspaces.by_id.values().filter_map(of_epoch).collect()))
+    }
+
+    /// Changes of an edit that say how far the groups of an epoch are in tables then.
+    pub(super) fn tell_applied(&self, number: u64) -> Vec<Change> {
+        let epochs = self.epochs.lock();
+        let epoch = epochs.sealed.front().filter(|epoch| epoch.number == number);
+        let applied = epoch.into_iter().flat_map(|epoch| &epoch.applied);
+        applied
+            .map(|(group, state)| Change::Applied { group: group.clone(), state: state.clone() })
+            .collect()
+    }
+
+    /// An epoch is in tables. Under `versions`.
+    pub(super) fn adopt_epoch(&self, number: u64) {
+        let mut epochs = self.epochs.lock();
+        let Some(epoch) = epochs.sealed.pop_front() else { return };
+        assert_eq!(epoch.number, number, "epochs become tables in the order of their sealing");
+        epochs.persisted_seq = epoch.seq;
+        let tell = |(group, state): (&Arc<[u8]>, &GroupState)| PersistedGroup {
+            group: group.to_vec(),
+            index: state.index,
+        };
+        let groups = epoch.applied.iter().map(tell).collect();
+        epochs.persisted.extend(epoch.applied);
+        drop(epochs);
+        self.events.emit(&Event::Persisted { seq: epoch.seq, groups });
+    }
+
+    /// The newest sequence number that is in tables.
+    pub(super) fn persisted_seq(&self) -> Seq {
+        self.epochs.lock().persisted_seq
+    }
+
+    /// How far each group's log was applied, by group.
+    pub(super) fn groups(&self) -> Vec<GroupIndex> {
+        let epochs = self.epochs.lock();
+        let sealed = epochs.sealed.iter().flat_map(|epoch| epoch.applied.keys());
+        let known = epochs.persisted.keys().chain(sealed).chain(epochs.active.keys());
+        let known: std::collections::BTreeSet<&Arc<[u8]>> = known.collect();
+        known.into_iter().filter_map(|group| epochs.index_of(group)).collect()
+    }
+
+    /// How far a group's log was applied; `None` if it never was.
+    pub(super) fn group(&self, group: &[u8]) -> Option<GroupIndex> {
+        self.epochs.lock().index_of(&Arc::from(group))
+    }
+
+    /// Makes persistent what was applied, and waits for it.
+    pub(super) fn flush_epochs(&self) -> Result<()> {
+        self.check_writable()?;
+        let number = {
+            let mut commit = self.commit.lock();
+            let commit = commit.as_mut().ok_or(Error::Cancelled)?;
+            commit.seal(self, &[])?;
+            commit.number
+        };
+        self.wait_for_epochs(number)
+    }
+
+    /// Makes persistent what was applied to a group. Returns the index up to which it is then.
+    pub(super) fn flush_group(&self, group: &[u8]) -> Result<Option<u64>> {
+        self.check_external()?;
+        let is_active = self.epochs.lock().active.contains_key(group);
+        if is_active {
+            self.flush_epochs()?;
+        } else if let Some(number) = self.sealed_with(group) {
+            self.wait_for_epochs(number)?;
+        }
+        Ok(self.epochs.lock().persisted.get(group).map(|state| state.index))
+    }
+
+    /// The newest sealed epoch with requests of a group.
+    fn sealed_with(&self, group: &[u8]) -> Option<u64> {
+        let epochs = self.epochs.lock();
+        let newest = epochs.sealed.iter().rev().find(|epoch| epoch.applied.contains_key(group));
+        newest.map(|epoch| epoch.number)
+    }
+
+    /// Makes persistent what was applied first of all that is not yet.
+    pub(super) fn flush_oldest(&self) -> Result<()> {
+        self.check_external()?;
+        let oldest = self.epochs.lock().sealed.front().map(|epoch| epoch.number);
+        match oldest {
+            Some(number) => self.wait_for_epochs(number),
+            None => self.flush_epochs(),
+        }
+    }
+
+    /// Waits until epochs up to this number are in tables.
+    fn wait_for_epochs(&self, number: u64) -> Result<()> {
+        let asked = self.background.ask_for_flushes();
+        let waiting = || self.epochs.lock().sealed.front().is_some_and(|e| e.number <= number);
+        while waiting() {
+            self.check_writable()?;
+            self.wait_asked(asked, WAIT)?;
+        }
+        Ok(())
+    }
+
+    /// True if something would be lost by a crash.
+    pub(super) fn has_unpersisted(&self) -> bool {
+        let holds = |keyspace: &Arc<KeyspaceCore>| {
+            let view = keyspace.view.load();
+            !view.active.is_empty() || !view.sealed.is_empty()
+        };
+        !self.epochs.lock().is_empty() || self.keyspaces.load().by_id.values().any(holds)
+    }
+}

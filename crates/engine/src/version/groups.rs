@@ -1,0 +1,42 @@
+//! How far the requests of each group have come into tables.
+//!
+//! Format: docs/format/manifest.md.
+
+use super::edit::{Change, VersionEdit};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How far a group's log was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupState {
+    /// Index of the newest request in its log.
+    pub(crate) index: u64,
+    /// What the user has said with it.
+    pub(crate) note: Arc<[u8]>,
+}
+
+/// The requests that tables hold, by group: all up to this one, and none behind it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NamedGroups(pub(crate) BTreeMap<Arc<[u8]>, GroupState>);
+
+impl NamedGroups {
+    /// Takes a change into account; those that are not about groups change nothing.
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Applied { group, state } => {
+                self.0.insert(group.clone(), state.clone());
+            }
+            Change::GroupForgotten(group) => {
+                self.0.remove(group);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds to an edit what would make these groups known.
+    pub(crate) fn describe_in(&self, edit: &mut VersionEdit) {
+        for (group, state) in &self.0 {
+            edit.push(Change::Applied { group: group.clone(), state: state.clone() });
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A store without a log of its own: after a crash it is exactly as after the request that it then tells of.
+
+use super::support::{DIR, Random, setup};
+use esker::base::vfs::strict::{StrictVfs, Survival};
+use esker::event::Event;
+use esker::{
+    Applied, Batch, Compaction, Db, Durability, Error, Keyspace, KeyspaceOptions, Options,
+    ScanOptions, WriteOptions,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+fn options() -> Options {
+    Options {
+        durability: Durability::External,
+        memory_budget_bytes: 8 << 20,
+        memtables_bytes_max: 1 << 20,
+        value_log_file_bytes: 16 << 10,
+        default_keyspace: KeyspaceOptions {
+            memtable_bytes: 64 << 10,
+            block_bytes: 1 << 10,
+            table_bytes_max: 16 << 10,
+            level_base_bytes: 64 << 10,
+            level_fanout: 3,
+            ..KeyspaceOptions::default()
+        },
+        ..Options::default()
+    }
+}
+
+/// Values of 200 bytes and more stand apart.
+fn separated() -> Options {
+    let mut options = options();
+    options.default_keyspace.value_log_bytes_min = Some(200);
+    options
+}
+
+fn open(disk: &StrictVfs, options: &Options) -> Db {
+    Db::open_with(DIR, options.clone(), setup(disk)).expect("open")
+}
+
+fn group(number: u64) -> Vec<u8> {
+    format!("g{number:03}/").into_bytes()
+}
+
+fn put(db: &Db, group: &[u8], index: u64, key: &str, value: &[u8]) {
+    let mut batch = Batch::new();
+    batch.put(&[group, key.as_bytes()].concat(), value);
+    db.apply(Applied { group, index, note: b"" }, batch).expect("apply");
+}
+
+fn indexes(db: &Db, group: &[u8]) -> Option<(u64, u64)> {
+    db.group(group).map(|group| (group.applied, group.persisted))
+}
+
+#[test]
+fn what_is_not_flushed_is_gone_after_a_crash_and_the_index_tells() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, &options());
+    let g = group(1);
+    put(&db, &g, 5, "a", b"1");
+    assert_eq!(db.flush_group(&g).expect("flush"), Some(5));
+    put(&db, &g, 6, "a", b"2");
+    put(&db, &g, 9, "b", b"3");
+    let keyspace = db.default_keyspace();
+    assert_eq!(keyspace.get(b"g001/a").expect("get").as_deref(), Some(&b"2"[..]));
+    assert_eq!(keyspace.get_persisted(b"g001/a").expect("get").as_deref(), Some(&b"1"[..]));
+    assert!(keyspace.get_persisted(b"g001/b").expect("get").is_none());
+    assert_eq!(indexes(&db, &g), Some((9, 5)));
+    let names = disk.file_names(Path::new(DIR));
+    assert!(!names.iter().any(|name| name.ends_with(".wal")), "no log: {names:?}");
+    let after = disk.crash(Survival::None, 1);
+    std::mem::forget(db);
+    let db = open(&after, &options());
+    assert_eq!(indexes(&db, &g), Some((5, 5)));
+    assert_eq!(db.get(b"g001/a").expect("get").as_deref(), Some(&b"1"[..]));
+    assert!(db.get(b"g001/b").expect("get").is_none());
+}
+
+#[test]
+fn a_close_makes_everything_persistent_and_notes_come_back() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, &options());
+    let g = group(1);
+    let mut batch = Batch::new();
+    batch.put(b"g001/a", b"1");
+    db.apply(Applied { group: &g, index: 3, note: b"term 2" }, batch).expect("apply");
+    // A request may change nothing.
+    db.apply(Applied { group: &g, index: 4, note: b"term 3" }, Batch::new()).expect("apply");
+    db.close().expect("close");
+    let db = open(&disk, &options());
+    let [known] = &db.groups()[..] else { panic!("one group") };
+    assert_eq!((known.applied, known.persisted, &known.note[..]), (4, 4, &b"term 3"[..]));
+    assert!(db.get(b"g001/a").expect("get").is_some());
+    drop(db);
+    // Through many rewrites of the manifest too.
+    for _ in 0..3 {
+        drop(open(&disk, &options()));
+    }
+    assert_eq!(indexes(&open(&disk, &options()), &g), Some((4, 4)));
+}
+
+#[test]
+fn requests_are_refused_that_cannot_be_right() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, &options());
+    let g = group(1);
+    put(&db, &g, 5, "a", b"1");
+    let again = db.apply(Applied { group: &g, index: 5, note: b"" }, Batch::new());
+    let text = again.expect_err("applied before").to_string();
+    assert!(text.contains("g001/") && text.contains('5'), "{text}");
+    db.flush_group(&g).expect("flush");
+    let again = db.apply(Applied { group: &g, index: 4, note: b"" }, Batch::new());
+    assert!(matches!(again, Err(Error::InvalidArgument { .. })));
+    let nameless = db.apply(Applied { group: b"", index: 1, note: b"" }, Batch::new());
+    assert!(matches!(nameless, Err(Error::InvalidArgument { .. })));
+    let note = vec![0; (64 << 10) + 1];
+    let long = db.apply(Applied { group: &g, index: 6, note: &note }, Batch::new());
+    assert!(matches!(long, Err(Error::InvalidArgument { .. })));
+    assert_eq!(indexes(&db, &g), Some((5, 5)), "nothing changed");
+    let synced = db.write(Batch::new(), WriteOptions::SYNC).expect_err("no log").to_string();
+    assert!(synced.contains("durability = external"), "{synced}");
+    assert!(db.sync().is_err());
+    assert_eq!(db.flush_group(b"unknown").expect("flush"), None);
+    db.close().expect("close");
+    let with_log = Options { durability: Durability::Wal, ..options() };
+    let db = open(&disk, &with_log);
+    let refused = db.apply(Applied { group: &g, index: 9, note: b"" }, Batch::new());
+    assert!(refused.expect_err("it has a log").to_string().contains("durability = external"));
+    assert!(db.flush_oldest().is_err() && db.persisted_snapshot().is_err());
+    // What it was is kept, and what is written with a log is there afterwards.
+    db.put(b"with a log", b"1").expect("put");
+    drop(db);
+    let db = open(&disk, &options());
+    assert_eq!(indexes(&db, &g), Some((5, 5)));
+    assert!(db.get(b"with a log").expect("get").is_some());
+    let names = disk.file_names(Path::new(DIR));
+    assert!(!names.iter().any(|name| name.ends_with(".wal")), "no log: {names:?}");
+}
+
+#[test]
+fn keyspaces_become_persistent_together_and_events_tell() {
+    let disk = StrictVfs::new();
+    let told: Arc<Mutex<Vec<(Vec<u8>, u64)>>> = Arc::default();
+    let listener = told.clone();
+    let mut setup = setup(&disk);
+    setup.listener = Some(Arc::new(move |event: &Event| {
+        if let Event::Persisted { groups, .. } = event {
+            let groups = groups.iter().map(|group| (group.group.clone(), group.index));
+            listener.lock().expect("lock").extend(groups);
+        }
+    }));
+    let db = Db::open_with(DIR, options(), setup).expect("open");
+    let other = db.create_keyspace("other", options().default_keyspace).expect("create");
+    let mut index = 0;
+    // The other keyspace gets little, and must not stay behind when the default one is full.
+    while told.lock().expect("lock").len() < 4 {
+        index += 1;
+        let g = group(index % 2);
+        let mut batch = Batch::new();
+        batch.put(format!("k{index}").as_bytes(), &[7; 500]);
+        batch.put_in(&other, format!("k{index}").as_bytes(), b"");
+        db.apply(Applied { group: &g, index, note: b"" }, batch).expect("apply");
+        assert!(index < 10_000, "a full memtable is flushed");
+    }
+    let persisted: Vec<u64> = db.groups().iter().map(|group| group.persisted).collect();
+    let newest = persisted.iter().copied().max().expect("groups");
+    assert!(persisted[0].abs_diff(persisted[1]) == 1, "{persisted:?}");
+    for keyspace in [db.default_keyspace(), &other] {
+        for at in 1..=index {
+            let found = keyspace.get_persisted(format!("k{at}").as_bytes()).expect("get");
+            assert_eq!(found.is_some(), at <= newest, "{at} of {newest}");
+        }
+        let scan = ScanOptions { persisted: true, ..ScanOptions::default() };
+        let mut cursor = keyspace.scan(&scan).expect("scan");
+        let mut count = 0;
+        cursor.seek_to_first().expect("seek");
+        while cursor.valid() {
+            count += 1;
+            cursor.next().expect("next");
+        }
+        assert_eq!(count, newest);
+    }
+    assert!(told.lock().expect("lock").contains(&(group(newest % 2), newest)));
+    let snapshot = db.persisted_snapshot().expect("snapshot");
+    db.flush_oldest().expect("flush");
+    assert!(db.groups().iter().any(|group| group.persisted == index));
+    let at = |key: u64| db.default_keyspace().get_at(format!("k{key}").as_bytes(), &snapshot);
+    assert!(at(newest).expect("get").is_some() && at(newest + 1).expect("get").is_none());
+}
+
+/// Groups as they were after each of their requests.
+type Histories = BTreeMap<Vec<u8>, Vec<BTreeMap<Vec<u8>, Vec<u8>>>>;
+
+/// Applies random requests to groups until the disk is off. Returns what each group was after each of its requests.
+fn apply_randomly(db: &Db, random: &mut Random, groups: u64, requests: u64) -> Histories {
+    let mut histories = Histories::new();
+    for number in 0..groups {
+        histories.insert(group(number), vec![BTreeMap::new()]);
+    }
+    let other = db.create_keyspace("other", options().default_keyspace);
+    for _ in 0..requests {
+        let name = group(random.below(groups));
+        let Some(history) = histories.get_mut(&name) else { continue };
+        let index = history.len() as u64;
+        let mut state = history.last().cloned().unwrap_or_default();
+        let mut batch = Batch::new();
+        for _ in 0..1 + random.below(4) {
+            let key = [&name[..], format!("k{}", random.below(30)).as_bytes()].concat();
+            if random.below(5) == 0 {
+                batch.delete(&key);
+                state.remove(&key);
+            } else {
+                let value = vec![random.below(256) as u8; random.below(600) as usize];
+                batch.put(&key, &value);
+                if let Ok(other) = &other {
+                    batch.put_in(other, &key, &index.to_le_bytes());
+                }
+                state.insert(key, value);
+            }
+        }
+        let note = index.to_string();
+        // It counts as tried, whatever came of it: a request that fails may be in memory.
+        history.push(state);
+        let applied = Applied { group: &name, index, note: note.as_bytes() };
+        if db.apply(applied, batch).is_err() {
+            break;
+        }
+        if random.below(150) == 0 && db.default_keyspace().compact_range(None, None).is_err() {
+            break;
+        }
+    }
+    histories
+}
+
+fn all_of(keyspace: &Keyspace, prefix: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    keyspace.prefix(prefix).expect("scan").collect::<Result<_, _>>().expect("read")
+}
+
+fn assert_exact(db: &Db, histories: &Histories) {
+    let known: BTreeMap<Vec<u8>, _> =
+        db.groups().into_iter().map(|group| (group.group.clone(), group)).collect();
+    for (name, history) in histories {
+        let index = known.get(name).map_or(0, |group| group.applied);
+        assert_eq!(index, known.get(name).map_or(0, |group| group.persisted));
+        let state = &history[index as usize];
+        let found = all_of(db.default_keyspace(), name);
+        assert!(found == *state, "group {} at {index}", name.escape_ascii());
+        if index > 0 {
+            assert_eq!(known[name].note, index.to_string().into_bytes());
+        }
+        if let Ok(other) = db.keyspace("other") {
+            let newest = all_of(&other, name).into_values();
+            let newest = newest.map(|v| u64::from_le_bytes(v.try_into().expect("8 bytes"))).max();
+            assert!(newest.unwrap_or(0) <= index, "a keyspace is ahead");
+        }
+    }
+}
+
+#[test]
+fn after_a_crash_at_any_call_every_group_is_as_after_its_index() {
+    for (seed, compaction) in [(1, Compaction::Leveled), (2, Compaction::Tiered)] {
+        for mut options in [options(), separated()] {
+            options.default_keyspace.compaction = compaction;
+            let run = |crash_at: Option<u64>| {
+                let disk = StrictVfs::new();
+                crash_at.into_iter().for_each(|at| disk.set_crash_at(at));
+                let histories = match Db::open_with(DIR, options.clone(), setup(&disk)) {
+                    Ok(db) => apply_randomly(&db, &mut Random(seed), 5, 900),
+                    Err(_) => Histories::new(),
+                };
+                (disk, histories)
+            };
+            let (disk, histories) = run(None);
+            assert_exact(&open(&disk, &options), &histories);
+            let calls = disk.mutating_calls();
+            assert!(calls > 300, "{calls} calls");
+            let mut behind = 0;
+            for at in (1..calls).step_by(7) {
+                let (disk, histories) = run(Some(at));
+                for survival in [Survival::None, Survival::Some { percent: 50 }, Survival::All] {
+                    let after = disk.crash(survival, at);
+                    let db = open(&after, &options);
+                    assert_exact(&db, &histories);
+                    behind += u64::from(
+                        db.groups()
+                            .iter()
+                            .any(|group| group.applied + 1 < histories[&group.group].len() as u64),
+                    );
+                }
+            }
+            assert!(behind > 20, "{behind} crashes lost requests");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_holds_what_was_applied_and_how_far() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, &separated());
+    let histories = apply_randomly(&db, &mut Random(9), 3, 100);
+    db.checkpoint("/copy").expect("checkpoint");
+    let copy = Db::open_with("/copy", separated(), setup(&disk)).expect("open");
+    assert_exact(&copy, &histories);
+    let report = copy.verify(|_| true).expect("verify");
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+    assert!(copy.groups().iter().all(|group| group.applied > 10));
+}
