@@ -9,16 +9,41 @@ use crate::iter::Retention;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
 use crate::table::Origin;
-use crate::version::{RunOutput, SeparatedOutput, TableStore, Written};
+use crate::version::{RunOutput, SeparatedOutput, TableStore, Version, Written};
 use esker_base::{Error, Result, Seq};
 use std::sync::Arc;
 
 /// Records between two looks at `stop`.
 const STOP_INTERVAL: u32 = 4096;
 
+/// What of a memtable nobody sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Hidden<'a> {
+    /// Sequence numbers of live snapshots, ascending.
+    snapshots: &'a [Seq],
+    /// What was erased, if that may be in memtables.
+    version: Option<&'a Version>,
+    /// Up to which sequence number anything was.
+    erased_seq: Seq,
+}
+
+impl<'a> Hidden<'a> {
+    /// By snapshots and by what was erased.
+    pub(crate) fn of(snapshots: &'a [Seq], version: &'a Version) -> Hidden<'a> {
+        let erased_seq = version.erased_seq;
+        let version = Some(version).filter(|version| !version.erased.is_empty());
+        Hidden { snapshots, version, erased_seq }
+    }
+
+    /// Nothing but what newer records hide.
+    pub(crate) fn by_newer() -> Hidden<'a> {
+        Hidden { snapshots: &[], version: None, erased_seq: 0 }
+    }
+}
+
 /// Writes `mem`'s records as tables of level 0. Empty if nothing in it can be seen.
 ///
-/// `snapshots`: sequence numbers of live snapshots, ascending. `stop` is asked now and then. Large values that stand in the
+/// `stop` is asked now and then. Large values that stand in the
 /// memtable, as they do in a store without a log, go into files of up to `value_file_bytes`, if that is given and the keyspace
 /// keeps them apart.
 ///
@@ -29,12 +54,12 @@ pub(crate) fn flush_memtable(
     options: &Arc<KeyspaceOptions>,
     origin: Origin,
     mem: &Arc<Memtable>,
-    snapshots: &[Seq],
+    hidden: &Hidden<'_>,
     value_file_bytes: Option<u64>,
     stop: &dyn Fn() -> bool,
 ) -> Result<Written> {
     let tombstones = mem.range_tombstones();
-    let tables = RunOutput::new(
+    let mut tables = RunOutput::new(
         store.clone(),
         options.clone(),
         origin,
@@ -42,13 +67,18 @@ pub(crate) fn flush_memtable(
         tombstones.fragments().to_vec(),
         Vec::new(),
     );
+    let Hidden { snapshots, version, erased_seq } = *hidden;
+    tables.leave_out_erased(erased_seq);
     let mut output = SeparatedOutput::new(tables, store.clone(), options.clone(), value_file_bytes);
     let mut retention = Retention::new(&options.order, snapshots, &tombstones);
     let mut cursor = mem.sealed_cursor();
     let mut until_check = STOP_INTERVAL;
     cursor.seek_to_first()?;
     while cursor.valid() {
-        if retention.is_seen(cursor.key(), cursor.trailer()) {
+        let (key, trailer) = (cursor.key(), cursor.trailer());
+        let erased = version.and_then(|version| version.erased_over(&options.order, key));
+        let is_erased = erased.is_some_and(|seq| trailer.seq() <= seq);
+        if !is_erased && retention.is_seen(key, trailer) {
             output.add(cursor.key(), cursor.trailer(), cursor.value())?;
         }
         cursor.next()?;

@@ -57,15 +57,15 @@ pub mod repair {
 }
 
 pub use db::{
-    Applied, CollectReport, Cursor, Db, FindOptions, Found, GroupIndex, IndexInfo, IndexReport,
-    IndexState, Ingest, Keyspace, Pair, Pairs, ScanOptions, ScanRange, Setup, Snapshot,
-    UnorderedCursor, VerifyProgress, VerifyReport,
+    Applied, CollectReport, Cursor, Db, DeletedGroup, FindOptions, Found, GroupIndex, IndexInfo,
+    IndexReport, IndexState, Ingest, Keyspace, Pair, Pairs, ScanOptions, ScanRange, Setup,
+    Snapshot, UnorderedCursor, VerifyProgress, VerifyReport,
 };
 pub use esker_base as base;
 pub use esker_base::{Batch, Comparator, Error, KeyOrder, KeyspaceId, Result};
 pub use options::{
-    Compaction, Compression, Durability, Filter, FilterPolicy, KeyspaceOptions, Options, Scheduler,
-    TimeSlice, WriteOptions,
+    Compaction, Compression, Durability, Filter, FilterPolicy, GroupPrefix, KeyspaceOptions,
+    Options, Scheduler, TimeSlice, WriteOptions,
 };
 pub use value::Value;
 

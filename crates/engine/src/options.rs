@@ -5,9 +5,11 @@
 
 mod compaction;
 mod durability;
+mod groups;
 
 pub use compaction::{Compaction, Scheduler, TimeSlice};
 pub use durability::Durability;
+pub use groups::GroupPrefix;
 
 use esker_base::{Error, KeyOrder, Result};
 use serde::{Deserialize, Serialize};
@@ -124,6 +126,14 @@ pub struct KeyspaceOptions {
     pub value_log_bytes_min: Option<u64>,
     /// Compression of values that are kept apart, each for itself, by the thread that writes. Default: LZ4.
     pub value_log_compression: Compression,
+    /// Keys that begin alike are a group, which [`crate::Db::delete_group`] can delete at once; tables hold keys of one group
+    /// only, as far as that makes none shorter than `group_table_bytes_min`. Needs bytewise order. Counts for tables that are
+    /// written from then on. Default: none.
+    pub groups: Option<GroupPrefix>,
+    /// Bytes from which on a table is ended for the sake of groups: where the group changes, or in the midst of a group that
+    /// shares the table with others and has so many bytes of it. Raising it makes fewer tables, and lets groups share more of
+    /// them. Default: 1 MiB. Range: 4 KiB to 1 GiB.
+    pub group_table_bytes_min: u64,
     /// Which level is compacted first when several are over their limits. Default: ratio.
     pub scheduler: Scheduler,
     /// Sorted runs in level 0 that start a compaction. Default: 4. Range: 1 to 1 000.
@@ -269,6 +279,8 @@ impl Default for KeyspaceOptions {
             run_index_runs_min: 16,
             value_log_bytes_min: None,
             value_log_compression: Compression::Lz4,
+            groups: None,
+            group_table_bytes_min: MIB,
             scheduler: Scheduler::Ratio,
             level0_runs_compact: 4,
             level0_runs_slow: 20,
@@ -496,6 +508,16 @@ impl KeyspaceOptions {
         if self.run_index && !self.order.is_bytewise() {
             return Err(Error::invalid(format!(
                 "run_index = true needs keys in bytewise order, and order = {}",
+                self.order.name()
+            )));
+        }
+        in_range("group_table_bytes_min", self.group_table_bytes_min, 4 * KIB, GIB)?;
+        if let Some(GroupPrefix::Fixed { bytes }) = self.groups {
+            in_range("groups bytes", bytes.into(), 1, 1 << 10)?;
+        }
+        if self.groups.is_some() && !self.order.is_bytewise() {
+            return Err(Error::invalid(format!(
+                "groups need keys in bytewise order, and order = {}",
                 self.order.name()
             )));
         }

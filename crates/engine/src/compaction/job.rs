@@ -134,6 +134,7 @@ impl Job {
             self.kept.clone(),
             grandparents(&self.spec, version),
         );
+        output.leave_out_erased(version.erased_seq);
         if let Some(start) = &part.start {
             output.start_at(start.clone());
         }
@@ -160,6 +161,7 @@ impl Job {
         let mut cursor = MergeCursor::new(order.clone(), sources);
         let mut retention = Retention::new(order, snapshots, &self.tombstones);
         let mut below = Below::new(order, version, &self.spec);
+        let any_erased = !version.erased.is_empty();
         let mut until_check = STOP_INTERVAL;
         match &part.start {
             Some(start) => cursor.seek(start, Trailer::seek(SEQ_MAX))?,
@@ -170,7 +172,11 @@ impl Job {
             if part.end.as_ref().is_some_and(|end| !order.less(key, end)) {
                 break;
             }
-            if let Some(trailer) = fate(&mut retention, &mut below, key, trailer) {
+            let erased = if any_erased { version.erased_over(order, key) } else { None };
+            let is_erased = erased.is_some_and(|seq| trailer.seq() <= seq);
+            if !is_erased && let Some(ageless) = fate(&mut retention, &mut below, key, trailer) {
+                // Its age tells it from what was erased.
+                let trailer = if erased.is_some() { trailer } else { ageless };
                 output.add(key, trailer, cursor.value())?;
             }
             cursor.next()?;

@@ -12,6 +12,7 @@ use crate::version::{
 };
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, Seq};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,9 +116,11 @@ impl Chosen {
             }),
         };
         let result = job::run(spec, context, self.parts_max(core), &*core.background)?;
-        self.install(core, &result)?;
+        let installed = self.install(core, &result)?;
         drop(underway);
-        self.account(core, &result, core.env.clock.now_ns() - started);
+        if installed {
+            self.account(core, &result, core.env.clock.now_ns() - started);
+        }
         Ok(())
     }
 
@@ -143,7 +146,8 @@ impl Chosen {
         self.spec.reason == CompactionReason::Manual || runs * 2 >= slow
     }
 
-    fn install(&self, core: &Core, result: &JobResult) -> Result<()> {
+    /// Puts the result in the place of the inputs. False if some of them were deleted meanwhile.
+    fn install(&self, core: &Core, result: &JobResult) -> Result<bool> {
         let mut versions = core.lock_versions()?;
         let id = self.keyspace.id;
         if !versions.keyspaces.contains_key(&id) {
@@ -153,6 +157,14 @@ impl Chosen {
             return Err(Error::Cancelled);
         }
         let version = &versions.keyspace(id)?.version;
+        let live: BTreeSet<u64> = version.tables().map(|(_, table)| table.meta.number).collect();
+        if !self.spec.tables().all(|(_, table)| live.contains(&table.meta.number)) {
+            // What was deleted meanwhile must not come back.
+            if !self.spec.is_move {
+                core.store.discard(&result.tables);
+            }
+            return Ok(false);
+        }
         let joined = policy::output_run(version, &self.keyspace.options, &self.spec);
         let run = joined.unwrap_or_else(|| versions.new_run_id());
         let edit = job::edit_of(id, &self.spec, result, run);
@@ -168,7 +180,7 @@ impl Chosen {
             view.follow(version.clone(), Some(&replaced));
             self.keyspace.note_replaced(&before, &version, replaced);
         });
-        Ok(())
+        Ok(true)
     }
 
     /// Notes how much of what newer runs point to was found to overwrite what older ones do, if the oldest of all was read.

@@ -78,7 +78,8 @@ impl Application {
     }
 }
 
-type Groups = BTreeMap<Arc<[u8]>, GroupState>;
+/// How far groups were applied, and the sequence number that was newest before the request.
+type Groups = BTreeMap<Arc<[u8]>, (GroupState, Seq)>;
 
 /// Memtables that were sealed together.
 struct Epoch {
@@ -102,10 +103,12 @@ pub(super) struct Epochs {
 
 impl Epochs {
     pub(super) fn new(groups: &NamedGroups, last_seq: Seq) -> Epochs {
+        let persisted =
+            groups.0.iter().map(|(group, state)| (group.clone(), (state.clone(), last_seq)));
         Epochs {
             active: Groups::new(),
             sealed: VecDeque::new(),
-            persisted: groups.0.clone(),
+            persisted: persisted.collect(),
             persisted_seq: last_seq,
         }
     }
@@ -114,7 +117,7 @@ impl Epochs {
     fn applied(&self, group: &[u8]) -> Option<&GroupState> {
         let sealed = self.sealed.iter().rev().map(|epoch| &epoch.applied);
         let all = std::iter::once(&self.active).chain(sealed).chain([&self.persisted]);
-        all.into_iter().find_map(|groups| groups.get(group))
+        all.into_iter().find_map(|groups| groups.get(group)).map(|(state, _)| state)
     }
 
     fn is_empty(&self) -> bool {
@@ -126,7 +129,7 @@ impl Epochs {
         Some(GroupIndex {
             group: group.to_vec(),
             applied: applied.index,
-            persisted: self.persisted.get(group).map_or(0, |state| state.index),
+            persisted: self.persisted.get(group).map_or(0, |(state, _)| state.index),
             note: applied.note.to_vec(),
         })
     }
@@ -154,7 +157,7 @@ impl Core {
     ///
     /// # Errors
     /// `InvalidArgument` if it was applied before.
-    pub(super) fn admit(&self, application: Application) -> Result<()> {
+    pub(super) fn admit(&self, application: Application, last_seq: Seq) -> Result<()> {
         let Application { group, state } = application;
         let mut epochs = self.epochs.lock();
         match epochs.applied(&group) {
@@ -165,7 +168,7 @@ impl Core {
                 newest.index
             ))),
             _ => {
-                epochs.active.insert(group, state);
+                epochs.active.insert(group, (state, last_seq));
                 Ok(())
             }
         }
@@ -200,8 +203,18 @@ impl Core {
         let epoch = epochs.sealed.front().filter(|epoch| epoch.number == number);
         let applied = epoch.into_iter().flat_map(|epoch| &epoch.applied);
         applied
-            .map(|(group, state)| Change::Applied { group: group.clone(), state: state.clone() })
+            .map(|(group, (state, _))| Change::Applied {
+                group: group.clone(),
+                state: state.clone(),
+            })
             .collect()
+    }
+
+    /// The newest sequence number of the oldest epoch that is sealed.
+    pub(super) fn epoch_seq(&self, number: u64) -> Seq {
+        let epochs = self.epochs.lock();
+        let epoch = epochs.sealed.front().filter(|epoch| epoch.number == number);
+        epoch.map_or(epochs.persisted_seq, |epoch| epoch.seq)
     }
 
     /// An epoch is in tables. Under `versions`.
@@ -210,7 +223,7 @@ impl Core {
         let Some(epoch) = epochs.sealed.pop_front() else { return };
         assert_eq!(epoch.number, number, "epochs become tables in the order of their sealing");
         epochs.persisted_seq = epoch.seq;
-        let tell = |(group, state): (&Arc<[u8]>, &GroupState)| PersistedGroup {
+        let tell = |(group, (state, _)): (&Arc<[u8]>, &(GroupState, Seq))| PersistedGroup {
             group: group.to_vec(),
             index: state.index,
         };
@@ -218,6 +231,18 @@ impl Core {
         epochs.persisted.extend(epoch.applied);
         drop(epochs);
         self.events.emit(&Event::Persisted { seq: epoch.seq, groups });
+    }
+
+    /// A group is gone, with all that was applied to it up to this sequence number. Under `versions`.
+    pub(super) fn forget_group(&self, group: &[u8], seq: Seq) {
+        let mut epochs = self.epochs.lock();
+        let Epochs { active, sealed, persisted, .. } = &mut *epochs;
+        let sealed = sealed.iter_mut().map(|epoch| &mut epoch.applied);
+        for groups in [active, persisted].into_iter().chain(sealed) {
+            if groups.get(group).is_some_and(|(_, before)| *before < seq) {
+                groups.remove(group);
+            }
+        }
     }
 
     /// The newest sequence number that is in tables.
@@ -260,7 +285,7 @@ impl Core {
         } else if let Some(number) = self.sealed_with(group) {
             self.wait_for_epochs(number)?;
         }
-        Ok(self.epochs.lock().persisted.get(group).map(|state| state.index))
+        Ok(self.epochs.lock().persisted.get(group).map(|(state, _)| state.index))
     }
 
     /// The newest sealed epoch with requests of a group.

@@ -4,7 +4,7 @@ use super::commit::sync_retired;
 use super::commit_state::RetiredWal;
 use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
 use crate::event::Event;
-use crate::flush::flush_memtable;
+use crate::flush::{Hidden, flush_memtable};
 use crate::names;
 use crate::trace::{Amount, What};
 use crate::value_log::{ValueFileMeta, ValueMap};
@@ -75,8 +75,9 @@ impl FlushSet {
             // A writer has put them into the log, if there is one.
             let file_bytes = core.is_external().then_some(core.options.value_log_file_bytes);
             let stop = || dropped() || core.background.stopping();
-            let (store, mem) = (&core.store, &sealed.mem);
-            match flush_memtable(store, options, origin, mem, &snapshots, file_bytes, &stop) {
+            let version = keyspace.view.load().version.clone();
+            let (store, mem, hidden) = (&core.store, &sealed.mem, Hidden::of(&snapshots, &version));
+            match flush_memtable(store, options, origin, mem, &hidden, file_bytes, &stop) {
                 Ok(tables) => *written = tables,
                 // The others are not dropped with it.
                 Err(Error::Cancelled) if self.epoch.is_some() && dropped() => {}
@@ -122,6 +123,11 @@ impl FlushSet {
         }
         if let Some(number) = self.epoch {
             edit.changes.extend(core.tell_applied(number));
+            // All keyspaces were sealed at once, those too that had nothing.
+            let seq = core.epoch_seq(number);
+            let told = |id: &KeyspaceId| self.parts.iter().any(|part| part.keyspace.id == *id);
+            let others = versions.keyspaces.keys().filter(|id| !told(id));
+            edit.changes.extend(others.map(|&id| Change::Flushed { id, seq }));
         }
         let wal_min = oldest_needed_wal(core, &self.parts);
         edit.push(Change::WalMin(wal_min));

@@ -3,6 +3,7 @@
 use super::collect_report::CollectReport;
 use super::core::{Core, KeyspaceCore};
 use super::external::{Applied, GroupIndex};
+use super::groups::{self, DeletedGroup};
 use super::ingest::Ingest;
 use super::open::{self, Running, Setup};
 use super::scan::{Cursor, Pairs};
@@ -238,6 +239,25 @@ impl Db {
     /// How far the log of a group was applied; `None` if it never was, or the group was deleted.
     pub fn group(&self, group: &[u8]) -> Option<GroupIndex> {
         self.core().group(group)
+    }
+
+    /// Deletes a group, in all keyspaces with keys in bytewise order: every key that begins with its name, and how far its log
+    /// was applied. Nobody sees it from then on, not even at an older snapshot; only cursors that were there before read on. After a
+    /// crash it is there as a whole, or gone as a whole; once this has returned, gone.
+    ///
+    /// Nothing must be applied to the group meanwhile. Afterwards it may be made anew, with any index. See
+    /// [`KeyspaceOptions::groups`] for tables that hold keys of one group only.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the name is too long, or nothing but bytes of 0xff, or some keyspace has an index of a field. Of the disk;
+    /// then nobody knows whether the group would be there after a crash, until the call is made again.
+    /// # Cost
+    /// One edit of the manifest, one sync of the log if there is one, and the removal of the group's files. Nothing is flushed,
+    /// compacted or read.
+    /// # Source
+    /// PheonixLSM, and Pebble's excise; see docs/external-durability.md.
+    pub fn delete_group(&self, group: &[u8]) -> Result<DeletedGroup> {
+        groups::delete(self.core(), group)
     }
 
     /// Makes persistent what was applied to a group, along with everything that is in the same memtables, and waits for it. Returns

@@ -21,6 +21,7 @@ mod compact;
 mod core;
 mod external;
 mod flushing;
+mod groups;
 mod handle;
 mod index_state;
 mod indexing;
@@ -56,6 +57,7 @@ mod write;
 
 pub use collect_report::CollectReport;
 pub use external::{Applied, GroupIndex};
+pub use groups::DeletedGroup;
 pub use handle::{Db, Keyspace};
 pub use ingest::Ingest;
 pub use open::Setup;

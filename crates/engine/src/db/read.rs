@@ -38,6 +38,8 @@ struct Lookup<'a> {
     key: &'a [u8],
     probes: Probes,
     seq: Seq,
+    /// What is not newer was erased.
+    erased: Option<Seq>,
 }
 
 impl Core {
@@ -58,8 +60,10 @@ impl Core {
         let view = keyspace.view.load();
         let order = &keyspace.options.order;
         let hash = if order.is_hashable() { hash64(key) } else { 0 };
+        let erased = view.version.erased_over(order, key);
         // Nothing of it is newer than what is visible.
-        self.get_in_tables(keyspace, &view, key, hash, self.read_seq(None)?)
+        let (probes, seq) = (Probes::new(hash), self.read_seq(None)?);
+        self.get_in_tables(&view, Lookup { order, key, probes, seq, erased })
     }
 
     /// The values of several keys, all as of one moment, in the order of the keys.
@@ -87,10 +91,11 @@ impl Core {
     fn get_in(&self, keyspace: &KeyspaceCore, view: &View, key: &[u8], seq: Seq) -> Answer {
         let order = &keyspace.options.order;
         let hash = if order.is_hashable() { hash64(key) } else { 0 };
+        let erased = view.version.erased_over(order, key);
         for mem in view.memtables() {
             let hidden = mem.covering(key, seq);
             if let Some((trailer, value)) = mem.get(key, hash, seq) {
-                return match self.fate(trailer, hidden)? {
+                return match self.fate(trailer, hidden.max(erased))? {
                     Fate::Here => Ok(Some(Value::copied(value))),
                     Fate::Elsewhere => view.read_value(&self.dir, value).map(Some),
                     Fate::Absent => Ok(None),
@@ -100,20 +105,13 @@ impl Core {
                 return Ok(None);
             }
         }
-        self.get_in_tables(keyspace, view, key, hash, seq)
+        let lookup = Lookup { order, key, probes: Probes::new(hash), seq, erased };
+        self.get_in_tables(view, lookup)
     }
 
     #[inline]
-    fn get_in_tables(
-        &self,
-        keyspace: &KeyspaceCore,
-        view: &View,
-        key: &[u8],
-        hash: u64,
-        seq: Seq,
-    ) -> Answer {
-        let order = &keyspace.options.order;
-        let mut lookup = Lookup { order, key, probes: Probes::new(hash), seq };
+    fn get_in_tables(&self, view: &View, mut lookup: Lookup<'_>) -> Answer {
+        let Lookup { order, key, .. } = lookup;
         let mut ahead = [None; TABLES_AHEAD];
         let mut approached = 0;
         let coverage = view.coverage.as_deref().filter(|coverage| coverage.speaks());
@@ -151,13 +149,13 @@ impl Core {
                 continue;
             }
             answer = match lookup.search(approached) {
-                Ok((hidden, Some((trailer, value)))) => {
-                    Some(self.fate(trailer, hidden).and_then(|fate| match fate {
+                Ok((hidden, Some((trailer, value)))) => Some(
+                    self.fate(trailer, hidden.max(lookup.erased)).and_then(|fate| match fate {
                         Fate::Here => Ok(Some(value)),
                         Fate::Elsewhere => view.read_value(&self.dir, &value).map(Some),
                         Fate::Absent => Ok(None),
-                    }))
-                }
+                    }),
+                ),
                 Ok((Some(_), None)) => Some(Ok(None)),
                 Ok((None, None)) => continue,
                 Err(error) => Some(Err(error)),

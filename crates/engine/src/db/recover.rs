@@ -14,7 +14,7 @@
 
 use super::core::{Core, View};
 use crate::event::Event;
-use crate::flush::flush_memtable;
+use crate::flush::{Hidden, flush_memtable};
 use crate::log::{LogKind, Reader, StoredValue, ValuePointer, Writer};
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
@@ -398,8 +398,15 @@ impl Replay<'_> {
                     let origin = Origin::new(op.keyspace, &record.name);
                     let options = &record.options;
                     let store = self.store;
-                    let written =
-                        flush_memtable(store, options, origin, &mem, &[], None, &|| false)?;
+                    let written = flush_memtable(
+                        store,
+                        options,
+                        origin,
+                        &mem,
+                        &Hidden::by_newer(),
+                        None,
+                        &|| false,
+                    )?;
                     keyspace.tables.push(written.tables);
                 }
             }
@@ -439,7 +446,15 @@ impl Replayed {
             if !keyspace.active.is_empty() {
                 let (mem, origin) = (&keyspace.active, Origin::new(id, &record.name));
                 let options = &record.options;
-                let written = flush_memtable(store, options, origin, mem, &[], None, &|| false)?;
+                let written = flush_memtable(
+                    store,
+                    options,
+                    origin,
+                    mem,
+                    &Hidden::by_newer(),
+                    None,
+                    &|| false,
+                )?;
                 keyspace.tables.push(written.tables);
             }
         }

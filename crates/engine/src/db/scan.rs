@@ -205,7 +205,9 @@ impl Core {
         let sources = gathered.into_sources(view.coverage.as_deref());
         let bounds = Bounds { start: options.start.clone(), end: options.end.clone() };
         let merge = MergeCursor::new(order.clone(), sources);
-        let inner = VisibleCursor::new(order, merge, tombstones, seq, bounds, self.dir.clone());
+        let dir = self.dir.clone();
+        let mut inner = VisibleCursor::new(order, merge, tombstones, seq, bounds, dir);
+        inner.leave_out(&view.version.erased);
         if keyspace.toll.falls_due() {
             self.background.wake_workers();
         }

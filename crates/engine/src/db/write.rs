@@ -171,7 +171,7 @@ impl CommitState {
         }
         if let Some(application) = application.take() {
             // Where there is no log nothing that follows can fail.
-            core.admit(*application)?;
+            core.admit(*application, self.last_seq())?;
         }
         if batch.is_empty() {
             return Ok(());

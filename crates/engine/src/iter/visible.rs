@@ -11,6 +11,7 @@ use super::lane::Lend;
 use super::merge::MergeCursor;
 use crate::cursor::Cursor;
 use crate::range_tombstone::{Fragment, RangeTombstones};
+use esker_base::key::SEQ_MAX;
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ struct TombstoneSource {
     rank: usize,
     set: Arc<RangeTombstones>,
     at: usize,
+    /// They hide at every moment, those too before they were.
+    timeless: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +70,7 @@ impl<C: Lend> VisibleCursor<C> {
         let tombstones = tombstones
             .into_iter()
             .filter(|(_, set)| !set.is_empty())
-            .map(|(rank, set)| TombstoneSource { rank, set, at: 0 })
+            .map(|(rank, set)| TombstoneSource { rank, set, at: 0, timeless: false })
             .collect();
         VisibleCursor {
             order,
@@ -80,6 +83,15 @@ impl<C: Lend> VisibleCursor<C> {
             saved_value: Vec::new(),
             saved_is_pointer: false,
             dir,
+        }
+    }
+
+    /// Hides what was erased, at whatever moment this reads.
+    pub(crate) fn leave_out(&mut self, erased: &Arc<RangeTombstones>) {
+        if !erased.is_empty() {
+            // What is newer may be in any source.
+            let (rank, set) = (usize::MAX, erased.clone());
+            self.tombstones.push(TombstoneSource { rank, set, at: 0, timeless: true });
         }
     }
 
@@ -254,8 +266,9 @@ impl<C: Lend> VisibleCursor<C> {
         for (i, source) in self.tombstones.iter_mut().enumerate() {
             let at = source.locate(&self.order, key);
             let Some(fragment) = source.set.fragments().get(at) else { continue };
+            let seen_at = if source.timeless { SEQ_MAX } else { self.seq };
             if self.order.compare(&fragment.start, key).is_le()
-                && fragment.newest_at(self.seq).is_some_and(|seq| seq > record_seq)
+                && fragment.newest_at(seen_at).is_some_and(|seq| seq > record_seq)
             {
                 return Some((i, at));
             }

@@ -48,6 +48,8 @@ pub(crate) struct TableMeta {
     pub(crate) max_seq: Seq,
     /// Ingested tables: every record counts as having this sequence number.
     pub(crate) seq_override: Option<Seq>,
+    /// What the keyspace had erased up to this sequence number is not in it.
+    pub(crate) erased_seq: Seq,
     /// The logs that it points into, ascending, and how many bytes of them.
     pub(crate) references: Arc<[LogShare]>,
 }
@@ -88,6 +90,8 @@ pub(crate) enum Change {
     ValuesRemoved(u64),
     /// Tables hold the requests of this group up to that of the state.
     Applied { group: Arc<[u8]>, state: GroupState },
+    /// Records of the keyspace from `start` up to before `end` that are not newer than `seq` are gone, whoever reads.
+    Erased { id: KeyspaceId, start: Box<[u8]>, end: Box<[u8]>, seq: Seq },
     /// Nothing is known of this group any more.
     GroupForgotten(Arc<[u8]>),
 }
@@ -139,10 +143,12 @@ const VALUES_ADDED: u8 = 11;
 const VALUES_REMOVED: u8 = 12;
 const APPLIED: u8 = 13;
 const GROUP_FORGOTTEN: u8 = 14;
+const ERASED: u8 = 15;
 
 const FLAG_LARGEST_EXCLUSIVE: u8 = 1;
 const FLAG_SEQ_OVERRIDE: u8 = 2;
 const FLAG_REFERENCES: u8 = 4;
+const FLAG_ERASED: u8 = 8;
 
 const PLACE_WAL: u8 = 0;
 const PLACE_MOVED: u8 = 1;
@@ -179,6 +185,11 @@ fn encode_change(out: &mut Vec<u8>, change: &Change) {
             tagged(APPLIED, &[state.index]);
             put_slice(out, group);
             put_slice(out, &state.note);
+        }
+        Change::Erased { id, start, end, seq } => {
+            tagged(ERASED, &[id.0.into(), *seq]);
+            put_slice(out, start);
+            put_slice(out, end);
         }
         Change::GroupForgotten(group) => {
             tagged(GROUP_FORGOTTEN, &[]);
@@ -260,6 +271,9 @@ fn encode_meta(out: &mut Vec<u8>, meta: &TableMeta) {
     if !meta.references.is_empty() {
         flags |= FLAG_REFERENCES;
     }
+    if meta.erased_seq > 0 {
+        flags |= FLAG_ERASED;
+    }
     out.push(flags);
     for number in [
         meta.number,
@@ -276,6 +290,9 @@ fn encode_meta(out: &mut Vec<u8>, meta: &TableMeta) {
     }
     if let Some(seq) = meta.seq_override {
         put_varint(out, seq);
+    }
+    if meta.erased_seq > 0 {
+        put_varint(out, meta.erased_seq);
     }
     put_slice(out, &meta.smallest);
     put_slice(out, &meta.largest);
@@ -323,6 +340,12 @@ fn take_change(input: &mut &[u8]) -> Option<Change> {
             let note = take_slice(input).filter(|note| note.len() <= NOTE_BYTES_MAX)?.into();
             Change::Applied { group, state: GroupState { index, note } }
         }
+        ERASED => Change::Erased {
+            id: take_id(input)?,
+            seq: take_number(input)?,
+            start: take_key(input)?,
+            end: take_key(input)?,
+        },
         GROUP_FORGOTTEN => Change::GroupForgotten(take_group(input)?),
         _ => return None,
     })
@@ -356,7 +379,8 @@ fn take_key(input: &mut &[u8]) -> Option<Box<[u8]>> {
 
 fn take_meta(input: &mut &[u8]) -> Option<TableMeta> {
     let flags = take_u8(input)?;
-    if flags & !(FLAG_LARGEST_EXCLUSIVE | FLAG_SEQ_OVERRIDE | FLAG_REFERENCES) != 0 {
+    const FLAGS: u8 = FLAG_LARGEST_EXCLUSIVE | FLAG_SEQ_OVERRIDE | FLAG_REFERENCES | FLAG_ERASED;
+    if flags & !FLAGS != 0 {
         return None;
     }
     Some(TableMeta {
@@ -373,6 +397,10 @@ fn take_meta(input: &mut &[u8]) -> Option<TableMeta> {
         seq_override: match flags & FLAG_SEQ_OVERRIDE {
             0 => None,
             _ => Some(take_number(input)?),
+        },
+        erased_seq: match flags & FLAG_ERASED {
+            0 => 0,
+            _ => take_number(input)?,
         },
         smallest: take_key(input)?,
         largest: take_key(input)?,
@@ -407,6 +435,7 @@ mod tests {
             min_seq: 5,
             max_seq: 700,
             seq_override: Some(900),
+            erased_seq: 650,
             references: [LogShare { log: 19, bytes: 8_000 }, LogShare { log: 22, bytes: 500 }]
                 .into(),
         };
@@ -435,7 +464,13 @@ mod tests {
                 group: b"g7".as_slice().into(),
                 state: GroupState { index: 300, note: b"term 2".as_slice().into() },
             })
-            .push(Change::GroupForgotten(b"g8".as_slice().into()));
+            .push(Change::GroupForgotten(b"g8".as_slice().into()))
+            .push(Change::Erased {
+                id,
+                start: b"a".as_slice().into(),
+                end: b"b".as_slice().into(),
+                seq: 660,
+            });
         edit
     }
 

@@ -47,6 +47,10 @@ pub(super) fn snapshot(
         let order = record.options.order.name().to_owned();
         edit.push(Change::KeyspaceCreated { id, name: record.name.clone(), order });
         edit.push(Change::Flushed { id, seq: record.flushed_seq });
+        for erased in record.version.erased.records() {
+            let (start, end) = (Box::from(&*erased.start), Box::from(&*erased.end));
+            edit.push(Change::Erased { id, start, end, seq: erased.seq });
+        }
         for (level, run) in record.version.runs() {
             for table in &run.tables {
                 let (level, meta) = (level as u32, table.meta.clone());

@@ -11,6 +11,7 @@ mod coverage;
 mod cursor;
 mod edit;
 mod fences;
+mod grouping;
 mod groups;
 mod keyspace;
 mod manifest;

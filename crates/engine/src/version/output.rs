@@ -9,12 +9,13 @@
 //! Crash: files are synced table by table, the directory at the end; nobody names them before that.
 
 use super::edit::TableMeta;
+use super::grouping::Grouping;
 use super::store::{Table, TableStore};
 use crate::names;
 use crate::options::KeyspaceOptions;
 use crate::range_tombstone::{Fragment, RangeTombstone};
 use crate::table::{Origin, TableBuilder, TableSummary};
-use esker_base::{KeyOrder, Result, Trailer};
+use esker_base::{KeyOrder, Result, Seq, Trailer};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,6 +37,9 @@ pub(crate) struct RunOutput {
     grandparents: Vec<Arc<Table>>,
     next_grandparent: usize,
     grandparent_bytes: u64,
+    grouping: Option<Grouping>,
+    /// What was erased up to this sequence number is left out by the caller.
+    erased_seq: Seq,
     current: Option<Open>,
     last_key: Vec<u8>,
     done: Vec<TableMeta>,
@@ -56,6 +60,7 @@ impl RunOutput {
         tombstones: Vec<Fragment>,
         grandparents: Vec<Arc<Table>>,
     ) -> RunOutput {
+        let grouping = Grouping::new(&options);
         RunOutput {
             store,
             options,
@@ -67,10 +72,17 @@ impl RunOutput {
             grandparents,
             next_grandparent: 0,
             grandparent_bytes: 0,
+            grouping,
+            erased_seq: 0,
             current: None,
             last_key: Vec::new(),
             done: Vec::new(),
         }
+    }
+
+    /// Says that what was erased up to this sequence number is left out.
+    pub(crate) fn leave_out_erased(&mut self, seq: Seq) {
+        self.erased_seq = seq;
     }
 
     /// Begins in the middle of the run: what stands before `lower` is written elsewhere.
@@ -93,6 +105,9 @@ impl RunOutput {
                 self.pass_grandparents(key);
                 self.grandparent_bytes = 0;
                 let open = self.start_table()?;
+                if let Some(grouping) = &mut self.grouping {
+                    grouping.begin_table(key);
+                }
                 self.current.insert(open)
             }
         };
@@ -110,8 +125,10 @@ impl RunOutput {
         self.pass_grandparents(key);
         let limit = self.options.table_bytes_max;
         let crowded = self.grandparent_bytes > GRANDPARENT_TABLES_MAX * limit && bytes > limit / 8;
+        let grouping = self.grouping.as_mut();
+        let grouped = grouping.is_some_and(|grouping| grouping.wants_cut(key, bytes));
         // All records of a key stay in one table.
-        (bytes >= limit || crowded) && !self.options.order.same(&self.last_key, key)
+        (bytes >= limit || crowded || grouped) && !self.options.order.same(&self.last_key, key)
     }
 
     /// Counts the grandparents that end before `key`.
@@ -148,7 +165,8 @@ impl RunOutput {
             }
             // Noted first, so that a failed table's file is removed with the others.
             self.done.push(unfinished(number));
-            let meta = meta_of(number, builder.finish()?);
+            let mut meta = meta_of(number, builder.finish()?);
+            meta.erased_seq = self.erased_seq;
             if let Some(last) = self.done.last_mut() {
                 *last = meta;
             }
@@ -240,6 +258,7 @@ fn meta_of(number: u64, summary: TableSummary) -> TableMeta {
         min_seq: summary.seq_min,
         max_seq: summary.seq_max,
         seq_override: None,
+        erased_seq: 0,
         references: summary.references.into(),
     }
 }

@@ -158,6 +158,10 @@ pub(crate) fn write_state(store: &TableStore, state: &Recovered, last_seq: Seq) 
         let (name, order) = (raw.name.clone(), raw.order.clone());
         edit.push(Change::KeyspaceCreated { id, name, order });
         edit.push(Change::Flushed { id, seq: raw.flushed_seq });
+        for erased in &raw.erased {
+            let (start, end) = (Box::from(&*erased.start), Box::from(&*erased.end));
+            edit.push(Change::Erased { id, start, end, seq: erased.seq });
+        }
         for (&(level, _), (run, meta)) in &raw.tables {
             edit.push(Change::TableAdded { id, level, run: *run, meta: meta.clone() });
         }

@@ -12,6 +12,7 @@ use crate::event::Event;
 use crate::log::TornTail;
 use crate::names;
 use crate::options::KeyspaceOptions;
+use crate::range_tombstone::RangeTombstone;
 use crate::value_log::{Place, ValueMap};
 use esker_base::{Error, KeyspaceId, Result, Seq};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +64,8 @@ pub(crate) struct RawKeyspace {
     pub(crate) flushed_seq: Seq,
     /// By level and number; with the id of the run.
     pub(crate) tables: BTreeMap<(u32, u64), (u64, TableMeta)>,
+    /// What was erased, as far as it may still stand somewhere.
+    pub(crate) erased: Vec<RangeTombstone>,
 }
 
 impl Recovered {
@@ -114,7 +117,7 @@ impl Recovered {
             Change::Applied { .. } | Change::GroupForgotten(_) => self.groups.apply(&change),
             Change::KeyspaceCreated { id, name, order } => {
                 let tables = BTreeMap::new();
-                let raw = RawKeyspace { name, order, flushed_seq: 0, tables };
+                let raw = RawKeyspace { name, order, flushed_seq: 0, tables, erased: Vec::new() };
                 if self.keyspaces.insert(id, raw).is_some() {
                     return Err("an edit creates a keyspace that exists");
                 }
@@ -130,6 +133,10 @@ impl Recovered {
                 if keyspace.tables.insert((level, meta.number), (run, meta)).is_some() {
                     return Err("an edit adds a table that is there");
                 }
+            }
+            Change::Erased { id, start, end, seq } => {
+                let erased = RangeTombstone { start: start.into(), end: end.into(), seq };
+                self.keyspaces.get_mut(&id).ok_or(unknown)?.erased.push(erased);
             }
             Change::TableRemoved { id, level, number } => {
                 let keyspace = self.keyspaces.get_mut(&id).ok_or(unknown)?;
@@ -153,6 +160,7 @@ impl Recovered {
                 .max()
                 .unwrap_or(0)
                 .max(raw.flushed_seq)
+                .max(raw.erased.iter().map(|erased| erased.seq).max().unwrap_or(0))
         };
         self.keyspaces.values().map(in_tables).max().unwrap_or(0)
     }
@@ -190,7 +198,9 @@ impl Recovered {
                     (level, *run, store.table(meta.clone(), &options))
                 })
                 .collect();
-            let version = empty.apply(&options.order, &[], added).map_err(damaged)?;
+            let mut version = empty.apply(&options.order, &[], added).map_err(damaged)?;
+            version.erase(&options.order, &raw.erased);
+            version.forget_erased(&options.order, raw.flushed_seq);
             let record = KeyspaceRecord {
                 name: raw.name.clone(),
                 options,
@@ -320,7 +330,8 @@ impl VersionSet {
     pub(crate) fn newest_seq(&self) -> Seq {
         let newest = |record: &KeyspaceRecord| {
             let in_tables = record.tables().map(|table| table.meta.max_seq).max();
-            in_tables.unwrap_or(0).max(record.flushed_seq)
+            let in_tables = in_tables.unwrap_or(0);
+            in_tables.max(record.flushed_seq).max(record.version.erased_seq)
         };
         self.keyspaces.values().map(newest).max().unwrap_or(0)
     }
@@ -445,7 +456,7 @@ impl VersionSet {
         next: &mut BTreeMap<KeyspaceId, KeyspaceRecord>,
     ) -> Result<()> {
         let record = next.get_mut(&wanted).expect("listed from the same map");
-        let (mut removed, mut added) = (Vec::new(), Vec::new());
+        let (mut removed, mut added, mut erased) = (Vec::new(), Vec::new(), Vec::new());
         for change in &edit.changes {
             match change {
                 Change::TableAdded { id, level, run, meta } if *id == wanted => {
@@ -460,16 +471,26 @@ impl VersionSet {
                 Change::TableRemoved { id, level, number } if *id == wanted => {
                     removed.push((*level, *number));
                 }
+                Change::Erased { id, start, end, seq } if *id == wanted => {
+                    let (start, end) = (Arc::from(&**start), Arc::from(&**end));
+                    erased.push(RangeTombstone { start, end, seq: *seq });
+                }
                 _ => {}
             }
         }
-        if removed.is_empty() && added.is_empty() {
+        let may_forget = !record.version.erased.is_empty();
+        if removed.is_empty() && added.is_empty() && erased.is_empty() && !may_forget {
             return Ok(());
         }
-        let version = record
+        let order = &record.options.order;
+        let mut version = record
             .version
-            .apply(&record.options.order, &removed, added)
+            .apply(order, &removed, added)
             .map_err(|what| Error::corruption(&self.store.dir, 0, what))?;
+        if may_forget || !erased.is_empty() {
+            version.erase(order, &erased);
+            version.forget_erased(order, record.flushed_seq);
+        }
         record.version = Arc::new(version);
         Ok(())
     }

@@ -11,8 +11,10 @@
 
 use super::run::Run;
 use super::store::Table;
+use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::value_log::ValueMap;
-use esker_base::KeyOrder;
+use esker_base::key::SEQ_MAX;
+use esker_base::{KeyOrder, Seq};
 use std::sync::Arc;
 
 /// The shape of a tree. Immutable.
@@ -22,6 +24,11 @@ pub(crate) struct Version {
     pub(crate) levels: Vec<Vec<Arc<Run>>>,
     /// Where the values are that tables point to.
     pub(crate) values: Arc<ValueMap>,
+    /// What was erased and may still stand in tables or memtables: nobody sees it, at whatever moment.
+    pub(crate) erased: Arc<RangeTombstones>,
+    /// The newest sequence number up to which anything was erased, whether it may still stand somewhere or not; 0 if nothing
+    /// was. Tables that are written note it: they hold nothing of that.
+    pub(crate) erased_seq: Seq,
 }
 
 impl Version {
@@ -80,12 +87,47 @@ impl Version {
         while levels.last().is_some_and(Vec::is_empty) {
             levels.pop();
         }
-        Ok(Version { levels, values: self.values.clone() })
+        Ok(Version { levels, ..self.clone() })
     }
 
     /// The same tables, with values that may stand elsewhere.
     pub(crate) fn with_values(&self, values: Arc<ValueMap>) -> Version {
-        Version { levels: self.levels.clone(), values }
+        Version { values, ..self.clone() }
+    }
+
+    /// Erases ranges, each up to its sequence number.
+    pub(crate) fn erase(&mut self, order: &KeyOrder, ranges: &[RangeTombstone]) {
+        let all: Vec<RangeTombstone> =
+            self.erased.records().chain(ranges.iter().cloned()).collect();
+        self.erased = Arc::new(RangeTombstones::build(order, &all));
+        self.erased_seq = all.iter().map(|one| one.seq).fold(self.erased_seq, Seq::max);
+    }
+
+    /// Forgets what was erased and stands nowhere any more. Memtables hold nothing up to `flushed_seq`.
+    pub(crate) fn forget_erased(&mut self, order: &KeyOrder, flushed_seq: Seq) {
+        let stays = |erased: &RangeTombstone| {
+            erased.seq > flushed_seq
+                || self.tables().any(|(_, table)| table.may_hold(order, erased))
+        };
+        let all: Vec<RangeTombstone> = self.erased.records().collect();
+        let left: Vec<RangeTombstone> = all.iter().filter(|one| stays(one)).cloned().collect();
+        if left.len() < all.len() {
+            self.erased = Arc::new(RangeTombstones::build(order, &left));
+        }
+    }
+
+    /// The newest sequence number up to which something was erased over this key.
+    #[inline]
+    pub(crate) fn erased_over(&self, order: &KeyOrder, key: &[u8]) -> Option<Seq> {
+        match self.erased.is_empty() {
+            true => None,
+            false => self.erased.covering(order, key, SEQ_MAX),
+        }
+    }
+
+    /// True if a table holds something that was erased.
+    pub(crate) fn is_partly_erased(&self, order: &KeyOrder, table: &Table) -> bool {
+        !self.erased.is_empty() && self.erased.records().any(|one| table.may_hold(order, &one))
     }
 }
 

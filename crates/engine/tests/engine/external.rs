@@ -4,8 +4,8 @@ use super::support::{DIR, Random, setup};
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::event::Event;
 use esker::{
-    Applied, Batch, Compaction, Db, Durability, Error, Keyspace, KeyspaceOptions, Options,
-    ScanOptions, WriteOptions,
+    Applied, Batch, Compaction, Db, Durability, Error, GroupPrefix, Keyspace, KeyspaceOptions,
+    Options, ScanOptions, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -306,4 +306,165 @@ fn a_checkpoint_holds_what_was_applied_and_how_far() {
     let report = copy.verify(|_| true).expect("verify");
     assert!(report.damage.is_empty(), "{:?}", report.damage);
     assert!(copy.groups().iter().all(|group| group.applied > 10));
+}
+
+/// Options with groups, in tables of their own from 4 KiB on.
+fn grouped(mut options: Options) -> Options {
+    options.default_keyspace.groups = Some(GroupPrefix::Delimiter { byte: b'/' });
+    options.default_keyspace.group_table_bytes_min = 4 << 10;
+    options
+}
+
+fn bytes_of(disk: &StrictVfs) -> u64 {
+    let names = disk.file_names(Path::new(DIR)).into_iter();
+    let data = names.filter(|name| name.ends_with(".tbl") || name.ends_with(".val"));
+    let read = data.map(|name| disk.read_file(&Path::new(DIR).join(name)).expect("read"));
+    read.map(|bytes| bytes.len() as u64).sum()
+}
+
+#[test]
+fn a_deleted_group_is_gone_at_once_and_gives_its_space_back() {
+    for options in [grouped(options()), grouped(separated())] {
+        let disk = StrictVfs::new();
+        let db = open(&disk, &options);
+        let mut random = Random(3);
+        for index in 1..=400 {
+            for number in 0..8 {
+                let value: Vec<u8> = (0..300).map(|_| random.below(256) as u8).collect();
+                put(&db, &group(number), index, &format!("{:03}", random.below(200)), &value);
+            }
+        }
+        db.flush().expect("flush");
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        db.collect_values(0.0, |_| true).expect("collect");
+        put(&db, &group(3), 401, "in memory", b"1");
+        put(&db, &group(4), 401, "in memory", b"1");
+        let (before, snapshot) = (bytes_of(&disk), db.snapshot());
+        let cursor_before = db.default_keyspace().prefix(&group(3)).expect("scan");
+        let work = |db: &Db| {
+            let stats = db.stats();
+            stats.keyspaces[0].levels.iter().map(|level| level.bytes_written).sum::<u64>()
+        };
+        let written = work(&db);
+        drop(cursor_before);
+        let deleted = db.delete_group(&group(3)).expect("delete");
+        assert_eq!(work(&db), written, "nothing is flushed or compacted");
+        assert!(deleted.tables > 0 && deleted.shared_tables <= 4, "{deleted:?}");
+        let freed = before - bytes_of(&disk);
+        let share =
+            if options.default_keyspace.value_log_bytes_min.is_some() { 0 } else { before / 16 };
+        assert!(freed == deleted.file_bytes && freed > share, "{freed} of {before}: {deleted:?}");
+        let gone = |db: &Db| {
+            assert!(all_of(db.default_keyspace(), &group(3)).is_empty());
+            assert!(db.get(&[&group(3)[..], b"in memory"].concat()).expect("get").is_none());
+            assert!(db.group(&group(3)).is_none());
+            assert_eq!(all_of(db.default_keyspace(), &group(4)).len(), 1 + 200 - missing(db, 4));
+        };
+        gone(&db);
+        let keyspace = db.default_keyspace();
+        let old = keyspace.scan(&ScanOptions::prefix(&group(3)).at(&snapshot)).map(|mut cursor| {
+            cursor.seek_to_first().expect("seek");
+            cursor.valid()
+        });
+        assert!(!old.expect("scan"), "an older snapshot does not see it either");
+        drop(snapshot);
+        // It may be made anew, below what it was, and nothing of the old one comes back.
+        put(&db, &group(3), 1, "new", b"2");
+        db.flush().expect("flush");
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        assert_eq!(all_of(db.default_keyspace(), &group(3)).len(), 1);
+        drop(db);
+        let db = open(&disk, &options);
+        assert_eq!(all_of(db.default_keyspace(), &group(3)).len(), 1);
+        assert_eq!(indexes(&db, &group(3)), Some((1, 1)));
+        db.delete_group(&group(3)).expect("delete");
+        gone(&db);
+        drop(db);
+        gone(&open(&disk, &options));
+    }
+}
+
+/// Of 200 keys of a group, those that are not there.
+fn missing(db: &Db, number: u64) -> usize {
+    let key = |at: u32| [&group(number)[..], format!("{at:03}").as_bytes()].concat();
+    (0..200).filter(|&at| db.get(&key(at)).expect("get").is_none()).count()
+}
+
+#[test]
+fn a_group_that_is_deleted_while_the_store_crashes_is_there_or_gone_as_a_whole() {
+    for (log, options) in
+        [(false, grouped(options())), (false, grouped(separated())), (true, grouped(options()))]
+    {
+        let mut options = options;
+        if log {
+            options.durability = Durability::Wal;
+        }
+        let run = |crash_at: Option<u64>| {
+            let disk = StrictVfs::new();
+            let db = open(&disk, &options);
+            let mut random = Random(5);
+            for index in 1..=150 {
+                for number in 0..4 {
+                    let value: Vec<u8> = (0..300).map(|_| random.below(256) as u8).collect();
+                    let key =
+                        [&group(number)[..], format!("{:03}", index % 60).as_bytes()].concat();
+                    let mut batch = Batch::new();
+                    batch.put(&key, &value);
+                    match log {
+                        true => db.write(batch, WriteOptions::default()).expect("write"),
+                        false => db
+                            .apply(Applied { group: &group(number), index, note: b"" }, batch)
+                            .expect("apply"),
+                    }
+                }
+            }
+            if log {
+                db.sync().expect("sync");
+            } else {
+                db.flush().expect("flush");
+            }
+            let from = disk.mutating_calls();
+            crash_at.into_iter().for_each(|at| disk.set_crash_at(from + at));
+            let deleted = db.delete_group(&group(2)).is_ok();
+            let again = |db: &Db| {
+                let mut batch = Batch::new();
+                batch.put(&[&group(2)[..], b"new"].concat(), b"2");
+                match log {
+                    true => db.write(batch, WriteOptions::SYNC).is_ok(),
+                    false => {
+                        db.apply(Applied { group: &group(2), index: 1, note: b"" }, batch).is_ok()
+                            && db.flush().is_ok()
+                    }
+                }
+            };
+            let renewed = deleted && again(&db);
+            let compacted = renewed && db.default_keyspace().compact_range(None, None).is_ok();
+            (disk.clone(), disk.mutating_calls() - from, deleted, renewed, compacted)
+        };
+        let (_, calls, ..) = run(None);
+        assert!(calls > 5, "{calls} calls");
+        for at in 1..=calls {
+            for survival in [Survival::None, Survival::Some { percent: 50 }, Survival::All] {
+                let (disk, _, deleted, renewed, _) = run(Some(at));
+                let db = open(&disk.crash(survival, at), &options);
+                let found = all_of(db.default_keyspace(), &group(2));
+                let index = db.group(&group(2)).map(|group| group.applied);
+                let old = found.keys().filter(|key| !key.ends_with(b"new")).count();
+                let new = found.len() - old;
+                match old {
+                    60 => assert!(!deleted && new == 0 && (log || index == Some(150)), "{at}"),
+                    0 => assert!(new == 1 || !renewed, "{at}: {found:?}"),
+                    part => panic!("crash at {at}: {part} of 60 keys"),
+                }
+                if old == 0 && !log {
+                    assert_eq!(index, (new == 1).then_some(1), "crash at {at}");
+                }
+                for other in [0, 1, 3] {
+                    assert_eq!(all_of(db.default_keyspace(), &group(other)).len(), 60);
+                }
+                let report = db.verify(|_| true).expect("verify");
+                assert!(report.damage.is_empty(), "{:?}", report.damage);
+            }
+        }
+    }
 }

@@ -145,6 +145,10 @@ fn in_words(change: &Change) -> String {
             let (group, index) = (group.escape_ascii(), state.index);
             format!("group {group} is applied up to {index}")
         }
+        Change::Erased { id, start, end, seq } => {
+            let (start, end) = (start.escape_ascii(), end.escape_ascii());
+            format!("keyspace {} has nothing up to #{seq} from {start} to {end}", id.0)
+        }
         Change::GroupForgotten(group) => format!("group {} is gone", group.escape_ascii()),
         Change::WalMin(number) => format!("logs below {number} are not needed"),
         Change::KeyspaceCreated { id, name, order } => {

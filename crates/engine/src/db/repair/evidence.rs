@@ -154,6 +154,7 @@ impl Facts {
             | Change::TableRemoved { .. }
             | Change::ValuesAdded(_)
             | Change::ValuesRemoved(_)
+            | Change::Erased { .. }
             | Change::Applied { .. }
             | Change::GroupForgotten(_) => {}
         }

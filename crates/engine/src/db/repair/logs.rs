@@ -7,7 +7,7 @@
 
 use super::evidence::{Facts, name_of};
 use super::{FileFate, MissingWrites, Repair, Target};
-use crate::flush::flush_memtable;
+use crate::flush::{Hidden, flush_memtable};
 use crate::log::{LogKind, Piece, Salvager};
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
@@ -345,7 +345,9 @@ impl Repair<'_> {
         };
         let origin = target.origin(id);
         let store = &self.store;
-        let tables = flush_memtable(store, &options, origin, &mem, &[], None, &|| false)?.tables;
+        let tables =
+            flush_memtable(store, &options, origin, &mem, &Hidden::by_newer(), None, &|| false)?
+                .tables;
         self.note_made(&tables);
         self.report.keyspace(id).tables_written += tables.len() as u64;
         let target: Option<&mut Target> = self.keyspaces.get_mut(&id);

@@ -41,6 +41,7 @@ use crate::event::EventSink;
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
 use crate::options::{KeyspaceOptions, MemoryShares, Options};
+use crate::range_tombstone::RangeTombstone;
 use crate::table::{Origin, TableContext};
 use crate::version::{
     ManifestRemains, NamedGroups, NamedWals, RawKeyspace, Recovered, TableMeta, TableStore,
@@ -113,6 +114,7 @@ pub fn repair(
         wals: NamedWals::default(),
         values: Values::default(),
         groups: NamedGroups::default(),
+        erased: BTreeMap::new(),
     };
     let result = repair.run();
     if result.is_err() {
@@ -148,6 +150,8 @@ struct Repair<'a> {
     values: Values,
     /// How far groups were applied, as the manifest has it.
     groups: NamedGroups,
+    /// What was erased of each keyspace and may still stand in tables.
+    erased: BTreeMap<KeyspaceId, Vec<RangeTombstone>>,
 }
 
 /// A keyspace that is being put together.
@@ -310,6 +314,8 @@ impl Repair<'_> {
         let Some(state) = &manifest.state else { return Ok(()) };
         self.report.structure = Structure::Kept { manifest: manifest.number };
         self.groups = state.groups.clone();
+        let erased = |(&id, raw): (&KeyspaceId, &RawKeyspace)| (id, raw.erased.clone());
+        self.erased = state.keyspaces.iter().map(erased).collect();
         for (&id, raw) in &state.keyspaces {
             let target = self.target(id, &raw.name, &raw.order)?;
             target.flushed_seq = raw.flushed_seq;
@@ -467,6 +473,7 @@ impl Repair<'_> {
                 // Logs that stay are for skipped keyspaces only.
                 flushed_seq: if skipped { target.flushed_seq } else { self.report.last_seq },
                 tables: target.tables.clone(),
+                erased: self.erased.remove(&id).unwrap_or_default(),
             };
             keyspaces.insert(id, raw);
         }

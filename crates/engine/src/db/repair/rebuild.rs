@@ -311,6 +311,7 @@ fn level_for(options: &KeyspaceOptions, bytes: u64) -> usize {
 /// What a manifest would say of a table that only speaks for itself.
 fn meta_of(number: u64, file_bytes: u64, salt: u64, properties: Properties) -> TableMeta {
     TableMeta {
+        erased_seq: 0,
         number,
         salt,
         file_bytes,
