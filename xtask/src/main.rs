@@ -1,5 +1,6 @@
 //! The project's own checks: `cargo xtask tidy` and `cargo xtask test`.
 
+mod header;
 mod sanitize;
 mod test;
 mod tidy;
@@ -15,6 +16,7 @@ usage: cargo xtask <command>
   test --long           the same, with the long forms of the gates
   test --only <step>    one step of it
   test --list           the steps
+  header                the C headers, made anew
   loom                  models of the concurrent parts, every interleaving
   loom --long           the same with one preemption more
   shuttle               random schedules of whole stores, ten thousand
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         ["test", "--long", "--only", step] | ["test", "--only", step, "--long"] => {
             test::run(&root, Some(step), true)
         }
+        ["header"] => header::write(&root),
         ["loom"] => test::run(&root, Some("loom"), false),
         ["loom", "--long"] => test::run(&root, Some("loom-long"), true),
         ["shuttle"] => test::run(&root, Some("shuttle"), false),

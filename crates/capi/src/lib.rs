@@ -1,0 +1,11 @@
+//! Esker for C: a drop-in for LevelDB's library, and an interface of its own.
+//!
+//! Both, with what they promise, are described in docs/c-api.md.
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "what pointers must be stands once, at the head of each header"
+)]
+
+mod boundary;
+mod handle;
+pub mod leveldb;

@@ -1,0 +1,4 @@
+//! Programs in C on our library, and on LevelDB's where that is installed.
+
+mod leveldb;
+mod support;

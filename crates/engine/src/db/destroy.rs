@@ -1,0 +1,55 @@
+//! Destroying: takes a closed database off the disk.
+//!
+//! Crash: what is left is still known as a database's, and destroying it again removes the rest.
+
+use super::open::Setup;
+use super::repair::evidence::is_ours;
+use crate::names::{self, FileKind};
+use esker_base::{Error, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Removes the closed database in `dir`: its files, and the directory if it is empty then.
+///
+/// What is not ours stays, and so does what repair has put aside in `lost/`.
+///
+/// # Errors
+/// `Busy`: somebody has it open. `NotFound`: no file of a database is there. Of the disk: some files may be gone
+/// already, and destroying it again removes the rest.
+/// # Cost
+/// A call of the file system for each file.
+pub fn destroy(dir: &Path, setup: &Setup) -> Result<()> {
+    let vfs = setup.env.vfs.as_ref();
+    if !vfs.exists(dir)? {
+        return Err(Error::NotFound { path: dir.to_path_buf() });
+    }
+    let entries = vfs.list(dir)?;
+    let files: BTreeMap<FileKind, u64> = entries
+        .iter()
+        .filter(|entry| !entry.is_dir)
+        .filter_map(|entry| Some((names::parse(&entry.name)?, entry.len_bytes)))
+        .collect();
+    if !is_ours(&setup.env, dir, &files)? {
+        return Err(Error::NotFound { path: names::current(dir) });
+    }
+    let lock = vfs.lock(&names::lock(dir))?;
+    for kind in files.keys() {
+        let path = match *kind {
+            FileKind::Current => names::current(dir),
+            FileKind::Manifest(number) => names::manifest(dir, number),
+            FileKind::Wal(number) => names::wal(dir, number),
+            FileKind::Table(number) => names::table(dir, number),
+            FileKind::Values(number) => names::values(dir, number),
+            FileKind::Temporary => names::current(dir).with_extension("tmp"),
+            FileKind::Lock => continue,
+        };
+        vfs.remove(&path)?;
+    }
+    drop(lock);
+    vfs.remove(&names::lock(dir))?;
+    vfs.sync_dir(dir)?;
+    if vfs.list(dir)?.is_empty() {
+        vfs.remove_dir(dir)?;
+    }
+    Ok(())
+}
