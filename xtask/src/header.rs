@@ -15,7 +15,23 @@ struct Header {
     head: &'static str,
 }
 
-const HEADERS: &[Header] = &[Header {
+const HEADERS: &[Header] = &[
+    Header {
+        path: "crates/capi/include/esker.h",
+        sources: &[
+            "native/error.rs",
+            "native/store.rs",
+            "native/data.rs",
+            "native/batch.rs",
+            "native/cursor.rs",
+            "native/record.rs",
+            "native/find.rs",
+            "native/upkeep.rs",
+        ],
+        guard: "ESKER_H_",
+        head: ESKER_HEAD,
+    },
+    Header {
     path: "crates/capi/include/leveldb/c.h",
     sources: &[
         "leveldb/options.rs",
@@ -37,6 +53,19 @@ const HEADERS: &[Header] = &[Header {
    A database and a snapshot may be used by several threads at once, everything else by one at a time. */",
 }];
 
+const ESKER_HEAD: &str = "\
+/* Esker, an embedded key-value store. Made by `cargo xtask header`: change the Rust instead.
+
+   Functions that can fail return a code, which is ESKER_OK or says what to do next; esker_last_error has the text. After an
+   error, what a result points to is NULL, 0 or false. Handles are opaque, come from the function that makes them and are
+   closed by the function that is named for that, in any order. After esker_close whatever belongs to the database fails with
+   ESKER_MISUSE, and still has to be closed. A handle that was closed, NULL, or of another kind is told with ESKER_MISUSE as well,
+   as far as that can be seen; do not rely on it.
+
+   Keys and values are any bytes, with a length. Text ends in a zero and is UTF-8. What is to be freed is freed with esker_free,
+   or free. Databases, keyspaces and snapshots may be used by several threads at once; every other handle by one at a time. A
+   handle must not be closed while another thread uses it. No function unwinds, and none calls back. */";
+
 /// Writes all headers. True if that worked.
 pub(crate) fn write(root: &Path) -> bool {
     HEADERS.iter().all(|header| {
@@ -57,7 +86,7 @@ fn make(root: &Path, header: &Header) -> Result<Vec<u8>, String> {
         style: Style::Type,
         header: Some(header.head.to_owned()),
         include_guard: Some(header.guard.to_owned()),
-        sys_includes: vec!["stddef.h".to_owned(), "stdint.h".to_owned()],
+        sys_includes: ["stdbool.h", "stddef.h", "stdint.h"].map(str::to_owned).to_vec(),
         no_includes: true,
         cpp_compat: true,
         usize_is_size_t: true,
@@ -66,7 +95,8 @@ fn make(root: &Path, header: &Header) -> Result<Vec<u8>, String> {
         documentation_length: DocumentationLength::Full,
         ..Config::default()
     };
-    config.enumeration.prefix_with_name = false;
+    // What no function names by its type.
+    config.export.include = vec!["esker_field_type".to_owned()];
     let sources = header.sources.iter().map(|file| root.join("crates/capi/src").join(file));
     let builder = sources.fold(Builder::new().with_config(config), Builder::with_src);
     let mut text = Vec::new();

@@ -179,6 +179,15 @@ pub(crate) unsafe fn close<H: Handle>(handle: *mut H) -> Result<H::Content, Misu
     content.ok_or(Misuse::NotOpen(H::WHAT))
 }
 
+/// Closes a handle and drops its content.
+///
+/// # Safety
+/// As `close`.
+pub(crate) unsafe fn discard<H: Handle>(handle: *mut H) -> Result<(), Misuse> {
+    // SAFETY: as the caller says.
+    unsafe { close(handle).map(drop) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

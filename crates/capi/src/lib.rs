@@ -8,4 +8,7 @@
 
 mod boundary;
 mod handle;
+#[cfg(feature = "leveldb")]
 pub mod leveldb;
+#[cfg(feature = "native")]
+pub mod native;

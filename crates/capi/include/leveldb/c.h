@@ -11,6 +11,7 @@
 #ifndef ESKER_LEVELDB_C_H_
 #define ESKER_LEVELDB_C_H_
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -22,14 +22,17 @@ pub extern "C" fn leveldb_writebatch_create() -> *mut leveldb_writebatch_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_writebatch_destroy(batch: *mut leveldb_writebatch_t) {
     // SAFETY: pointers are what the interface asks for; the same holds for every function of it.
-    quiet((), || unsafe { Ok(drop(handle::close(batch)?)) });
+    quiet((), || unsafe { Ok(handle::discard(batch)?) });
 }
 
 /// Forgets all writes of a batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_writebatch_clear(batch: *mut leveldb_writebatch_t) {
     // SAFETY: as everywhere.
-    quiet((), || unsafe { Ok(handle::get_mut(batch)?.clear()) });
+    quiet((), || unsafe {
+        handle::get_mut(batch)?.clear();
+        Ok(())
+    });
 }
 
 /// Adds setting a key to a batch.

@@ -209,7 +209,7 @@ pub unsafe extern "C" fn leveldb_release_snapshot(
 ) {
     let _ = db;
     // SAFETY: as everywhere.
-    quiet((), || unsafe { Ok(drop(handle::close(snapshot.cast_mut())?)) });
+    quiet((), || unsafe { Ok(handle::discard(snapshot.cast_mut())?) });
 }
 
 /// The value of a property, to be freed; NULL if there is none of this name.

@@ -56,7 +56,7 @@ pub unsafe extern "C" fn leveldb_create_iterator(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_iter_destroy(iterator: *mut leveldb_iterator_t) {
     // SAFETY: as everywhere.
-    quiet((), || unsafe { Ok(drop(handle::close(iterator)?)) });
+    quiet((), || unsafe { Ok(handle::discard(iterator)?) });
 }
 
 /// 1 if the iterator stands on a key, else 0.
@@ -73,7 +73,10 @@ unsafe fn step(
     step: impl FnOnce(&mut Cursor) -> esker::Result<()>,
 ) {
     // SAFETY: as the caller says.
-    quiet((), || unsafe { Ok(handle::get_mut(iterator)?.step(step)) });
+    quiet((), || unsafe {
+        handle::get_mut(iterator)?.step(step);
+        Ok(())
+    });
 }
 
 /// Moves to the first key.

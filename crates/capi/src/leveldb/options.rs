@@ -144,7 +144,7 @@ pub extern "C" fn leveldb_options_create() -> *mut leveldb_options_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_options_destroy(options: *mut leveldb_options_t) {
     // SAFETY: pointers are what the interface asks for; the same holds for every function of it.
-    quiet((), || unsafe { Ok(drop(handle::close(options)?)) });
+    quiet((), || unsafe { Ok(handle::discard(options)?) });
 }
 
 /// # Safety
@@ -374,7 +374,7 @@ pub extern "C" fn leveldb_readoptions_create() -> *mut leveldb_readoptions_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_readoptions_destroy(options: *mut leveldb_readoptions_t) {
     // SAFETY: as everywhere.
-    quiet((), || unsafe { Ok(drop(handle::close(options)?)) });
+    quiet((), || unsafe { Ok(handle::discard(options)?) });
 }
 
 /// Nothing that can be turned off: checksums are always verified.
@@ -427,7 +427,7 @@ pub extern "C" fn leveldb_writeoptions_create() -> *mut leveldb_writeoptions_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_writeoptions_destroy(options: *mut leveldb_writeoptions_t) {
     // SAFETY: as everywhere.
-    quiet((), || unsafe { handle::close(options).map(|_| ()).map_err(Status::from) });
+    quiet((), || unsafe { Ok(handle::discard(options)?) });
 }
 
 /// Return from a write only when it, and every write before it, is on stable storage. Default: 0.
@@ -458,7 +458,7 @@ pub extern "C" fn leveldb_cache_create_lru(capacity: size_t) -> *mut leveldb_cac
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_cache_destroy(cache: *mut leveldb_cache_t) {
     // SAFETY: as everywhere.
-    quiet((), || unsafe { handle::close(cache).map(drop).map_err(Status::from) });
+    quiet((), || unsafe { Ok(handle::discard(cache)?) });
 }
 
 /// The system: files, clock, threads.
@@ -482,7 +482,7 @@ pub extern "C" fn leveldb_create_default_env() -> *mut leveldb_env_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_env_destroy(env: *mut leveldb_env_t) {
     // SAFETY: as everywhere.
-    quiet((), || unsafe { handle::close(env).map_err(Status::from) });
+    quiet((), || unsafe { Ok(handle::discard(env)?) });
 }
 
 /// A directory for tests, which is made if it is not there: what the variable `TEST_TMPDIR` says, or one of this user's

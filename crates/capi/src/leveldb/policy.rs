@@ -127,7 +127,7 @@ pub extern "C" fn leveldb_comparator_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_comparator_destroy(comparator: *mut leveldb_comparator_t) {
     // SAFETY: as everywhere.
-    quiet((), || unsafe { Ok(drop(handle::close(comparator)?)) });
+    quiet((), || unsafe { Ok(handle::discard(comparator)?) });
 }
 
 /// What spares reads of tables without a key.
@@ -229,5 +229,5 @@ pub extern "C" fn leveldb_filterpolicy_create_bloom(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_filterpolicy_destroy(policy: *mut leveldb_filterpolicy_t) {
     // SAFETY: as everywhere.
-    quiet((), || unsafe { Ok(drop(handle::close(policy)?)) });
+    quiet((), || unsafe { Ok(handle::discard(policy)?) });
 }
