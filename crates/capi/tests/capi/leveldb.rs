@@ -3,7 +3,7 @@
 //! What they say stands in `tests/c/said`; `ESKER_REWRITE=1` writes it anew, from LevelDB's library.
 
 use crate::support::{Scratch, compile, compiles, here, lay_out, library, run};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -147,5 +147,52 @@ fn programs_are_clean_under_the_address_sanitizer() {
         flags.push("-fsanitize=address");
         compile(&source(program), &built, &flags);
         say(&built, argument, Some(&lib));
+    }
+}
+
+/// The names and contents of the files in a directory.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(dir).expect("a directory");
+    let read = |path: PathBuf| {
+        let name = path.file_name().expect("a name").display().to_string();
+        (name, std::fs::read(&path).expect("a file"))
+    };
+    entries.map(|entry| read(entry.expect("an entry").path())).collect()
+}
+
+/// Runs the program of what only ours does, beside a database of LevelDB, whole and without its CURRENT.
+fn own(flags: &[&str]) {
+    let scratch = Scratch::new(&format!("own-{}", flags.len()));
+    let lib = our_library(&scratch);
+    let built = scratch.path().join("own");
+    let all = own_flags(&lib);
+    let all: Vec<&str> = all.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+    compile(&source("own"), &built, &all);
+    let (whole, torn) = (scratch.below("whole"), scratch.below("torn"));
+    for (name, bytes) in files(&here("../cli/tests/fixtures/leveldb")) {
+        std::fs::write(whole.join(&name), &bytes).expect("written");
+        if name != "CURRENT" {
+            std::fs::write(torn.join(&name), &bytes).expect("written");
+        }
+    }
+    let before = (files(&whole), files(&torn));
+    let mut command = Command::new(&built);
+    command.args([&whole, &torn]).current_dir(scratch.below("run"));
+    command.env("LD_LIBRARY_PATH", &lib).env("ASAN_OPTIONS", "detect_leaks=1:halt_on_error=1");
+    assert_eq!(run(&mut command), "");
+    assert!(before == (files(&whole), files(&torn)), "files of LevelDB were touched");
+}
+
+#[test]
+fn what_only_ours_does() {
+    own(&[]);
+}
+
+#[test]
+fn what_only_ours_does_is_clean_under_the_address_sanitizer() {
+    if compiles("int main(void) { return 0; }\n", &["-fsanitize=address"]) {
+        own(&["-fsanitize=address"]);
+    } else {
+        println!("cc has no address sanitizer: not run");
     }
 }
