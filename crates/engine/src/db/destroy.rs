@@ -7,7 +7,7 @@ use super::repair::evidence::is_ours;
 use crate::names::{self, FileKind};
 use esker_base::{Error, Result};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Removes the closed database in `dir`: its files, and the directory if it is empty then.
 ///
@@ -33,23 +33,30 @@ pub fn destroy(dir: &Path, setup: &Setup) -> Result<()> {
         return Err(Error::NotFound { path: names::current(dir) });
     }
     let lock = vfs.lock(&names::lock(dir))?;
-    for kind in files.keys() {
-        let path = match *kind {
-            FileKind::Current => names::current(dir),
-            FileKind::Manifest(number) => names::manifest(dir, number),
-            FileKind::Wal(number) => names::wal(dir, number),
-            FileKind::Table(number) => names::table(dir, number),
-            FileKind::Values(number) => names::values(dir, number),
-            FileKind::Temporary => names::current(dir).with_extension("tmp"),
-            FileKind::Lock => continue,
-        };
-        vfs.remove(&path)?;
+    // CURRENT first; last what is ours by its name alone, after the lock's file, so that none of both is left alone.
+    let mut kinds: Vec<FileKind> =
+        files.into_keys().filter(|kind| *kind != FileKind::Lock).collect();
+    kinds.sort_by_key(|kind| (*kind != FileKind::Temporary, *kind));
+    kinds.insert(kinds.len().saturating_sub(1), FileKind::Lock);
+    for kind in kinds {
+        vfs.remove(&path_of(dir, kind))?;
     }
     drop(lock);
-    vfs.remove(&names::lock(dir))?;
     vfs.sync_dir(dir)?;
     if vfs.list(dir)?.is_empty() {
         vfs.remove_dir(dir)?;
     }
     Ok(())
+}
+
+fn path_of(dir: &Path, kind: FileKind) -> PathBuf {
+    match kind {
+        FileKind::Current => names::current(dir),
+        FileKind::Lock => names::lock(dir),
+        FileKind::Manifest(number) => names::manifest(dir, number),
+        FileKind::Wal(number) => names::wal(dir, number),
+        FileKind::Table(number) => names::table(dir, number),
+        FileKind::Values(number) => names::values(dir, number),
+        FileKind::Temporary => names::current(dir).with_extension("tmp"),
+    }
 }

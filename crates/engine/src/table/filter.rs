@@ -357,6 +357,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn in_an_order_without_hashes_a_bloom_filter_lets_everything_through() {
+        let payload = build(Filter::Bloom { bits_per_key: 10 }, &[b"key".to_vec()]);
+        for (hashes, passes) in [(true, false), (false, true)] {
+            let filter =
+                FilterBlock::decode(&Heap::global(), &payload, hashes, None).expect("decodes");
+            let mut probes = Probes::new(hash64(b"another"));
+            assert_eq!(filter.may_contain(&mut probes, b"another"), passes);
+        }
+    }
+
     struct FirstByte;
 
     impl FilterPolicy for FirstByte {
