@@ -197,7 +197,10 @@ fn with_pkg_config(root: &Path, dir: &Path, prefix: &Path) -> bool {
             .arg("-o")
             .arg(&program),
     ) && succeeds(
-        Command::new(&program).current_dir(dir).env("LD_LIBRARY_PATH", prefix.join("lib")),
+        Command::new(&program)
+            .current_dir(dir)
+            .env("LD_LIBRARY_PATH", prefix.join("lib"))
+            .stdout(Stdio::null()),
     )
 }
 
@@ -223,7 +226,8 @@ fn with_cmake(root: &Path, dir: &Path, prefix: &Path) -> bool {
     configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
     let mut build = Command::new("cmake");
     build.arg("--build").arg(&made).stdout(Stdio::null());
-    let run = |name: &str| succeeds(Command::new(made.join(name)).current_dir(dir));
+    let run =
+        |name: &str| succeeds(Command::new(made.join(name)).current_dir(dir).stdout(Stdio::null()));
     written && succeeds(&mut configure) && succeeds(&mut build) && run("tour") && run("tour_static")
 }
 

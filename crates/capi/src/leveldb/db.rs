@@ -47,6 +47,16 @@ pub unsafe extern "C" fn leveldb_open(
     }
 }
 
+/// The database behind a handle: for measuring what the interface costs. `None` if it is no open one.
+///
+/// # Safety
+/// `db` is NULL or came from [`leveldb_open`].
+#[doc(hidden)]
+pub unsafe fn engine_of(db: *const leveldb_t) -> Option<Db> {
+    // SAFETY: as the caller says.
+    unsafe { handle::get(db).ok().cloned() }
+}
+
 /// What an open failed by, in LevelDB's words where it has some.
 fn explain(dir: &Path, options: &OpenOptions, error: Error) -> Status {
     let at = dir.display();

@@ -162,6 +162,16 @@ pub unsafe extern "C" fn esker_open_with(
     })
 }
 
+/// The database behind a handle: for measuring what the interface costs. `None` if it is no open one.
+///
+/// # Safety
+/// `db` is NULL or came from [`esker_open`].
+#[doc(hidden)]
+pub unsafe fn engine_of(db: *const esker_db) -> Option<Db> {
+    // SAFETY: as the caller says.
+    unsafe { handle::get(db).ok()?.db().ok().cloned() }
+}
+
 /// Closes a database and its handle: what was written is durable when it returns `ESKER_OK`. It is closed in any case.
 ///
 /// What belongs to it, such as keyspaces and cursors, must not be in use by other threads; it is of no use afterwards, and still has to be
