@@ -44,6 +44,7 @@ fn lay_out_leveldb(root: &Path, dir: &Path, profile: &str) -> bool {
         && told(dir, || {
             fs::create_dir_all(dir)?;
             replace(&built(root, profile, "so"), &dir.join(soname))?;
+            replace(&built(root, profile, "a"), &dir.join("libleveldb.a"))?;
             others.iter().try_for_each(|name| link(soname, &dir.join(name)))
         })
 }
@@ -231,25 +232,19 @@ fn with_cmake(root: &Path, dir: &Path, prefix: &Path) -> bool {
     written && succeeds(&mut configure) && succeeds(&mut build) && run("tour") && run("tour_static")
 }
 
-/// A program that is linked with the library that has LevelDB's name.
+/// A program that is linked with the library that has LevelDB's name, shared and static.
 fn on_leveldb(root: &Path, dir: &Path, prefix: &Path) -> bool {
     let lib = prefix.join("lib/esker/leveldb");
-    let program = dir.join("batch");
-    let run = dir.join("run");
-    let compiled = succeeds(
-        Command::new("cc")
-            .arg(root.join("crates/capi/tests/c/batch.c"))
-            .arg(format!("-I{}", prefix.join("include/esker").display()))
-            .arg(format!("-L{}", lib.display()))
-            .args(["-lleveldb", "-o"])
-            .arg(&program),
-    );
-    compiled
-        && told(&run, || fs::create_dir_all(&run))
-        && succeeds(
-            Command::new(&program)
-                .current_dir(&run)
-                .env("LD_LIBRARY_PATH", &lib)
-                .stdout(Stdio::null()),
-        )
+    let path = format!("-L{}", lib.display());
+    ["-lleveldb", "-l:libleveldb.a"].iter().all(|library| {
+        let run = dir.join(format!("on{library}"));
+        let program = run.join("batch");
+        let mut compile = Command::new("cc");
+        compile.arg(root.join("crates/capi/tests/c/batch.c"));
+        compile.arg(format!("-I{}", prefix.join("include/esker").display()));
+        compile.args([&path, library, "-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"]).arg(&program);
+        let mut batch = Command::new(&program);
+        batch.current_dir(&run).env("LD_LIBRARY_PATH", &lib).stdout(Stdio::null());
+        told(&run, || fs::create_dir_all(&run)) && succeeds(&mut compile) && succeeds(&mut batch)
+    })
 }

@@ -30,9 +30,7 @@ pub fn apply_each(options: &mut Options, settings: &[String]) -> Result<()> {
     for setting in settings {
         match setting.split_once('=') {
             Some((name, preset)) if name.trim() == "preset" => {
-                let order = changed.default_keyspace.order.clone();
-                changed = Options::preset(preset.trim())?;
-                changed.default_keyspace.order = order;
+                changed = begin_anew(changed, preset.trim())?;
                 rest.clear();
             }
             _ => rest.push(setting.clone()),
@@ -51,6 +49,23 @@ pub fn apply_each(options: &mut Options, settings: &[String]) -> Result<()> {
     changed.validate()?;
     *options = changed;
     Ok(())
+}
+
+/// A preset, but for what it says nothing of: what is opened, and what is the user's own.
+fn begin_anew(before: Options, preset: &str) -> Result<Options> {
+    let preset = Options::preset(preset)?;
+    let KeyspaceOptions { order, filter, .. } = before.default_keyspace;
+    let filter = match filter {
+        Filter::Custom(policy) => Filter::Custom(policy),
+        _ => preset.default_keyspace.filter.clone(),
+    };
+    Ok(Options {
+        create_if_missing: before.create_if_missing,
+        error_if_exists: before.error_if_exists,
+        default_keyspace: KeyspaceOptions { order, filter, ..preset.default_keyspace },
+        keyspaces: before.keyspaces,
+        ..preset
+    })
 }
 
 /// Sets options of one keyspace.

@@ -104,7 +104,10 @@ fn what_is_the_users_own_stays() {
     let keyspaces = [("other".to_owned(), keyspace.clone())].into();
     let mut options =
         Options { default_keyspace: keyspace.clone(), keyspaces, ..Options::default() };
-    apply(&mut options, "block_bytes=8KiB").expect("good");
+    options.create_if_missing = false;
+    apply(&mut options, "preset=edge,block_bytes=8KiB").expect("good");
+    assert_eq!(options.memory_budget_bytes, Options::edge().memory_budget_bytes);
+    assert!(!options.create_if_missing);
     let other = &options.keyspaces["other"];
     for changed in [&options.default_keyspace, other] {
         assert_eq!(changed.order.name(), "test.own");
