@@ -3,7 +3,7 @@
 //! Flow: `cargo rustc` with one interface of `crates/capi` -> a library with the name that the linker looks for -> a
 //! directory. Templates of what describes them stand in `crates/capi/install`.
 
-use crate::test::{cargo_command, succeeds};
+use crate::process::{cargo_command, succeeds};
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -125,7 +125,7 @@ fn replace(from: &Path, to: &Path) -> io::Result<()> {
 
 fn link(to: &str, at: &Path) -> io::Result<()> {
     match fs::remove_file(at) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => symlink(to, at),
     }
 }
@@ -242,7 +242,9 @@ fn on_leveldb(root: &Path, dir: &Path, prefix: &Path) -> bool {
         let mut compile = Command::new("cc");
         compile.arg(root.join("crates/capi/tests/c/batch.c"));
         compile.arg(format!("-I{}", prefix.join("include/esker").display()));
-        compile.args([&path, library, "-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"]).arg(&program);
+        compile
+            .args([path.as_str(), library, "-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"])
+            .arg(&program);
         let mut batch = Command::new(&program);
         batch.current_dir(&run).env("LD_LIBRARY_PATH", &lib).stdout(Stdio::null());
         told(&run, || fs::create_dir_all(&run)) && succeeds(&mut compile) && succeeds(&mut batch)

@@ -34,6 +34,7 @@ const HEADERS: &[Header] = &[
     Header {
     path: "crates/capi/include/leveldb/c.h",
     sources: &[
+        "leveldb/snapshot.rs",
         "leveldb/options.rs",
         "leveldb/policy.rs",
         "leveldb/batch.rs",

@@ -2,6 +2,7 @@
 
 mod capi;
 mod header;
+mod process;
 mod sanitize;
 mod test;
 mod tidy;

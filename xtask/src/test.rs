@@ -2,9 +2,9 @@
 //!
 //! The same command runs on a newcomer's machine and in CI. It stops at the first step that fails.
 
+use crate::process::{cargo_command, succeeds};
 use crate::{capi, tidy};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// One step.
@@ -181,22 +181,6 @@ impl Run {
             Run::Cargo { arguments, env } => succeeds(
                 cargo_command().args(*arguments).envs(env.iter().copied()).current_dir(root),
             ),
-        }
-    }
-}
-
-/// The cargo that runs us.
-pub(crate) fn cargo_command() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-}
-
-/// Runs a command to its end, and says so if it did not even start.
-pub(crate) fn succeeds(command: &mut Command) -> bool {
-    match command.status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("{} did not start: {error}", command.get_program().display());
-            false
         }
     }
 }

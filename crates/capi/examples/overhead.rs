@@ -17,11 +17,14 @@ const CALLS: u64 = 2_000;
 const ROUNDS: usize = 1_501;
 const VALUE: [u8; 100] = [b'v'; 100];
 
+/// A call with a key.
+type Call<'a> = Box<dyn Fn(&[u8; 16]) + 'a>;
+
 /// The calls of one variant: `put` and `get` of the key with a number.
 struct Variant<'a> {
     name: &'static str,
-    put: Box<dyn Fn(&[u8; 16]) + 'a>,
-    get: Box<dyn Fn(&[u8; 16]) + 'a>,
+    put: Call<'a>,
+    get: Call<'a>,
 }
 
 fn key(number: u64) -> [u8; 16] {
@@ -63,7 +66,15 @@ fn through_leveldb<'a>(db: *mut leveldb::leveldb_t) -> Variant<'a> {
             let mut error = null_mut();
             // SAFETY: open handles, and bytes with their lengths.
             unsafe {
-                put(db, writes, key.as_ptr().cast(), 16, VALUE.as_ptr().cast(), 100, &raw mut error)
+                put(
+                    db,
+                    writes,
+                    key.as_ptr().cast(),
+                    16,
+                    VALUE.as_ptr().cast(),
+                    100,
+                    &raw mut error,
+                );
             };
             assert!(error.is_null());
         }),

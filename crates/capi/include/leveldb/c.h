@@ -6,7 +6,8 @@
    Pointers to handles come from the functions that make them, and no pointer is NULL unless its function allows it.
    `errptr` leads to NULL, or to text that is freed when an error replaces it; where nothing fails it is left alone.
    Keys and values are bytes with a length. What is returned to be freed is freed with `leveldb_free`, or `free`.
-   A database and a snapshot may be used by several threads at once, everything else by one at a time. */
+   A database, a snapshot and options that nobody sets any more may be used by several threads at once, everything else by
+   one at a time. */
 
 #ifndef ESKER_LEVELDB_C_H_
 #define ESKER_LEVELDB_C_H_

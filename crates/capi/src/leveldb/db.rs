@@ -4,11 +4,12 @@ use super::batch::leveldb_writebatch_t;
 use super::options::{
     OpenOptions, leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t,
 };
+use super::snapshot::leveldb_snapshot_t;
 use super::status::{Outcome, Status, quiet, report};
 use super::{foreign, property};
 use crate::boundary::{copy_out, free, slice, text_out};
 use crate::handle::{self, Shell, handle};
-use esker::{Batch, Cursor, Db, Error, Keyspace, ScanOptions, Setup, Snapshot};
+use esker::{Batch, Cursor, Db, Error, Keyspace, ScanOptions, Setup};
 use libc::{c_char, c_int, c_void, size_t};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -19,11 +20,6 @@ use std::sync::Arc;
 #[allow(non_camel_case_types, reason = "as C names it")]
 pub struct leveldb_t(Shell<Db>);
 handle!(leveldb_t, Db, "database");
-
-/// A database as it was at one moment.
-#[allow(non_camel_case_types, reason = "as C names it")]
-pub struct leveldb_snapshot_t(Shell<Arc<Snapshot>>);
-handle!(leveldb_snapshot_t, Arc<Snapshot>, "snapshot");
 
 /// Opens the database in the directory `name`. NULL after an error.
 ///

@@ -13,6 +13,7 @@ mod iterator;
 mod options;
 mod policy;
 mod property;
+mod snapshot;
 mod status;
 
 pub use batch::*;
@@ -20,3 +21,4 @@ pub use db::*;
 pub use iterator::*;
 pub use options::*;
 pub use policy::*;
+pub use snapshot::*;

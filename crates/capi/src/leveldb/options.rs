@@ -1,7 +1,7 @@
 //! Options, caches and environments, and what LevelDB's options come to in Esker.
 
-use super::db::leveldb_snapshot_t;
 use super::policy::{Filters, Order, leveldb_comparator_t, leveldb_filterpolicy_t};
+use super::snapshot::leveldb_snapshot_t;
 use super::status::{Outcome, Status, quiet, report};
 use crate::boundary::text_out;
 use crate::handle::{self, Shell, handle};

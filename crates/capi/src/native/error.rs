@@ -162,9 +162,11 @@ pub(super) unsafe fn bytes<'a>(data: *const c_void, len: size_t) -> Outcome<&'a 
     Ok(unsafe { slice(data.cast(), len) })
 }
 
-/// A copy of text that C frees.
-pub(super) fn give_text(text: &str) -> Outcome<*mut c_char> {
-    let copy = text_out(text);
+/// A report as JSON that C frees.
+pub(super) fn give_json(report: &impl serde::Serialize) -> Outcome<*mut c_char> {
+    let text = serde_json::to_string(report)
+        .map_err(|error| Failure::internal(format!("cannot write JSON: {error}")))?;
+    let copy = text_out(&text);
     if copy.is_null() { Err(no_memory()) } else { Ok(copy) }
 }
 

@@ -2,7 +2,7 @@
 
 use super::cursor::lend;
 use super::data::esker_slice;
-use super::error::{Failure, Outcome, esker_code, give_text, no_memory, place, run, text};
+use super::error::{Failure, Outcome, esker_code, give_json, no_memory, place, run, text};
 use super::record::{esker_field, field};
 use super::store::{Store, esker_keyspace, esker_snapshot, moment};
 use crate::boundary::free;
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn esker_indexes(
                 })
             })
             .collect();
-        *out = give_text(&serde_json::Value::from(rows).to_string())?;
+        *out = give_json(&rows)?;
         Ok(())
     })
 }

@@ -1,7 +1,6 @@
 //! Databases, keyspaces and snapshots.
 
-use super::error::{Failure, Outcome, esker_code, give_text, place, run, text, text_or_empty};
-use super::upkeep::json_of;
+use super::error::{Failure, Outcome, esker_code, give_json, place, run, text, text_or_empty};
 use crate::boundary::free;
 use crate::handle::{self, Shell, handle};
 use esker::{Db, Keyspace, KeyspaceOptions, Options, Setup, Snapshot};
@@ -263,7 +262,7 @@ pub unsafe extern "C" fn esker_keyspace_names(
     // SAFETY: as everywhere.
     run(|| unsafe {
         let out = place(json)?;
-        *out = give_text(&serde_json::json!(handle::get(db)?.db()?.keyspace_names()).to_string())?;
+        *out = give_json(&handle::get(db)?.db()?.keyspace_names())?;
         Ok(())
     })
 }
@@ -320,7 +319,7 @@ pub unsafe extern "C" fn esker_repair(
         let path = text(path, "path")?;
         let repaired = esker::repair::repair(path.as_ref(), &options, Setup::default(), |_| true)?;
         if let Some(out) = report.as_mut() {
-            *out = give_text(&json_of(&repaired)?)?;
+            *out = give_json(&repaired)?;
         }
         Ok(())
     })

@@ -1,6 +1,6 @@
 //! Upkeep: durability, flushes, compactions, copies, checks, statistics.
 
-use super::error::{Failure, bytes, esker_code, give_text, place, run, text};
+use super::error::{Failure, bytes, esker_code, give_json, place, run, text};
 use super::store::{esker_db, esker_keyspace};
 use crate::handle;
 use esker::{Db, VerifyReport};
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn esker_verify(
             *out = false;
             let verified = db.verify(|_| true)?;
             if let Some(report) = report.as_mut() {
-                *report = give_text(&verify_json(&verified))?;
+                *report = give_json(&verify_json(&verified))?;
             }
             *out = verified.damage.is_empty();
             Ok(())
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn esker_verify(
     }
 }
 
-fn verify_json(report: &VerifyReport) -> String {
+fn verify_json(report: &VerifyReport) -> serde_json::Value {
     let damage: Vec<serde_json::Value> = report
         .damage
         .iter()
@@ -137,7 +137,6 @@ fn verify_json(report: &VerifyReport) -> String {
         "indexes": indexes,
         "damage": damage,
     })
-    .to_string()
 }
 
 /// What the engine did and what it holds, as JSON, to be freed.
@@ -147,16 +146,10 @@ pub unsafe extern "C" fn esker_stats(db: *const esker_db, json: *mut *mut c_char
     unsafe {
         with_db(db, |db| {
             let out = place(json)?;
-            *out = give_text(&json_of(&db.stats())?)?;
+            *out = give_json(&db.stats())?;
             Ok(())
         })
     }
-}
-
-/// A report or statistics as JSON.
-pub(super) fn json_of(report: &impl serde::Serialize) -> Result<String, Failure> {
-    serde_json::to_string(report)
-        .map_err(|error| Failure::internal(format!("cannot write JSON: {error}")))
 }
 
 /// The version of Esker, such as `0.1.0`.
