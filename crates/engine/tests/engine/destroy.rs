@@ -19,7 +19,7 @@ fn filled() -> StrictVfs {
     for round in 0..3 {
         for _ in 0..300 {
             let key = random.below(500).to_be_bytes();
-            db.put(&key, &vec![round; 100]).expect("put");
+            db.put(&key, &[round; 100]).expect("put");
         }
         db.flush().expect("flush");
     }
