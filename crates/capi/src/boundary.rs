@@ -32,6 +32,12 @@ pub(crate) unsafe fn slice<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(bytes.cast(), len) }
 }
 
+/// Where bytes begin that C borrows: never NULL, and, without any, a place that may be read.
+#[inline]
+pub(crate) fn start_of(bytes: &[u8]) -> *const c_char {
+    if bytes.is_empty() { c"".as_ptr() } else { bytes.as_ptr().cast() }
+}
+
 /// A copy that C frees; NULL if there is no memory.
 #[inline]
 pub(crate) fn copy_out(bytes: &[u8]) -> *mut c_char {

@@ -1,7 +1,7 @@
 //! Batches.
 
 use super::status::quiet;
-use crate::boundary::slice;
+use crate::boundary::{slice, start_of};
 use crate::handle::{self, Shell, handle};
 use esker::Batch;
 use esker::base::Kind;
@@ -84,10 +84,10 @@ pub unsafe extern "C" fn leveldb_writebatch_iterate(
     // SAFETY: as everywhere; the functions are the caller's.
     quiet((), || unsafe {
         for op in handle::get(batch)?.iter() {
-            let (key, klen) = (op.key.as_ptr().cast(), op.key.len());
+            let (key, klen) = (start_of(op.key), op.key.len());
             match (op.kind, put, deleted) {
                 (Kind::Put, Some(put), _) => {
-                    put(state, key, klen, op.value.as_ptr().cast(), op.value.len());
+                    put(state, key, klen, start_of(op.value), op.value.len());
                 }
                 (Kind::Delete, _, Some(deleted)) => deleted(state, key, klen),
                 _ => {}

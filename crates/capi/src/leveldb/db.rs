@@ -18,8 +18,24 @@ use std::sync::Arc;
 
 /// An open database.
 #[allow(non_camel_case_types, reason = "as C names it")]
-pub struct leveldb_t(Shell<Db>);
-handle!(leveldb_t, Db, "database");
+pub struct leveldb_t(Shell<Database>);
+handle!(leveldb_t, Database, "database");
+
+/// An open database, and what is known of the order of its keys.
+pub struct Database {
+    db: Db,
+    bytewise: bool,
+}
+
+/// The database behind a handle.
+///
+/// # Safety
+/// As everywhere.
+#[inline]
+unsafe fn get<'a>(db: *const leveldb_t) -> Outcome<&'a Db> {
+    // SAFETY: as the caller says.
+    Ok(unsafe { &handle::get(db)?.db })
+}
 
 /// Opens the database in the directory `name`. NULL after an error.
 ///
@@ -37,8 +53,11 @@ pub unsafe extern "C" fn leveldb_open(
         report(errptr, std::ptr::null_mut(), || {
             let (options, dir) = (handle::get(options)?, path(name)?);
             foreign::refuse(dir)?;
-            let opened = Db::open(dir, options.engine()?);
-            Ok(handle::open(opened.map_err(|error| explain(dir, options, error))?))
+            let engine = options.engine()?;
+            let bytewise = engine.default_keyspace.order.is_bytewise();
+            let opened = Db::open(dir, engine);
+            let db = opened.map_err(|error| explain(dir, options, error))?;
+            Ok(handle::open(Database { db, bytewise }))
         })
     }
 }
@@ -50,7 +69,7 @@ pub unsafe extern "C" fn leveldb_open(
 #[doc(hidden)]
 pub unsafe fn engine_of(db: *const leveldb_t) -> Option<Db> {
     // SAFETY: as the caller says.
-    unsafe { handle::get(db).ok().cloned() }
+    unsafe { get(db).ok().cloned() }
 }
 
 /// What an open failed by, in LevelDB's words where it has some.
@@ -74,7 +93,7 @@ fn explain(dir: &Path, options: &OpenOptions, error: Error) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_close(db: *mut leveldb_t) {
     // SAFETY: as everywhere.
-    quiet((), || unsafe { Ok(handle::close(db)?.close()?) });
+    quiet((), || unsafe { Ok(handle::close(db)?.db.close()?) });
 }
 
 /// Sets a key.
@@ -91,7 +110,7 @@ pub unsafe extern "C" fn leveldb_put(
     // SAFETY: as everywhere.
     unsafe {
         report(errptr, (), || {
-            let (db, options) = (handle::get(db.cast_const())?, handle::get(options)?);
+            let (db, options) = (get(db)?, handle::get(options)?);
             let (key, value) = (slice(key, keylen), slice(val, vallen));
             if options.sync {
                 let mut batch = Batch::with_capacity(key.len() + value.len() + 16);
@@ -115,7 +134,7 @@ pub unsafe extern "C" fn leveldb_delete(
     // SAFETY: as everywhere.
     unsafe {
         report(errptr, (), || {
-            let (db, options) = (handle::get(db.cast_const())?, handle::get(options)?);
+            let (db, options) = (get(db)?, handle::get(options)?);
             let key = slice(key, keylen);
             if options.sync {
                 let mut batch = Batch::with_capacity(key.len() + 16);
@@ -138,7 +157,7 @@ pub unsafe extern "C" fn leveldb_write(
     // SAFETY: as everywhere.
     unsafe {
         report(errptr, (), || {
-            let (db, options) = (handle::get(db.cast_const())?, handle::get(options)?);
+            let (db, options) = (get(db)?, handle::get(options)?);
             let batch = handle::get(batch.cast_const())?.clone();
             Ok(db.write(batch, *options)?)
         });
@@ -161,7 +180,7 @@ pub unsafe extern "C" fn leveldb_get(
             *vallen = 0;
         }
         report(errptr, std::ptr::null_mut(), || {
-            let (db, options) = (handle::get(db.cast_const())?, handle::get(options)?);
+            let (db, options) = (get(db)?, handle::get(options)?);
             let (keyspace, key) = (db.default_keyspace(), slice(key, keylen));
             let value = match &options.snapshot {
                 None => keyspace.get(key)?,
@@ -189,7 +208,7 @@ pub(super) unsafe fn scan(
     options: *const leveldb_readoptions_t,
 ) -> Outcome<(Keyspace, esker::Result<Cursor>)> {
     // SAFETY: as the caller says.
-    let (db, options) = unsafe { (handle::get(db.cast_const())?, handle::get(options)?) };
+    let (db, options) = unsafe { (get(db)?, handle::get(options)?) };
     let keyspace = db.default_keyspace().clone();
     let snapshot = options.snapshot.as_deref();
     let scan = ScanOptions { snapshot, fill_cache: options.fill_cache, ..ScanOptions::default() };
@@ -202,7 +221,7 @@ pub(super) unsafe fn scan(
 pub unsafe extern "C" fn leveldb_create_snapshot(db: *mut leveldb_t) -> *const leveldb_snapshot_t {
     // SAFETY: as everywhere.
     quiet(std::ptr::null(), || unsafe {
-        let snapshot = handle::get(db.cast_const())?.snapshot();
+        let snapshot = get(db)?.snapshot();
         Ok(handle::open::<leveldb_snapshot_t>(Arc::new(snapshot)).cast_const())
     })
 }
@@ -226,7 +245,7 @@ pub unsafe extern "C" fn leveldb_property_value(
 ) -> *mut c_char {
     // SAFETY: as everywhere.
     quiet(std::ptr::null_mut(), || unsafe {
-        let db = handle::get(db.cast_const())?;
+        let db = get(db)?;
         if propname.is_null() {
             return Ok(std::ptr::null_mut());
         }
@@ -249,7 +268,7 @@ pub unsafe extern "C" fn leveldb_approximate_sizes(
 ) {
     // SAFETY: as everywhere: so many keys, lengths and sizes.
     quiet((), || unsafe {
-        let db = handle::get(db.cast_const())?;
+        let db = get(db)?;
         for nth in 0..usize::try_from(num_ranges).unwrap_or(0) {
             let start = slice(*range_start_key.add(nth), *range_start_key_len.add(nth));
             let limit = slice(*range_limit_key.add(nth), *range_limit_key_len.add(nth));
@@ -271,11 +290,13 @@ pub unsafe extern "C" fn leveldb_compact_range(
 ) {
     // SAFETY: as everywhere.
     quiet((), || unsafe {
-        let db = handle::get(db.cast_const())?;
+        let Database { db, bytewise } = handle::get(db.cast_const())?;
         let start = (!start_key.is_null()).then(|| slice(start_key, start_key_len));
-        // In other orders than that of bytes the limit itself may be left out, which nobody can see.
-        let limit =
-            (!limit_key.is_null()).then(|| [slice(limit_key, limit_key_len), &[0]].concat());
+        let mut limit = (!limit_key.is_null()).then(|| slice(limit_key, limit_key_len).to_vec());
+        // A comparator may be given no keys but the user's: then the limit itself is left out, which nobody can see.
+        if *bytewise && let Some(limit) = &mut limit {
+            limit.push(0);
+        }
         Ok(db.default_keyspace().compact_range(start, limit.as_deref())?)
     });
 }

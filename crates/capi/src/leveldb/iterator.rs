@@ -3,7 +3,7 @@
 use super::db::{leveldb_t, scan};
 use super::options::leveldb_readoptions_t;
 use super::status::{Outcome, Status, quiet, report};
-use crate::boundary::slice;
+use crate::boundary::{slice, start_of};
 use crate::handle::{self, Shell, handle};
 use esker::{Cursor, Error, Keyspace};
 use libc::{c_char, size_t};
@@ -132,7 +132,7 @@ unsafe fn part(
         if !len.is_null() {
             *len = bytes.map_or(0, <[u8]>::len);
         }
-        Ok(bytes.map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast()))
+        Ok(bytes.map_or(std::ptr::null(), start_of))
     })
 }
 

@@ -5,7 +5,7 @@
 //! Threads: the engine calls them from any, several at once, as LevelDB does.
 
 use super::status::quiet;
-use crate::boundary::{free, slice};
+use crate::boundary::{free, slice, start_of};
 use crate::handle::{self, Shell, handle};
 use esker::{Comparator, FilterPolicy};
 use libc::{c_char, c_int, c_void, size_t};
@@ -93,7 +93,7 @@ impl Comparator for Order {
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let (a, alen, b, blen) = (a.as_ptr().cast(), a.len(), b.as_ptr().cast(), b.len());
+        let (a, alen, b, blen) = (start_of(a), a.len(), start_of(b), b.len());
         // SAFETY: the user's function, with the state that belongs to it.
         unsafe { (self.compare)(self.mine.state, a, alen, b, blen) }.cmp(&0)
     }
@@ -156,7 +156,7 @@ impl FilterPolicy for Policy {
     }
 
     fn build(&self, keys: &[&[u8]]) -> Vec<u8> {
-        let starts: Vec<*const c_char> = keys.iter().map(|key| key.as_ptr().cast()).collect();
+        let starts: Vec<*const c_char> = keys.iter().map(|key| start_of(key)).collect();
         let lengths: Vec<size_t> = keys.iter().map(|key| key.len()).collect();
         let mut length = 0;
         let count = c_int::try_from(keys.len()).unwrap_or(c_int::MAX);
@@ -172,10 +172,10 @@ impl FilterPolicy for Policy {
     }
 
     fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
-        let (at, length) = (filter.as_ptr().cast(), filter.len());
+        let (at, length) = (start_of(filter), filter.len());
         let state = self.mine.state;
         // SAFETY: the user's function, with the state that belongs to it.
-        unsafe { (self.key_may_match)(state, key.as_ptr().cast(), key.len(), at, length) != 0 }
+        unsafe { (self.key_may_match)(state, start_of(key), key.len(), at, length) != 0 }
     }
 }
 

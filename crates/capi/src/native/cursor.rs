@@ -2,6 +2,7 @@
 
 use super::error::{Outcome, bytes, esker_code, place, run};
 use super::store::{Store, esker_keyspace, esker_snapshot, moment};
+use crate::boundary::start_of;
 use crate::handle::{self, Shell, handle};
 use esker::{Cursor, Keyspace, ScanOptions, UnorderedCursor};
 use libc::{c_char, c_void, size_t};
@@ -184,7 +185,7 @@ pub(super) unsafe fn lend(bytes: Option<&[u8]>, len: *mut size_t) -> *const c_ch
     if let Some(len) = unsafe { len.as_mut() } {
         *len = bytes.map_or(0, <[u8]>::len);
     }
-    bytes.map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast())
+    bytes.map_or(std::ptr::null(), start_of)
 }
 
 /// The key, good until the cursor moves; NULL if it stands on none.

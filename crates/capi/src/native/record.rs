@@ -3,6 +3,7 @@
 use super::data::get;
 use super::error::{Failure, Outcome, bytes, esker_code, place, run, text};
 use super::store::{esker_keyspace, esker_snapshot, moment};
+use crate::boundary::start_of;
 use crate::handle::{self, Shell, handle};
 use esker::fields::{FieldRef, FieldValue, Record};
 use libc::{c_char, c_void, size_t};
@@ -55,34 +56,36 @@ use esker_field_type as Kind;
 impl esker_field {
     /// The value as C sees it; text and bytes are lent.
     pub(super) fn of(value: FieldRef<'_>) -> esker_field {
-        let data = std::ptr::null();
         let mut field = esker_field {
             kind: Kind::ESKER_NULL as i32,
             boolean: false,
             integer: 0,
             number: 0.0,
-            data,
+            data: std::ptr::null(),
             len: 0,
         };
-        let (kind, lent): (Kind, &[u8]) = match value {
-            FieldRef::Null => (Kind::ESKER_NULL, &[]),
+        let mut lend = |kind: Kind, lent: &[u8]| {
+            (field.data, field.len) = (start_of(lent), lent.len());
+            kind
+        };
+        let kind = match value {
+            FieldRef::Null => Kind::ESKER_NULL,
+            FieldRef::Text(text) => lend(Kind::ESKER_TEXT, text.as_bytes()),
+            FieldRef::Bytes(bytes) => lend(Kind::ESKER_BYTES, bytes),
             FieldRef::Bool(boolean) => {
                 field.boolean = boolean;
-                (Kind::ESKER_BOOL, &[])
+                Kind::ESKER_BOOL
             }
             FieldRef::Int(integer) => {
                 field.integer = integer;
-                (Kind::ESKER_INT, &[])
+                Kind::ESKER_INT
             }
             FieldRef::Float(number) => {
                 field.number = number;
-                (Kind::ESKER_FLOAT, &[])
+                Kind::ESKER_FLOAT
             }
-            FieldRef::Text(text) => (Kind::ESKER_TEXT, text.as_bytes()),
-            FieldRef::Bytes(bytes) => (Kind::ESKER_BYTES, bytes),
         };
         field.kind = kind as i32;
-        (field.data, field.len) = (lent.as_ptr().cast(), lent.len());
         field
     }
 

@@ -11,7 +11,13 @@ static void destructor(void *state) {
 
 static long number(const char *bytes, size_t length) {
   long n = 0;
-  for (size_t i = 0; i < length; i++) n = n * 10 + (bytes[i] - '0');
+  for (size_t i = 0; i < length; i++) {
+    if (bytes[i] < '0' || bytes[i] > '9') {
+      printf("the comparator is given what is no key of ours\n");
+      exit(1);
+    }
+    n = n * 10 + (bytes[i] - '0');
+  }
   return n;
 }
 
@@ -53,6 +59,9 @@ int main(void) {
     put(db, writes, key, key);
   }
   leveldb_compact_range(db, NULL, 0, NULL, 0);
+  leveldb_compact_range(db, "1500", 4, "2500", 4);
+  leveldb_delete(db, writes, "05999", 5, &error);
+  must("delete", error);
   say_get(db, reads, "0009");
   say_get(db, reads, "01");
   say_get(db, reads, "5999");

@@ -5,7 +5,7 @@
 use super::open::Setup;
 use super::repair::evidence::is_ours;
 use crate::names::{self, FileKind};
-use esker_base::{Error, Result};
+use esker_base::{Error, Result, Vfs};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -23,16 +23,13 @@ pub fn destroy(dir: &Path, setup: &Setup) -> Result<()> {
     if !vfs.exists(dir)? {
         return Err(Error::NotFound { path: dir.to_path_buf() });
     }
-    let entries = vfs.list(dir)?;
-    let files: BTreeMap<FileKind, u64> = entries
-        .iter()
-        .filter(|entry| !entry.is_dir)
-        .filter_map(|entry| Some((names::parse(&entry.name)?, entry.len_bytes)))
-        .collect();
-    if !is_ours(&setup.env, dir, &files)? {
+    // Somebody else's directory is not even given a lock.
+    if !is_ours(&setup.env, dir, &files_of_ours(vfs, dir)?)? {
         return Err(Error::NotFound { path: names::current(dir) });
     }
     let lock = vfs.lock(&names::lock(dir))?;
+    // Looked at again: whoever had it open until now may have made others.
+    let files = files_of_ours(vfs, dir)?;
     // CURRENT first; last what is ours by its name alone, after the lock's file, so that none of both is left alone.
     let mut kinds: Vec<FileKind> =
         files.into_keys().filter(|kind| *kind != FileKind::Lock).collect();
@@ -47,6 +44,12 @@ pub fn destroy(dir: &Path, setup: &Setup) -> Result<()> {
         vfs.remove_dir(dir)?;
     }
     Ok(())
+}
+
+fn files_of_ours(vfs: &dyn Vfs, dir: &Path) -> Result<BTreeMap<FileKind, u64>> {
+    let entries = vfs.list(dir)?;
+    let files = entries.iter().filter(|entry| !entry.is_dir);
+    Ok(files.filter_map(|entry| Some((names::parse(&entry.name)?, entry.len_bytes))).collect())
 }
 
 fn path_of(dir: &Path, kind: FileKind) -> PathBuf {

@@ -37,7 +37,8 @@ fn wrong_options_are_refused_with_the_name_and_change_nothing() {
     for (text, part) in [
         ("speed=9", "use one of block_cache_bytes, "),
         ("speed=9", "memtable_bytes"),
-        ("block_bytes", "name=value"),
+        // Without a name it goes on with the value before it.
+        ("block_bytes", "\"8,block_bytes\" is no value"),
         ("block_bytes=big", "block_bytes"),
         ("block_bytes=1", "outside 512"),
         ("block_bytes=-5", "block_bytes"),
@@ -53,6 +54,8 @@ fn wrong_options_are_refused_with_the_name_and_change_nothing() {
         assert!(error.to_string().contains(part), "{text}: {error}");
         assert_eq!(options.default_keyspace.restart_interval, 16, "{text}");
     }
+    let error = options("block_bytes").expect_err("no value").to_string();
+    assert!(error.contains("option block_bytes: write it as name=value"), "{error}");
 }
 
 #[test]
