@@ -1,5 +1,8 @@
 //! The project's own checks: `cargo xtask tidy` and `cargo xtask test`.
 
+mod capi;
+mod header;
+mod process;
 mod sanitize;
 mod test;
 mod tidy;
@@ -15,6 +18,9 @@ usage: cargo xtask <command>
   test --long           the same, with the long forms of the gates
   test --only <step>    one step of it
   test --list           the steps
+  header                the C headers, made anew
+  leveldb DIR           a library that takes LevelDB's place, in a directory
+  capi-install PREFIX   the C library with its headers, for pkg-config and CMake
   loom                  models of the concurrent parts, every interleaving
   loom --long           the same with one preemption more
   shuttle               random schedules of whole stores, ten thousand
@@ -37,6 +43,9 @@ fn main() -> ExitCode {
         ["test", "--long", "--only", step] | ["test", "--only", step, "--long"] => {
             test::run(&root, Some(step), true)
         }
+        ["leveldb", dir] => capi::leveldb(&root, Path::new(dir)),
+        ["capi-install", prefix] => capi::install(&root, Path::new(prefix)),
+        ["header"] => header::write(&root),
         ["loom"] => test::run(&root, Some("loom"), false),
         ["loom", "--long"] => test::run(&root, Some("loom-long"), true),
         ["shuttle"] => test::run(&root, Some("shuttle"), false),

@@ -2,9 +2,9 @@
 //!
 //! The same command runs on a newcomer's machine and in CI. It stops at the first step that fails.
 
-use crate::tidy;
+use crate::process::{cargo_command, succeeds};
+use crate::{capi, tidy};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// One step.
@@ -19,6 +19,8 @@ struct Step {
 enum Run {
     /// The rules of `tidy`, in this process.
     Tidy,
+    /// A function of this process, and what it is called.
+    Own(fn(&Path) -> bool, &'static str),
     /// `cargo` with these arguments and environment.
     Cargo { arguments: &'static [&'static str], env: &'static [(&'static str, &'static str)] },
 }
@@ -71,7 +73,12 @@ const STEPS: &[Step] = &[
         long_only: false,
     },
     // Built as the gates are: optimised, with all checks on, and only once.
-    cargo("test", &["test", "--workspace", "--profile", "gates"]),
+    cargo("test", &["test", "--workspace", "--exclude", "esker-capi", "--profile", "gates"]),
+    Step {
+        name: "capi",
+        run: Run::Own(capi::test, "programs in C, on our library and on LevelDB's"),
+        long_only: false,
+    },
 ];
 
 /// Gates: programs that are no unit tests (crash at every call, fuzzing, the model test, …).
@@ -159,6 +166,7 @@ impl Run {
     fn describe(&self) -> String {
         match self {
             Run::Tidy => "cargo xtask tidy".to_owned(),
+            Run::Own(_, what) => (*what).to_owned(),
             Run::Cargo { arguments, env } => {
                 let env: String = env.iter().map(|(k, v)| format!("{k}='{v}' ")).collect();
                 format!("{env}cargo {}", arguments.join(" "))
@@ -169,25 +177,10 @@ impl Run {
     fn start(&self, root: &Path) -> bool {
         match self {
             Run::Tidy => tidy::run(root),
+            Run::Own(run, _) => run(root),
             Run::Cargo { arguments, env } => succeeds(
                 cargo_command().args(*arguments).envs(env.iter().copied()).current_dir(root),
             ),
-        }
-    }
-}
-
-/// The cargo that runs us.
-pub(crate) fn cargo_command() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-}
-
-/// Runs a command to its end, and says so if it did not even start.
-pub(crate) fn succeeds(command: &mut Command) -> bool {
-    match command.status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("{} did not start: {error}", command.get_program().display());
-            false
         }
     }
 }

@@ -48,21 +48,6 @@ pub(crate) fn plural(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// Reads a size: a number with `KiB`, `MiB`, `GiB` or nothing after it.
-pub(crate) fn parse_size(text: &str) -> Option<u64> {
-    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(at);
-    let shift = match unit.trim_start() {
-        "" => 0,
-        "K" | "k" | "KiB" => 10,
-        "M" | "MiB" => 20,
-        "G" | "GiB" => 30,
-        "T" | "TiB" => 40,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,15 +62,5 @@ mod tests {
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
         assert_eq!(duration_ns(1_500), "1.5 us");
         assert_eq!(plural(1, "table", "tables"), "1 table");
-    }
-
-    #[test]
-    fn sizes_are_read() {
-        assert_eq!(parse_size("64"), Some(64));
-        assert_eq!(parse_size("64MiB"), Some(64 << 20));
-        assert_eq!(parse_size("4 KiB"), Some(4096));
-        for wrong in ["", "MiB", "64 MB", "-1", "99999999999T"] {
-            assert_eq!(parse_size(wrong), None, "{wrong}");
-        }
     }
 }

@@ -201,6 +201,9 @@ pub enum Filter {
 }
 
 /// A user-given filter over the keys of a part of a table.
+///
+/// Called from any thread, several at once. A get asks it before it looks into a table, and believes a no; scans do not ask.
+/// In an order in which keys of different bytes may be the same key it must answer the same for all of them.
 pub trait FilterPolicy: Send + Sync {
     /// Stored beside each filter; filters of other names are ignored when reading.
     fn name(&self) -> &str;

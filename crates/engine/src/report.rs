@@ -163,6 +163,26 @@ pub struct LevelStats {
     pub duration_us: u64,
 }
 
+/// A table of a keyspace.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct TableInfo {
+    /// The level that it is in.
+    pub level: usize,
+    /// The sorted run that it belongs to; of two runs of a level the one with the greater number is newer.
+    pub run: u64,
+    /// Number of its file.
+    pub number: u64,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Point records, tombstones included.
+    pub entries: u64,
+    /// The smallest key, of records and of starts of range tombstones.
+    pub smallest_key: Vec<u8>,
+    /// The largest key, of records and of ends of range tombstones.
+    pub largest_key: Vec<u8>,
+}
+
 /// Memory by user, in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[non_exhaustive]

@@ -58,9 +58,11 @@ pub(super) const CRATES: &[CrateFloor] = &[
     ("crates/engine", "esker", 1),
     ("crates/draw", "esker-draw", 0),
     ("crates/lab", "esker-lab", 2),
+    ("crates/settings", "esker-settings", 2),
     ("crates/gates", "esker-gates", 2),
     ("crates/bench", "esker-bench", 3),
     ("crates/cli", "esker-cli", 3),
+    ("crates/capi", "esker-capi", 3),
     ("compare", "esker-compare", 4),
     ("xtask", "xtask", 0),
 ];

@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::output::Output;
-use crate::tuning::{self, PRESETS};
+use esker_settings::{PRESETS, table, typed};
 use serde_json::{Map, Value};
 
 /// Print all options of the engine, with their defaults and the presets
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 /// Prints them.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let rows = tuning::table()?;
+    let rows = table()?;
     let mut out = Output::new();
     if args.json {
         let mut presets = Map::new();
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let shown: Vec<Vec<String>> = rows
         .iter()
         .map(|(name, values)| {
-            let values = values.iter().map(|value| tuning::typed(name, value));
+            let values = values.iter().map(|value| typed(name, value));
             std::iter::once(name.clone()).chain(values).collect()
         })
         .collect();

@@ -5,7 +5,6 @@ use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::progress::{At, Progress};
 use crate::tuning::TuningArgs;
-use crate::units;
 use clap::ValueEnum;
 use esker::simulate::{self, Keys, Load, Machine, Plan, Writers};
 use esker::trace::Trace;
@@ -106,7 +105,7 @@ enum Held {
 }
 
 fn size(text: &str) -> std::result::Result<u64, String> {
-    let size = units::parse_size(text).filter(|&size| size > 0);
+    let size = esker_settings::parse_size(text).filter(|&size| size > 0);
     size.ok_or_else(|| "write a size such as 64MiB".to_owned())
 }
 

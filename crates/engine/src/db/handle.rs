@@ -12,10 +12,10 @@ use super::secondary::{build, declare, write};
 use super::snapshot::Snapshot;
 use super::unordered::UnorderedCursor;
 use super::write::How;
-use super::{checkpoint, compact, keyspaces, verify};
+use super::{checkpoint, compact, keyspaces, statistics, verify};
 use crate::names;
 use crate::options::{KeyspaceOptions, Options, WriteOptions};
-use crate::report::Stats;
+use crate::report::{Stats, TableInfo};
 use crate::value::Value;
 use crate::version::KeyRange;
 use esker_base::sync::atomic::Ordering;
@@ -560,6 +560,15 @@ impl Keyspace {
     pub fn approximate_size(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<u64> {
         self.check_live()?;
         keyspaces::approximate_size(&self.core, start, end)
+    }
+
+    /// The tables there are, newest data first, and within a run in the order of keys.
+    ///
+    /// # Cost
+    /// A copy of two keys for each table.
+    pub fn tables(&self) -> Result<Vec<TableInfo>> {
+        self.check_live()?;
+        Ok(statistics::tables(&self.core))
     }
 
     /// Starts bulk loading of sorted data, which becomes visible all at once when finished.

@@ -7,7 +7,7 @@
 //! | records of fields | `records` -> `secondary`, which stands before `write` and keeps indexes |
 //! | open, close | `open` -> `recover` |
 //! | background | `workers` -> `flushing`, `compact`, `collect` |
-//! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `inspect`, `statistics` |
+//! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `destroy`, `inspect`, `statistics` |
 //!
 //! What they share, and the order of locks, is in `core`.
 
@@ -19,6 +19,7 @@ mod commit;
 mod commit_state;
 mod compact;
 mod core;
+mod destroy;
 mod external;
 mod flushing;
 mod groups;
@@ -56,6 +57,7 @@ mod workers;
 mod write;
 
 pub use collect_report::CollectReport;
+pub use destroy::destroy;
 pub use external::{Applied, GroupIndex};
 pub use groups::DeletedGroup;
 pub use handle::{Db, Keyspace};

@@ -6,7 +6,7 @@ use super::secondary::declare;
 use crate::compaction::policy;
 use crate::names;
 use crate::report::{
-    IndexStats, KeyspaceStats, LevelStats, MemoryUse, ReadStats, RunIndexStats, Stats,
+    IndexStats, KeyspaceStats, LevelStats, MemoryUse, ReadStats, RunIndexStats, Stats, TableInfo,
     ValueFileStats, ValueStats, WriteStats,
 };
 use crate::stats::TableCounter;
@@ -14,6 +14,23 @@ use crate::value_log::{Place, ValueFile};
 use crate::version::live_bytes;
 use esker_base::sync::atomic::Ordering;
 use std::sync::Arc;
+
+/// The tables of a keyspace, newest data first.
+pub(super) fn tables(keyspace: &KeyspaceCore) -> Vec<TableInfo> {
+    let view = keyspace.view.load();
+    let of_run = view.version.runs().flat_map(|(level, run)| {
+        run.tables.iter().map(move |table| TableInfo {
+            level,
+            run: run.id,
+            number: table.meta.number,
+            bytes: table.meta.file_bytes,
+            entries: table.meta.entries,
+            smallest_key: table.meta.smallest.to_vec(),
+            largest_key: table.meta.largest.to_vec(),
+        })
+    });
+    of_run.collect()
+}
 
 impl Core {
     pub(super) fn stats(&self) -> Stats {

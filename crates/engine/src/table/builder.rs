@@ -95,9 +95,11 @@ impl TableBuilder {
         level: usize,
         salt: u64,
     ) -> TableBuilder {
-        // Keys that compare equal may differ in bytes: then no filter over bytes can be asked.
-        let hashable = options.order.is_hashable();
-        let filter = if hashable { options.filter.clone() } else { Filter::None };
+        // Keys that compare equal may differ in bytes: then only a user's policy knows what it may be asked.
+        let filter = match &options.filter {
+            Filter::Bloom { .. } if !options.order.is_hashable() => Filter::None,
+            filter => filter.clone(),
+        };
         let compression = options.compression_at(level);
         let properties = Properties {
             order: options.order.name().to_owned(),

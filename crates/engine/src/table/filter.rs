@@ -40,7 +40,7 @@ enum Form {
         policy: Arc<dyn FilterPolicy>,
         data: Box<[u8]>,
     },
-    /// Made by a policy that is not at hand; lets everything through.
+    /// Not to be asked, such as one of a policy that is not at hand; lets everything through.
     Unknown,
 }
 
@@ -119,13 +119,15 @@ fn probes_for(bits_per_key: u32) -> u32 {
 }
 
 impl FilterBlock {
-    /// Takes a payload apart. `policy` is asked only about filters that carry its name.
+    /// Takes a payload apart. `policy` is asked only about filters that carry its name. A Bloom filter lets
+    /// everything through unless keys that are the same have the same hash, which `hashes` says.
     ///
     /// # Errors
     /// A reason if the bytes are not a filter.
     pub fn decode(
         heap: &Heap,
         payload: &[u8],
+        hashes: bool,
         policy: Option<&Arc<dyn FilterPolicy>>,
     ) -> Result<FilterBlock, Damage> {
         const CUT_SHORT: Damage = Damage("filter is cut short");
@@ -140,6 +142,9 @@ impl FilterBlock {
                 let (chunks, rest) = input.as_chunks::<LINE_BYTES>();
                 if chunks.len() != lines || !rest.is_empty() {
                     return Err(Damage("filter has another length than it declares"));
+                }
+                if !hashes {
+                    return Ok(FilterBlock(Form::Unknown));
                 }
                 let lines = chunks.iter().map(decode_line).collect();
                 Ok(FilterBlock(Form::Bloom { probes, lines: HeapBox::new(heap, lines) }))
@@ -318,7 +323,7 @@ mod tests {
     fn false_positives(bits_per_key: u32) -> f64 {
         let present = keys(0, 30_000);
         let payload = build(Filter::Bloom { bits_per_key }, &present);
-        let filter = FilterBlock::decode(&Heap::global(), &payload, None).expect("decodes");
+        let filter = FilterBlock::decode(&Heap::global(), &payload, true, None).expect("decodes");
         let passes = |k: &&Vec<u8>| filter.may_contain(&mut Probes::new(hash64(k)), k);
         assert!(present.iter().all(|k| passes(&k)));
         let absent = keys(1 << 40, 200_000);
@@ -346,9 +351,20 @@ mod tests {
         let payload = build(Filter::Bloom { bits_per_key: 10 }, &keys(0, 200));
         for cut in 0..payload.len() {
             assert!(
-                FilterBlock::decode(&Heap::global(), &payload[..cut], None).is_err(),
+                FilterBlock::decode(&Heap::global(), &payload[..cut], true, None).is_err(),
                 "cut at {cut}"
             );
+        }
+    }
+
+    #[test]
+    fn in_an_order_without_hashes_a_bloom_filter_lets_everything_through() {
+        let payload = build(Filter::Bloom { bits_per_key: 10 }, &[b"key".to_vec()]);
+        for (hashes, passes) in [(true, false), (false, true)] {
+            let filter =
+                FilterBlock::decode(&Heap::global(), &payload, hashes, None).expect("decodes");
+            let mut probes = Probes::new(hash64(b"another"));
+            assert_eq!(filter.may_contain(&mut probes, b"another"), passes);
         }
     }
 
@@ -374,11 +390,11 @@ mod tests {
         let payload =
             build(Filter::Custom(policy.clone()), &[b"apple".to_vec(), b"cherry".to_vec()]);
         let filter =
-            FilterBlock::decode(&Heap::global(), &payload, Some(&policy)).expect("decodes");
+            FilterBlock::decode(&Heap::global(), &payload, true, Some(&policy)).expect("decodes");
         let mut probes = Probes::new(0);
         assert!(filter.may_contain(&mut probes, b"avocado"));
         assert!(!filter.may_contain(&mut probes, b"banana"));
-        let unknown = FilterBlock::decode(&Heap::global(), &payload, None).expect("decodes");
+        let unknown = FilterBlock::decode(&Heap::global(), &payload, true, None).expect("decodes");
         assert!(unknown.may_contain(&mut probes, b"banana"), "another policy's filter is ignored");
     }
 }

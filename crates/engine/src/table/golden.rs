@@ -1,16 +1,18 @@
 //! The hex examples of docs/format/block.md and docs/format/table.md, decoded and encoded again.
 
+use super::filter::FilterBuilder;
 use super::tests::{MemFile, open};
-use super::{CursorOptions, TableBuilder};
+use super::{CursorOptions, FilterBlock, Probes, TableBuilder};
 use crate::block::{Block, BlockBuilder, BlockCursor, Sealer, TRAILER_BYTES, open_payload};
 use crate::cursor::Cursor;
-use crate::options::{Compression, Filter, KeyspaceOptions};
+use crate::options::{Compression, Filter, FilterPolicy, KeyspaceOptions};
 use crate::range_tombstone::RangeTombstone;
 use crate::run_index::DigestBuilder;
 use esker_base::heap::{Heap, SharedBytes};
 use esker_base::{KeyOrder, Kind, Trailer};
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 const BLOCK_PAGE: &str = include_str!("../../../../docs/format/block.md");
 const TABLE_PAGE: &str = include_str!("../../../../docs/format/table.md");
@@ -110,4 +112,43 @@ fn the_digest_example_holds() {
     }
     let bytes: Vec<u8> = builder.finish().flatten().copied().collect();
     expect_same(&bytes, &nth_example(TABLE_PAGE, 2));
+}
+
+/// Keeps the last byte of each key.
+struct LastLetter;
+
+impl FilterPolicy for LastLetter {
+    fn name(&self) -> &str {
+        "last.letter"
+    }
+
+    fn build(&self, keys: &[&[u8]]) -> Vec<u8> {
+        keys.iter().filter_map(|key| key.last().copied()).collect()
+    }
+
+    fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
+        key.last().is_none_or(|last| filter.contains(last))
+    }
+}
+
+#[test]
+fn the_example_of_a_filter_of_ones_own_holds() {
+    let policy: Arc<dyn FilterPolicy> = Arc::new(LastLetter);
+    let mut builder = FilterBuilder::new(Filter::Custom(policy.clone()));
+    for key in ["apple", "pear", "plum"] {
+        builder.add(key.as_bytes());
+    }
+    let mut bytes = Vec::new();
+    assert!(builder.finish(&mut bytes));
+    let example = nth_example(TABLE_PAGE, 3);
+    expect_same(&bytes, &example);
+
+    let filter = |policy| {
+        FilterBlock::decode(&Heap::global(), &example, true, policy).expect("the example decodes")
+    };
+    let mut probes = Probes::new(0);
+    let (asked, ignored) = (filter(Some(&policy)), filter(None));
+    assert!(asked.may_contain(&mut probes, b"lime"));
+    assert!(!asked.may_contain(&mut probes, b"fig"));
+    assert!(ignored.may_contain(&mut probes, b"fig"));
 }

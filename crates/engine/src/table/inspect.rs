@@ -212,7 +212,7 @@ impl TableReader {
     fn verify_partition(&self, partition: usize, seen: &mut Seen<'_>) -> Result<()> {
         let index = self.read_index(partition)?;
         let filter = match self.top.partitions[partition].filter {
-            Some(handle) if self.is_hashable() => Some(self.read_filter(handle)?),
+            Some(handle) if self.asks_filters => Some(self.read_filter(handle)?),
             _ => None,
         };
         let mut cursor = BlockCursor::new();

@@ -78,7 +78,7 @@ impl TableReader {
         let partition = self.top.separators.lower_bound(&self.order, key, trailer);
         let mut line = None;
         if let Some(pins) = self.pins.get(partition) {
-            if let Some(filter) = pins.filter.get().filter(|_| self.hashable) {
+            if let Some(filter) = pins.filter.get().filter(|_| self.asks_filters) {
                 line = filter.line(probes);
             }
             if let Some(index) = pins.index.get() {
@@ -104,7 +104,7 @@ impl TableReader {
         let Some(handles) = self.top.partitions.get(partition) else { return Ok(None) };
         let Some(trailer) = seek_trailer(seq, seq_override) else { return Ok(None) };
         let counters = self.counters.local();
-        let filtered = self.hashable && handles.filter.is_some();
+        let filtered = self.asks_filters && handles.filter.is_some();
         if filtered {
             counters.add(TableCounter::FilterChecks, 1);
             // Both are far away, and are fetched side by side.

@@ -48,8 +48,8 @@ pub struct TableReader {
     pub(super) top: TopIndex,
     pub(super) properties: Properties,
     policy: Option<Arc<dyn FilterPolicy>>,
-    /// True if filters may be asked in this order.
-    pub(super) hashable: bool,
+    /// True if filters may be asked: keys can be hashed in this order, or a policy of the user's is at hand.
+    pub(super) asks_filters: bool,
     cache: Arc<BlockCache>,
     number: u64,
     pub(super) counters: Arc<TableCounters>,
@@ -115,8 +115,8 @@ impl TableReader {
             order: options.order.clone(),
             top: parts.top,
             properties: parts.properties,
+            asks_filters: options.order.is_hashable() || policy.is_some(),
             policy,
-            hashable: options.order.is_hashable(),
             cache: context.cache.clone(),
             number: context.number,
             counters: context.counters.clone(),
@@ -330,13 +330,9 @@ impl TableReader {
     /// Reads a filter from the file.
     pub(super) fn read_filter(&self, handle: Handle) -> Result<FilterBlock> {
         let payload = self.read(handle)?;
-        FilterBlock::decode(self.heap(), payload.bytes(), self.policy.as_ref())
+        let hashes = self.order.is_hashable();
+        FilterBlock::decode(self.heap(), payload.bytes(), hashes, self.policy.as_ref())
             .map_err(|d| self.damaged(handle, d))
-    }
-
-    /// True if filters may be asked in this order.
-    pub(super) fn is_hashable(&self) -> bool {
-        self.hashable
     }
 
     /// Data block `at` of an index, if its slot or the cache has it.

@@ -659,6 +659,53 @@ fn filters_spare_blocks_and_may_be_of_ones_own() {
     }
 }
 
+/// Knows the last letter of each key, whatever its case.
+struct LastLetter;
+
+impl FilterPolicy for LastLetter {
+    fn name(&self) -> &str {
+        "test.last-letter"
+    }
+
+    fn build(&self, keys: &[&[u8]]) -> Vec<u8> {
+        keys.iter().filter_map(|k| k.last().map(u8::to_ascii_lowercase)).collect()
+    }
+
+    fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
+        key.last().is_none_or(|b| filter.contains(&b.to_ascii_lowercase()))
+    }
+}
+
+#[test]
+fn a_filter_of_ones_own_is_asked_in_an_order_of_ones_own_and_a_bloom_filter_is_not() {
+    let order = KeyOrder::Custom(Arc::new(CaseBlind));
+    let with = |filter| KeyspaceOptions { filter, order: order.clone(), ..Default::default() };
+    let own = with(Filter::Custom(Arc::new(LastLetter)));
+    let bloom = with(Filter::Bloom { bits_per_key: 10 });
+    let entries: Vec<Entry> = ["Apple", "pear", "PLUM"]
+        .map(|key| (key.into(), Trailer::new(5, Kind::Put), vec![1]))
+        .to_vec();
+    for (options, named, asked) in [(&own, "test.last-letter", 4), (&bloom, "none", 0)] {
+        let (bytes, summary) = build(options, &entries, &[]);
+        let context = context(1 << 20, u64::MAX);
+        let table = open_in(bytes, summary.file_bytes, options, &context).expect("open");
+        assert_eq!(table.properties().filter, named);
+        for (key, there) in [("aPPLe", true), ("plum", true), ("melon", false), ("o", false)] {
+            let found = table.get(key.as_bytes(), 0, SEQ_MAX, None).expect("get");
+            assert_eq!(found.is_some(), there, "{key}");
+        }
+        table.verify().expect("verify");
+        assert_eq!(context.counters.total(TableCounter::FilterChecks), asked);
+        assert_eq!(context.counters.total(TableCounter::FilterNegatives), asked / 2);
+    }
+    // Under another name, or none, the table is read without a filter.
+    let (bytes, _) = build(&own, &entries, &[]);
+    for options in [&bloom, &with(Filter::Custom(Arc::new(LastByte)))] {
+        let table = open(bytes.clone(), options).expect("open");
+        assert!(table.get(b"PEAR", 0, SEQ_MAX, None).expect("get").is_some());
+    }
+}
+
 #[test]
 fn long_keys_and_values_and_an_index_that_cannot_blow_up() {
     let options = KeyspaceOptions { filter: Filter::None, ..KeyspaceOptions::default() };

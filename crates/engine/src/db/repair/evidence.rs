@@ -181,7 +181,11 @@ impl Facts {
 
 /// True if some file bears a name or a content that only ours have: other stores have a CURRENT and
 /// manifests too. A store whose creation was cut off is none yet.
-pub(super) fn is_ours(env: &Env, dir: &Path, files: &BTreeMap<FileKind, u64>) -> Result<bool> {
+pub(in crate::db) fn is_ours(
+    env: &Env,
+    dir: &Path,
+    files: &BTreeMap<FileKind, u64>,
+) -> Result<bool> {
     for kind in files.keys() {
         let found = match *kind {
             FileKind::Table(_) | FileKind::Wal(_) | FileKind::Values(_) => Ok(true),

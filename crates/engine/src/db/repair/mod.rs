@@ -18,7 +18,7 @@
 //! Crash: run it again. Before CURRENT changed it starts anew; what it had written is then unneeded, or
 //! merged with what it came from, which changes nothing.
 
-mod evidence;
+pub(super) mod evidence;
 mod holders;
 mod install;
 mod logs;

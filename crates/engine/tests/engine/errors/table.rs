@@ -666,6 +666,7 @@ fn upkeep() -> Vec<Case> {
 }
 
 fn tools() -> Vec<Case> {
+    use esker::destroy;
     use esker::inspect::{DumpOptions, dump_current, dump_log, dump_table};
     use esker::repair::repair;
     vec![
@@ -685,6 +686,17 @@ fn tools() -> Vec<Case> {
         row("repair", "the disk is full", "NoSpace", |world| {
             fill(world);
             repair(Path::new("store"), &Options::default(), world.setup(), |_| true).map(drop)
+        }),
+        row("destroy", "no database", "NotFound", |world| {
+            destroy(Path::new("gone"), &world.setup())
+        }),
+        row("destroy", "another handle has it open", "Busy", |world| {
+            let _open = world.open();
+            destroy(Path::new("store"), &world.setup())
+        }),
+        row("destroy", "a file cannot be removed", "Io", |world| {
+            inject(world, &[Op::Remove], Fault::Eio);
+            destroy(Path::new("store"), &world.setup())
         }),
         row("dump_current", "no such file", "NotFound", |world| {
             dump_current(&world.disk, Path::new("gone/CURRENT")).map(drop)

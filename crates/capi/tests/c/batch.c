@@ -1,0 +1,83 @@
+/* Batches: made, walked, put together, cleared, written twice. */
+
+#include "say.h"
+
+static void on_put(void *state, const char *key, size_t key_length, const char *value, size_t value_length) {
+  printf("%d put ", (*(int *)state)++);
+  say_bytes(key, key_length);
+  printf(" = ");
+  say_bytes(value, value_length);
+  putchar('\n');
+}
+
+static void on_delete(void *state, const char *key, size_t key_length) {
+  printf("%d delete ", (*(int *)state)++);
+  say_bytes(key, key_length);
+  putchar('\n');
+}
+
+static void say_batch(const leveldb_writebatch_t *batch) {
+  int number = 0;
+  printf("batch:\n");
+  leveldb_writebatch_iterate(batch, &number, on_put, on_delete);
+}
+
+int main(void) {
+  char *error = NULL;
+  leveldb_options_t *options = leveldb_options_create();
+  leveldb_options_set_create_if_missing(options, 1);
+  leveldb_readoptions_t *reads = leveldb_readoptions_create();
+  leveldb_writeoptions_t *writes = leveldb_writeoptions_create();
+  leveldb_t *db = leveldb_open(options, "db", &error);
+  must("open", error);
+
+  leveldb_writebatch_t *batch = leveldb_writebatch_create();
+  say_batch(batch);
+  leveldb_write(db, writes, batch, &error);
+  must("write", error);
+  leveldb_writebatch_put(batch, "foo", 3, "a", 1);
+  leveldb_writebatch_clear(batch);
+  leveldb_writebatch_put(batch, "bar", 3, "b", 1);
+  leveldb_writebatch_put(batch, "box", 3, "c\0c", 3);
+  leveldb_writebatch_put(batch, "", 0, "", 0);
+  leveldb_writebatch_delete(batch, "bar", 3);
+  leveldb_writebatch_delete(batch, "nowhere", 7);
+  say_batch(batch);
+  leveldb_writebatch_t *more = leveldb_writebatch_create();
+  leveldb_writebatch_put(more, "foo", 3, "x", 1);
+  leveldb_writebatch_put(more, "foo", 3, "y", 1);
+  leveldb_writebatch_append(batch, more);
+  leveldb_writebatch_put(more, "later", 5, "not in the other", 16);
+  say_batch(batch);
+  leveldb_writeoptions_set_sync(writes, 1);
+  leveldb_write(db, writes, batch, &error);
+  must("write", error);
+  say_all(db, reads);
+  say_batch(batch);
+  put(db, writes, "bar", "back");
+  put(db, writes, "foo", "other");
+  leveldb_write(db, writes, batch, &error);
+  must("write again", error);
+  say_all(db, reads);
+  leveldb_writebatch_clear(batch);
+  say_batch(batch);
+  for (int i = 0; i < 3000; i++) {
+    char key[16], value[64];
+    snprintf(key, sizeof key, "k%05d", i % 1000);
+    snprintf(value, sizeof value, "value %d", i);
+    if (i % 7 == 0) leveldb_writebatch_delete(batch, key, strlen(key));
+    else leveldb_writebatch_put(batch, key, strlen(key), value, strlen(value));
+  }
+  leveldb_write(db, writes, batch, &error);
+  must("write many", error);
+  say_get(db, reads, "k00000");
+  say_get(db, reads, "k00500");
+  say_get(db, reads, "k00999");
+  leveldb_writebatch_destroy(batch);
+  leveldb_writebatch_destroy(more);
+  leveldb_close(db);
+  leveldb_options_destroy(options);
+  leveldb_readoptions_destroy(reads);
+  leveldb_writeoptions_destroy(writes);
+  return 0;
+}

@@ -1,0 +1,5 @@
+//! Programs in C on our library, and on LevelDB's where that is installed.
+
+mod leveldb;
+mod native;
+mod support;

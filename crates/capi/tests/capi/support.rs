@@ -1,0 +1,79 @@
+//! Compiling and running programs in C.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A directory that goes when it is dropped.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("esker-capi-{}-{name}", std::process::id()));
+        std::fs::remove_dir_all(&dir).ok();
+        std::fs::create_dir_all(&dir).expect("a directory for tests");
+        Scratch(dir)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// An empty directory in it.
+    pub(crate) fn below(&self, name: &str) -> PathBuf {
+        let dir = self.0.join(name);
+        std::fs::create_dir_all(&dir).expect("a directory for tests");
+        dir
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// A directory of this crate.
+pub(crate) fn here(below: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(below)
+}
+
+/// The library that this test was built with.
+pub(crate) fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let library = test.with_file_name("libesker_leveldb.so");
+    assert!(library.exists(), "{} was not built", library.display());
+    library
+}
+
+/// Puts the library into a directory under a name, and the name that the linker looks for beside it.
+pub(crate) fn lay_out(dir: &Path, name: &str, link: &str) {
+    std::os::unix::fs::symlink(library(), dir.join(name)).expect("a link");
+    std::os::unix::fs::symlink(name, dir.join(link)).expect("a link");
+}
+
+/// Runs a command, and fails with all it said if it fails.
+pub(crate) fn run(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("the command starts");
+    let said = String::from_utf8_lossy(&stdout).into_owned();
+    let complained = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{command:?}: {status}\n{said}\n{complained}");
+    assert!(complained.is_empty(), "{command:?} complained:\n{complained}");
+    said
+}
+
+/// Compiles a program with these flags; all warnings are errors.
+pub(crate) fn compile(source: &Path, program: &Path, flags: &[&str]) {
+    let mut command = Command::new("cc");
+    command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]).arg(source);
+    run(command.arg("-o").arg(program).args(flags));
+}
+
+/// True if `cc` can build and link this with these flags.
+pub(crate) fn compiles(text: &str, flags: &[&str]) -> bool {
+    let scratch = Scratch::new(&format!("tried-{:x}", text.len() + flags.len() * 1000));
+    let source = scratch.path().join("tried.c");
+    std::fs::write(&source, text).expect("written");
+    let mut command = Command::new("cc");
+    command.arg(&source).arg("-o").arg(scratch.path().join("tried")).args(flags);
+    command.output().is_ok_and(|output| output.status.success())
+}

@@ -1,0 +1,252 @@
+//! The C libraries: built, laid out where programs find them, and tested.
+//!
+//! Flow: `cargo rustc` with one interface of `crates/capi` -> a library with the name that the linker looks for -> a
+//! directory. Templates of what describes them stand in `crates/capi/install`.
+
+use crate::process::{cargo_command, succeeds};
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The version of the workspace.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What programs that are linked with LevelDB ask for: Debian's name, and that of LevelDB's own build.
+const LEVELDB_NAMES: [&str; 3] = ["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"];
+
+/// What programs that are linked with our own library ask for.
+const SONAME: &str = "libesker.so.0";
+
+/// `cargo xtask leveldb DIR`: the library that takes LevelDB's place. True if it is there.
+pub(crate) fn leveldb(root: &Path, dir: &Path) -> bool {
+    let done = lay_out_leveldb(root, dir, "release");
+    if done {
+        println!("programs that are linked with LevelDB run on Esker with");
+        println!("    LD_LIBRARY_PATH={} PROGRAM", dir.display());
+    }
+    done
+}
+
+/// `cargo xtask capi-install PREFIX`: headers, libraries, and what tells compilers of them. True if all is there.
+pub(crate) fn install(root: &Path, prefix: &Path) -> bool {
+    let done = install_as(root, prefix, "release");
+    if done {
+        println!("installed in {}", prefix.display());
+    }
+    done
+}
+
+fn lay_out_leveldb(root: &Path, dir: &Path, profile: &str) -> bool {
+    let [soname, others @ ..] = LEVELDB_NAMES;
+    build(root, "leveldb", soname, profile)
+        && told(dir, || {
+            fs::create_dir_all(dir)?;
+            replace(&built(root, profile, "so"), &dir.join(soname))?;
+            replace(&built(root, profile, "a"), &dir.join("libleveldb.a"))?;
+            others.iter().try_for_each(|name| link(soname, &dir.join(name)))
+        })
+}
+
+fn install_as(root: &Path, prefix: &Path, profile: &str) -> bool {
+    build(root, "native", SONAME, profile)
+        && told(prefix, || lay_out(root, prefix, profile))
+        && lay_out_leveldb(root, &prefix.join("lib/esker/leveldb"), profile)
+}
+
+fn lay_out(root: &Path, prefix: &Path, profile: &str) -> io::Result<()> {
+    let lib = prefix.join("lib");
+    let (pkgconfig, cmake) = (lib.join("pkgconfig"), lib.join("cmake/esker"));
+    let include = prefix.join("include");
+    // Where it is in nobody's way who has LevelDB's own header.
+    let leveldb = include.join("esker/leveldb");
+    for dir in [&pkgconfig, &cmake, &leveldb] {
+        fs::create_dir_all(dir)?;
+    }
+    let capi = root.join("crates/capi");
+    fs::copy(capi.join("include/esker.h"), include.join("esker.h"))?;
+    fs::copy(capi.join("include/leveldb/c.h"), leveldb.join("c.h"))?;
+    let full = format!("libesker.so.{VERSION}");
+    replace(&built(root, profile, "so"), &lib.join(&full))?;
+    replace(&built(root, profile, "a"), &lib.join("libesker.a"))?;
+    link(&full, &lib.join(SONAME))?;
+    link(SONAME, &lib.join("libesker.so"))?;
+    let absolute = fs::canonicalize(prefix)?;
+    for (name, dir) in [
+        ("esker.pc", &pkgconfig),
+        ("esker-config.cmake", &cmake),
+        ("esker-config-version.cmake", &cmake),
+    ] {
+        let text = fs::read_to_string(capi.join("install").join(name))?
+            .replace("@PREFIX@", &absolute.display().to_string())
+            .replace("@SONAME@", SONAME)
+            .replace("@VERSION@", VERSION);
+        fs::write(dir.join(name), text)?;
+    }
+    Ok(())
+}
+
+/// Builds the libraries with one interface. True if that worked.
+fn build(root: &Path, interface: &str, soname: &str, profile: &str) -> bool {
+    let soname = format!("link-arg=-Wl,-soname,{soname}");
+    let arguments = ["rustc", "-p", "esker-capi", "--lib", "--no-default-features"];
+    succeeds(
+        cargo_command()
+            .args(arguments)
+            .args(["--features", interface, "--profile", profile])
+            .args([
+                "--crate-type",
+                "cdylib,staticlib",
+                "--",
+                "-C",
+                &soname,
+                "-C",
+                "strip=debuginfo",
+            ])
+            .current_dir(root),
+    )
+}
+
+/// The library that `build` has built.
+fn built(root: &Path, profile: &str, extension: &str) -> PathBuf {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    root.join(target).join(profile).join(format!("libesker_leveldb.{extension}"))
+}
+
+/// Puts a file in the place of another at once: a program may be running on the old one.
+fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    let mut temporary = to.as_os_str().to_owned();
+    temporary.push(".new");
+    fs::copy(from, &temporary)?;
+    fs::rename(&temporary, to)
+}
+
+fn link(to: &str, at: &Path) -> io::Result<()> {
+    match fs::remove_file(at) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => symlink(to, at),
+    }
+}
+
+/// Says what went wrong. True if nothing did.
+fn told(place: &Path, done: impl FnOnce() -> io::Result<()>) -> bool {
+    done().inspect_err(|error| eprintln!("{}: {error}", place.display())).is_ok()
+}
+
+/// The step of `cargo xtask test`: the tests of the crate, and programs on what an installation lays out.
+pub(crate) fn test(root: &Path) -> bool {
+    find_leveldb();
+    let tests = ["test", "--profile", "gates", "-p", "esker-capi"];
+    succeeds(cargo_command().args(tests).current_dir(root)) && try_installation(root)
+}
+
+/// Installs LevelDB's library and header where that can be done, so that ours is compared with it.
+fn find_leveldb() {
+    if Path::new("/usr/include/leveldb/c.h").exists() {
+        return;
+    }
+    let is_root = output(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0");
+    let has_apt = output(Command::new("apt-get").arg("--version")).is_some();
+    let mut apt = Command::new("apt-get");
+    apt.args(["install", "--yes", "--quiet", "libleveldb-dev"]);
+    apt.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    if !(is_root && has_apt && succeeds(&mut apt)) {
+        println!(
+            "libleveldb-dev is not installed: our library is compared with what LevelDB has said before, not with LevelDB"
+        );
+    }
+}
+
+/// What a command says, if it ends well.
+fn output(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Installs into a directory for a moment, and builds and runs an example by what is there.
+fn try_installation(root: &Path) -> bool {
+    let dir = std::env::temp_dir().join(format!("esker-install-{}", std::process::id()));
+    let prefix = dir.join("prefix");
+    let done = told(&dir, || fs::create_dir_all(&prefix))
+        && install_as(root, &prefix, "gates")
+        && with_pkg_config(root, &dir, &prefix)
+        && with_cmake(root, &dir, &prefix)
+        && on_leveldb(root, &dir, &prefix);
+    fs::remove_dir_all(&dir).ok();
+    done
+}
+
+fn example(root: &Path) -> PathBuf {
+    root.join("crates/capi/examples/tour.c")
+}
+
+fn with_pkg_config(root: &Path, dir: &Path, prefix: &Path) -> bool {
+    let mut asked = Command::new("pkg-config");
+    asked.args(["--cflags", "--libs", "esker"]);
+    asked.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let Some(flags) = output(&mut asked) else {
+        println!("there is no pkg-config: its file is not tried");
+        return true;
+    };
+    let program = dir.join("tour");
+    succeeds(
+        Command::new("cc")
+            .arg(example(root))
+            .args(flags.split_whitespace())
+            .arg("-o")
+            .arg(&program),
+    ) && succeeds(
+        Command::new(&program)
+            .current_dir(dir)
+            .env("LD_LIBRARY_PATH", prefix.join("lib"))
+            .stdout(Stdio::null()),
+    )
+}
+
+fn with_cmake(root: &Path, dir: &Path, prefix: &Path) -> bool {
+    if output(Command::new("cmake").arg("--version")).is_none() {
+        println!("there is no cmake: its files are not tried");
+        return true;
+    }
+    let project = dir.join("project");
+    let text = format!(
+        "cmake_minimum_required(VERSION 3.13)\nproject(tour C)\nfind_package(esker {VERSION} REQUIRED)\n\
+         add_executable(tour {0})\ntarget_link_libraries(tour esker::esker)\n\
+         add_executable(tour_static {0})\ntarget_link_libraries(tour_static esker::esker_static)\n",
+        example(root).display()
+    );
+    let written = told(&project, || {
+        fs::create_dir_all(&project)?;
+        fs::write(project.join("CMakeLists.txt"), text)
+    });
+    let made = project.join("made");
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(&project).arg("-B").arg(&made).stdout(Stdio::null());
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
+    let mut build = Command::new("cmake");
+    build.arg("--build").arg(&made).stdout(Stdio::null());
+    let run =
+        |name: &str| succeeds(Command::new(made.join(name)).current_dir(dir).stdout(Stdio::null()));
+    written && succeeds(&mut configure) && succeeds(&mut build) && run("tour") && run("tour_static")
+}
+
+/// A program that is linked with the library that has LevelDB's name, shared and static.
+fn on_leveldb(root: &Path, dir: &Path, prefix: &Path) -> bool {
+    let lib = prefix.join("lib/esker/leveldb");
+    let path = format!("-L{}", lib.display());
+    ["-lleveldb", "-l:libleveldb.a"].iter().all(|library| {
+        let run = dir.join(format!("on{library}"));
+        let program = run.join("batch");
+        let mut compile = Command::new("cc");
+        compile.arg(root.join("crates/capi/tests/c/batch.c"));
+        compile.arg(format!("-I{}", prefix.join("include/esker").display()));
+        compile
+            .args([path.as_str(), library, "-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"])
+            .arg(&program);
+        let mut batch = Command::new(&program);
+        batch.current_dir(&run).env("LD_LIBRARY_PATH", &lib).stdout(Stdio::null());
+        told(&run, || fs::create_dir_all(&run)) && succeeds(&mut compile) && succeeds(&mut batch)
+    })
+}
