@@ -414,8 +414,8 @@ except KeyboardInterrupt:
     assert (ended.returncode, ended.stdout.strip()) == (0, "interrupted True"), ended.stderr
 
 
-def test_a_comparator_that_fails_raises_and_stops_writes_alone(tmp_path, recwarn):
-    fails = False
+def test_a_comparator_that_fails_raises_and_stops_writes_alone(tmp_path, monkeypatch):
+    fails, printed = False, []
 
     def compare(a, b):
         if fails:
@@ -423,23 +423,33 @@ def test_a_comparator_that_fails_raises_and_stops_writes_alone(tmp_path, recwarn
         return (a > b) - (a < b)
 
     order = dict(comparator=compare, comparator_name=b"plain")
-    with esker.open(tmp_path / "store", **order) as db:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", lambda said: printed.append(said.exc_type))
+        db = esker.open(tmp_path / "store", **order)
         for i in range(50):
             db.put(b"%02d" % i, b"v")
+        db.flush()
         fails = True
-        for call in (lambda: db.get(b"25"), lambda: list(db.scan(b"10", b"20")), lambda: db.put(b"25", b"w")):
+        for call in (lambda: db.get(b"25"), lambda: list(db.scan(b"10", b"20"))):
             with pytest.raises(LookupError, match="compare"):
                 call()
+        # Nothing was changed by that.
         fails = False
-        # Whether the put was made is not known, so nothing more is written until it is opened again.
+        for i in range(50, 60):
+            db.put(b"%02d" % i, b"v")
+        fails = True
+        # Where work in the background fails, nothing more is written until the store is opened again.
+        with pytest.raises(esker.PoisonedError, match="the comparator failed"):
+            db.flush()
+        fails = False
+        assert printed == [LookupError]
         with pytest.raises(esker.PoisonedError, match="open it again"):
-            db.put(b"26", b"w")
-        assert db.get(b"26") == b"v"
+            db.put(b"99", b"w")
+        assert db.get(b"25") == b"v"
         with pytest.raises(esker.PoisonedError):
             db.close()
     with esker.open(tmp_path / "store", **order) as db:
-        assert len(list(db)) == 50
-        assert db.get(b"25") in (b"v", b"w")
+        assert list(db) == [(b"%02d" % i, b"v") for i in range(60)]
 
 
 def test_an_interrupt_inside_of_a_comparator_waits_for_the_end_of_the_call(tmp_path):
@@ -455,11 +465,14 @@ def test_an_interrupt_inside_of_a_comparator_waits_for_the_end_of_the_call(tmp_p
     with esker.open(tmp_path / "store", comparator=compare, comparator_name=b"plain") as db:
         for i in range(50):
             db.put(b"%02d" % i, b"v")
+        db.flush()
         interrupts = 2
         with pytest.raises(KeyboardInterrupt):
-            db.put(b"25", b"w")
-        assert db.get(b"25") == b"w"
+            db.get(b"25")
+        assert interrupts == 0
+        assert db.get(b"25") == b"v"
         db.put(b"26", b"w")
+        assert db.get(b"26") == b"w"
 
 
 def test_names_have_docstrings():

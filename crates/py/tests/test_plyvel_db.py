@@ -135,7 +135,9 @@ def test_values_are_whatever_holds_bytes_and_keys_are_bytes(db):
     assert db.get(b"k") is None
 
 
-def test_membership_means_nothing(db):
+def test_membership_means_nothing(db, is_ours):
+    if not is_ours:
+        pytest.skip("plyvel 1.5 compares keys with pairs and always says no, see docs/python.md")
     for place in (db, db.snapshot(), db.prefixed_db(b"p"), db.iterator(), db.raw_iterator()):
         with pytest.raises(TypeError, match="__contains__ is not supported"):
             b"k" in place
@@ -290,11 +292,11 @@ def test_properties(db):
     assert int(db.get_property(b"leveldb.num-files-at-level0")) == 0
     for i in range(1000):
         db.put(b"%05d" % i, os.urandom(100))
+    assert int(db.get_property(b"leveldb.approximate-memory-usage")) > 100_000
     db.compact_range()
     files = [int(db.get_property(b"leveldb.num-files-at-level%d" % level)) for level in range(7)]
     assert sum(files) > 0
     assert b"Compactions" in db.get_property(b"leveldb.stats")
-    assert int(db.get_property(b"leveldb.approximate-memory-usage")) > 0
 
 
 def test_compactions_and_sizes(db):

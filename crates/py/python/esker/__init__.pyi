@@ -2,7 +2,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, Union, final, overload
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer, Self, disjoint_base
 
 from ._errors import (
     BusyError as BusyError,
@@ -54,6 +54,7 @@ _Preset = Literal["default", "edge", "write_heavy", "read_mostly", "large_values
 _Comparator = Callable[[bytes, bytes], Any]
 _Progress = Callable[[dict[str, int]], object]
 
+@disjoint_base
 class Keyspace:
     @property
     def name(self) -> str: ...

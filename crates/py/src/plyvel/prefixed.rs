@@ -14,10 +14,8 @@ use std::sync::Arc;
 /// that is returned.
 #[pyclass(name = "PrefixedDB", module = "esker.plyvel", frozen)]
 pub(crate) struct PrefixedDb {
-    #[pyo3(get)]
     db: Py<PyAny>,
     handle: Arc<Handle>,
-    #[pyo3(get)]
     prefix: Py<PyBytes>,
 }
 
@@ -37,6 +35,18 @@ impl PrefixedDb {
 
 #[pymethods]
 impl PrefixedDb {
+    /// The database that it is a part of.
+    #[getter]
+    fn db(&self, py: Python<'_>) -> Py<PyAny> {
+        self.db.clone_ref(py)
+    }
+
+    /// What all of its keys begin with.
+    #[getter]
+    fn prefix(&self, py: Python<'_>) -> Py<PyBytes> {
+        self.prefix.clone_ref(py)
+    }
+
     /// As `DB.get`.
     #[pyo3(
         signature = (key, default=None, *, verify_checksums=Some(false), fill_cache=Some(true)),
