@@ -1,5 +1,7 @@
 //! The project's own checks: `cargo xtask tidy` and `cargo xtask test`.
 
+mod process;
+mod python;
 mod sanitize;
 mod test;
 mod tidy;
@@ -15,6 +17,9 @@ usage: cargo xtask <command>
   test --long           the same, with the long forms of the gates
   test --only <step>    one step of it
   test --list           the steps
+  python wheel          the Python package as a wheel
+  python test           a wheel of it, and its tests
+  python bench          a wheel of it, measured beside plyvel
   loom                  models of the concurrent parts, every interleaving
   loom --long           the same with one preemption more
   shuttle               random schedules of whole stores, ten thousand
@@ -37,6 +42,9 @@ fn main() -> ExitCode {
         ["test", "--long", "--only", step] | ["test", "--only", step, "--long"] => {
             test::run(&root, Some(step), true)
         }
+        ["python", "wheel"] => python::run(&root, python::Task::Wheel),
+        ["python", "test"] => python::run(&root, python::Task::Test),
+        ["python", "bench"] => python::run(&root, python::Task::Bench),
         ["loom"] => test::run(&root, Some("loom"), false),
         ["loom", "--long"] => test::run(&root, Some("loom-long"), true),
         ["shuttle"] => test::run(&root, Some("shuttle"), false),

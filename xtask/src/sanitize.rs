@@ -4,7 +4,7 @@
 //! instrumented; what the thread sanitizer misreads because of that is in `xtask/tsan.supp`, each with
 //! its reason. Builds go to a target directory of their own, so that others stay valid.
 
-use crate::test::{cargo_command, succeeds};
+use crate::process::{cargo_command, succeeds};
 use std::path::Path;
 
 /// The only target we run sanitizers on.

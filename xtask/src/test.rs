@@ -2,9 +2,9 @@
 //!
 //! The same command runs on a newcomer's machine and in CI. It stops at the first step that fails.
 
-use crate::tidy;
+use crate::process::{cargo_command, succeeds};
+use crate::{python, tidy};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// One step.
@@ -19,6 +19,8 @@ struct Step {
 enum Run {
     /// The rules of `tidy`, in this process.
     Tidy,
+    /// The tests of the Python package, or a line that says why not.
+    Python,
     /// `cargo` with these arguments and environment.
     Cargo { arguments: &'static [&'static str], env: &'static [(&'static str, &'static str)] },
 }
@@ -72,6 +74,7 @@ const STEPS: &[Step] = &[
     },
     // Built as the gates are: optimised, with all checks on, and only once.
     cargo("test", &["test", "--workspace", "--profile", "gates"]),
+    Step { name: "python", run: Run::Python, long_only: false },
 ];
 
 /// Gates: programs that are no unit tests (crash at every call, fuzzing, the model test, …).
@@ -159,6 +162,7 @@ impl Run {
     fn describe(&self) -> String {
         match self {
             Run::Tidy => "cargo xtask tidy".to_owned(),
+            Run::Python => "cargo xtask python test".to_owned(),
             Run::Cargo { arguments, env } => {
                 let env: String = env.iter().map(|(k, v)| format!("{k}='{v}' ")).collect();
                 format!("{env}cargo {}", arguments.join(" "))
@@ -169,25 +173,10 @@ impl Run {
     fn start(&self, root: &Path) -> bool {
         match self {
             Run::Tidy => tidy::run(root),
+            Run::Python => python::run(root, python::Task::Test),
             Run::Cargo { arguments, env } => succeeds(
                 cargo_command().args(*arguments).envs(env.iter().copied()).current_dir(root),
             ),
-        }
-    }
-}
-
-/// The cargo that runs us.
-pub(crate) fn cargo_command() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-}
-
-/// Runs a command to its end, and says so if it did not even start.
-pub(crate) fn succeeds(command: &mut Command) -> bool {
-    match command.status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("{} did not start: {error}", command.get_program().display());
-            false
         }
     }
 }

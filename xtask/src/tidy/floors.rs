@@ -61,6 +61,7 @@ pub(super) const CRATES: &[CrateFloor] = &[
     ("crates/gates", "esker-gates", 2),
     ("crates/bench", "esker-bench", 3),
     ("crates/cli", "esker-cli", 3),
+    ("crates/py", "esker-py", 2),
     ("compare", "esker-compare", 4),
     ("xtask", "xtask", 0),
 ];
