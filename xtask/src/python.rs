@@ -78,7 +78,10 @@ fn environment(place: &Path) -> Result<PathBuf, String> {
             return Err(format!("python3 -m venv {} failed: see above", dir.display()));
         }
     }
-    if !has(&python, &NEEDED) && !(quiet(&mut pip(&python, &NEEDED)) && has(&python, &NEEDED)) {
+    if !has(&python, &NEEDED) {
+        quiet(&mut pip(&python, &NEEDED));
+    }
+    if !has(&python, &NEEDED) {
         return Err(format!(
             "{} do not install from PyPI: connect to the network, or install them with {} -m pip install",
             NEEDED.join(" and "),
