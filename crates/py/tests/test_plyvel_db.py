@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+import esker.plyvel
+
 
 def test_names_and_versions(plyvel):
     assert plyvel.__leveldb_version__.split(".")[0] == "1"
@@ -186,6 +188,11 @@ def test_a_block_writes_its_batch_and_a_transaction_only_without_an_exception(db
             batch.put(b"b", b"1")
             raise KeyError
     assert db.get(b"b") == b"1"
+    with pytest.raises(TypeError):
+        with db.write_batch() as batch:
+            batch.put(b"b", b"2")
+            batch.put(b"b", None)
+    assert db.get(b"b") == b"2"
     with pytest.raises(KeyError):
         with db.write_batch(transaction=True) as batch:
             batch.put(b"c", b"1")
@@ -342,6 +349,22 @@ def test_destroying_leaves_what_is_not_of_the_store(plyvel, tmp_path):
     (name / "notes").write_text("mine")
     plyvel.destroy_db(str(name))
     assert [path.name for path in name.iterdir()] == ["notes"]
+
+
+def test_a_store_of_leveldb_is_left_alone(tmp_path):
+    theirs = pytest.importorskip("plyvel", reason="plyvel is not installed: pip install plyvel")
+    name = str(tmp_path / "store")
+    with theirs.DB(name, create_if_missing=True) as db:
+        db.put(b"k", b"v")
+    before = sorted(os.listdir(name))
+    for call in (esker.plyvel.destroy_db, esker.plyvel.DB):
+        with pytest.raises(esker.plyvel.Error):
+            call(name)
+    with pytest.raises(esker.plyvel.Error):
+        esker.plyvel.DB(name, create_if_missing=True)
+    assert set(before) <= set(os.listdir(name))
+    with theirs.DB(name) as db:
+        assert db.get(b"k") == b"v"
 
 
 def test_a_prefixed_database(db):

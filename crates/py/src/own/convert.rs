@@ -4,11 +4,19 @@ use crate::bytes::BytesLike;
 use esker::fields::{FieldRef, FieldValue, Record, RecordView};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use serde_json::{Map, Number, Value};
 
 /// Levels of containers inside of each other that an option may have.
 const DEPTH_MAX: usize = 8;
+
+/// What a class with an item in brackets is, in annotations.
+pub(super) fn alias<'py>(
+    class: &Bound<'py, PyType>,
+    item: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    class.py().import("types")?.getattr("GenericAlias")?.call1((class, item))
+}
 
 /// A report as dicts, lists and plain values.
 pub(super) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {

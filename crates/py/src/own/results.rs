@@ -1,11 +1,11 @@
 //! Results in an order that is not that of keys: of finds, and of unordered scans.
 
-use super::convert::from_field;
+use super::convert::{alias, from_field};
 use crate::handle::{Handle, Slot};
 use esker::fields::FieldValue;
 use esker::{Found, UnorderedCursor};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyTuple, PyType};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -119,6 +119,15 @@ impl Results {
 
 #[pymethods]
 impl Results {
+    /// For annotations, such as `Results[bytes]`.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        class: &Bound<'py, PyType>,
+        item: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        alias(class, item)
+    }
+
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }

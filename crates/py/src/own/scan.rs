@@ -1,5 +1,6 @@
 //! Scans in the order of keys.
 
+use super::convert::alias;
 use super::snapshot::{self, SnapshotObject};
 use crate::bytes::BytesLike;
 use crate::errors::invalid;
@@ -8,7 +9,7 @@ use crate::walk::{Bounded, Steps, Walk, Way};
 use esker::ScanOptions;
 use esker::base::key::prefix_end;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyTuple, PyType};
 use std::sync::Arc;
 
 /// What a closed scan is called.
@@ -97,6 +98,15 @@ impl Scan {
 
 #[pymethods]
 impl Scan {
+    /// For annotations, such as `Scan[bytes]`.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        class: &Bound<'py, PyType>,
+        item: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        alias(class, item)
+    }
+
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }

@@ -42,12 +42,6 @@ impl WriteBatch {
             false => add(&mut batch, &joined(&self.base, key)),
         }
     }
-
-    fn write_this(&self, py: Python<'_>, batch: Batch) -> PyResult<()> {
-        let open = self.handle.open(py)?;
-        let (db, options) = (&open.db, self.options);
-        self.handle.store.run(py, || db.write(batch, options))
-    }
 }
 
 #[pymethods]
@@ -88,8 +82,10 @@ impl WriteBatch {
 
     /// Writes all that was added, which stays in the batch.
     fn write(&self, py: Python<'_>) -> PyResult<()> {
+        let open = self.handle.open(py)?;
         let batch = self.batch.lock().clone();
-        self.write_this(py, batch)
+        let (db, options) = (&open.db, self.options);
+        self.handle.store.run(py, || db.write(batch, options))
     }
 
     /// About how many bytes the writes take.
@@ -107,7 +103,10 @@ impl WriteBatch {
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         self.handle.open(py)?;
         let raised = exception.get_item(0).is_ok_and(|kind| !kind.is_none());
-        let batch = std::mem::take(&mut *self.batch.lock());
-        if self.transaction && raised { Ok(()) } else { self.write_this(py, batch) }
+        if !(self.transaction && raised) {
+            // What cannot be written stays in the batch.
+            self.write(py)?;
+        }
+        self.clear(py)
     }
 }

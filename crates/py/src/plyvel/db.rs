@@ -212,7 +212,7 @@ impl PlyvelDb {
         fill_cache: Option<bool>,
     ) -> PyResult<RawIterator> {
         let _ = verify_checksums;
-        RawIterator::new(py, &self.handle, &[], fill_cache != Some(false), None)
+        RawIterator::new(py, &self.handle, &[], fill_cache == Some(true), None)
     }
 
     /// The database as it is now.

@@ -175,7 +175,7 @@ impl PlyvelIterator {
             let mut held = self.slot.lock(py);
             let Some(steps) = held.as_mut() else { return Err(self.closed(py)) };
             match steps.pass_inside(way) {
-                Some(true) => return self.present(py, steps).map(Some),
+                Some(true) => return self.present(py, steps),
                 Some(false) => return Ok(None),
                 None => {}
             }
@@ -185,22 +185,21 @@ impl PlyvelIterator {
         }
         let held = self.slot.lock(py);
         let Some(steps) = held.as_ref() else { return Err(self.closed(py)) };
-        self.present(py, steps).map(Some)
+        self.present(py, steps)
     }
 
-    /// The entry that was passed last.
+    /// The entry that was passed last; `None` if another thread has gone on to the end meanwhile.
     #[inline]
-    fn present<'py>(&self, py: Python<'py>, steps: &Steps) -> PyResult<Bound<'py, PyAny>> {
-        // Another thread may have gone on.
-        let Some((key, value)) = steps.entry() else { return Ok(py.None().into_bound(py)) };
+    fn present<'py>(&self, py: Python<'py>, steps: &Steps) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some((key, value)) = steps.entry() else { return Ok(None) };
         let key = || PyBytes::new(py, &key[self.base.len()..]);
         let value = || PyBytes::new(py, value);
-        Ok(match (self.include_key, self.include_value) {
+        Ok(Some(match (self.include_key, self.include_value) {
             (true, true) => PyTuple::new(py, [key(), value()])?.into_any(),
             (true, false) => key().into_any(),
             (false, true) => value().into_any(),
             (false, false) => py.None().into_bound(py),
-        })
+        }))
     }
 
     #[cold]
