@@ -103,6 +103,11 @@ fn keep(py: Python<'_>, error: PyErr) {
     }
 }
 
+/// True if the function has raised something in the call that this thread is in.
+pub(crate) fn has_raised() -> bool {
+    RAISED.with_borrow(Option::is_some)
+}
+
 /// Runs a call into the engine during which the function may be asked.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
 //! Calls that may take long, and end when the user asks for it.
 
+use crate::comparator::has_raised;
 use crate::handle::Store;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -61,6 +62,10 @@ pub(crate) fn watched<T: Send, P: ?Sized>(
 ) -> PyResult<T> {
     let mut raised = None;
     let mut progress = |report: &P| {
+        // An interrupt may have come while keys were compared.
+        if has_raised() {
+            return false;
+        }
         let told = Python::try_attach(|py| {
             py.check_signals()?;
             tell(py, report)

@@ -327,15 +327,9 @@ impl Steps {
         if let Some(passed) = self.pass_inside(way) {
             return Ok(passed);
         }
-        let from = std::mem::replace(&mut self.place, Place::Beyond(way));
-        match from {
-            Place::Beyond(end) => {
-                self.walk.seek_to_end(way)?;
-                if self.walk.entry().is_none() {
-                    self.place = Place::Beyond(end);
-                    return Ok(false);
-                }
-            }
+        // After an error there is nothing more that way.
+        match std::mem::replace(&mut self.place, Place::Beyond(way)) {
+            Place::Beyond(_) => self.walk.seek_to_end(way)?,
             Place::Past(_) => self.walk.step(way)?,
         }
         Ok(self.arrive(way))

@@ -387,31 +387,62 @@ next(it)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize(
-    "wait",
-    [
-        "db.get_keys_by_field('f', 1)",
-        "[db.verify() for _ in range(10_000)]",
-        "[db.compact() for _ in range(10_000)]",
-        "sum(1 for _ in range(10_000) for _ in db)",
-    ],
-)
-def test_long_work_reacts_to_an_interrupt(tmp_path, wait):
+@pytest.mark.parametrize("call", ["compact", "verify"])
+def test_a_long_call_ends_early_when_it_is_interrupted(tmp_path, call):
     script = f"""
-import _thread, esker, sys, threading
-db = esker.open(sys.argv[1], memtable_bytes=1 << 20)
-for i in range(60_000):
-    db.put_record(b"%06d" % i, {{"f": i % 7}})
-db.flush()
-threading.Timer(0.1, _thread.interrupt_main).start()
+import _thread, ctypes, esker, sys, threading, time
+# Compares keys slowly, and without the interpreter, which would see the interrupt by itself.
+strcmp = ctypes.CDLL(None).strcmp
+strcmp.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+order = dict(comparator=strcmp, comparator_name=b"strcmp") if "{call}" == "verify" else {{}}
+db = esker.open(sys.argv[1], compression="zstd:12", table_bytes_max=16 << 10, **order)
+
+def started():
+    with db.batch() as batch:
+        for i in range(150_000):
+            batch.put_record(b"%06d" % i, {{"f": i % 7}})
+    db.compact() if order else None
+    return time.monotonic()
+
+start = started()
+db.{call}()
+whole = time.monotonic() - start
+start = started()
+threading.Timer(whole / 4, _thread.interrupt_main).start()
 try:
-    while True:
-        {wait}
+    db.{call}()
+    print("not interrupted")
 except KeyboardInterrupt:
-    print("interrupted", len(db.get(b"000001")) > 0)
+    took = time.monotonic() - start
+    print("early" if took < 0.75 * whole else f"late: {{took}} of {{whole}}", len(db.get(b"000001")) > 0)
 """
     ended = run(script, tmp_path / "store")
-    assert (ended.returncode, ended.stdout.strip()) == (0, "interrupted True"), ended.stderr
+    assert (ended.returncode, ended.stdout.strip()) == (0, "early True"), ended.stderr
+
+
+def test_an_interrupt_while_keys_are_compared_ends_what_reports_its_progress(tmp_path):
+    interrupted = []
+
+    def compare(a, b):
+        if interrupted == ["now"]:
+            interrupted.append("done")
+            raise KeyboardInterrupt
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"plain")
+    with esker.open(tmp_path / "store", table_bytes_max=16 << 10, **order) as db:
+        for i in range(3000):
+            db.put(b"%04d" % i, os.urandom(50))
+        db.compact()
+        told = []
+        db.verify(progress=told.append)
+        interrupted, files = ["now"], len(told)
+        told.clear()
+        with pytest.raises(KeyboardInterrupt):
+            db.verify(progress=told.append)
+        assert interrupted == ["now", "done"]
+        assert len(told) < files
+        assert db.verify()["entries"] >= 3000
 
 
 def test_a_comparator_that_fails_raises_and_stops_writes_alone(tmp_path, monkeypatch):
