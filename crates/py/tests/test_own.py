@@ -408,7 +408,7 @@ start = started()
 db.{call}()
 whole = time.monotonic() - start
 start = started()
-threading.Timer(whole / 4, _thread.interrupt_main).start()
+threading.Timer(whole / 8, _thread.interrupt_main).start()
 try:
     db.{call}()
     print("not interrupted")
