@@ -10,6 +10,8 @@
 //! Threads: every call that may touch the disk or wait lets go of the interpreter first, and no lock is held while it is
 //! taken back, see `handle`.
 
+#![expect(clippy::needless_pass_by_value, reason = "what Python gives is handed over by value")]
+
 mod bytes;
 mod comparator;
 mod errors;

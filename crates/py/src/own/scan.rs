@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// What a closed scan is called.
 const SCAN: &str = "Database or scan";
 
+/// A bound of a scan; `None` is open.
+type Key = Option<Vec<u8>>;
+
 /// The keys of a scan as arguments.
 pub(super) struct Covers<'py> {
     pub(super) start: Option<BytesLike<'py>>,
@@ -27,7 +30,7 @@ impl Covers<'_> {
     ///
     /// # Errors
     /// `InvalidArgumentError` if there are a prefix and bounds.
-    pub(super) fn bounds(&self, py: Python<'_>) -> PyResult<(Option<Vec<u8>>, Option<Vec<u8>>)> {
+    pub(super) fn bounds(&self, py: Python<'_>) -> PyResult<(Key, Key)> {
         let owned = |key: &Option<BytesLike<'_>>| key.as_ref().map(|key| key.get().to_vec());
         let (start, end) = (owned(&self.start), owned(&self.end));
         let Some(prefix) = owned(&self.prefix) else { return Ok((start, end)) };
