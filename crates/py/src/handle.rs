@@ -233,6 +233,9 @@ impl<T: Send + 'static> Slot<T> {
     }
 
     /// What it holds, for a moment in which the interpreter is not let go. `None` once it was closed.
+    ///
+    /// Meanwhile nothing is made that Python's collector of garbage tracks, such as a tuple or an exception: that may run what
+    /// objects do at their end, which may be to close this.
     #[inline]
     pub(crate) fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Option<T>> {
         loop {

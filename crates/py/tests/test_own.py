@@ -351,6 +351,34 @@ def test_a_store_is_closed_under_threads_that_use_it(tmp_path):
     assert len(ends) == 4 and set(ends) <= {esker.ClosedError, esker.CancelledError}
 
 
+def test_a_store_is_closed_while_garbage_is_collected(tmp_path):
+    script = """
+import esker, gc, sys
+
+class Owner:
+    def __init__(self, path):
+        self.me = self
+        self.db = esker.open(path)
+
+    def __del__(self):
+        self.db.close()
+
+owner = Owner(sys.argv[1])
+for i in range(5000):
+    owner.db.put(b"%04d" % i, b"v")
+scan, kept = owner.db.scan(), []
+gc.set_threshold(5)
+del owner
+try:
+    for pair in scan:
+        kept.append(pair)
+except esker.ClosedError:
+    print("closed")
+"""
+    ended = run(script, tmp_path / "store")
+    assert (ended.returncode, ended.stdout.strip()) == (0, "closed"), ended.stderr
+
+
 def test_one_scan_under_many_threads_gives_no_nonsense(own):
     expected = {(b"%05d" % i, b"v%d" % i) for i in range(5000)}
     for key, value in expected:

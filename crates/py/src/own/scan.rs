@@ -50,6 +50,9 @@ pub(super) struct Manner {
     pub(super) fill_cache: bool,
 }
 
+/// A key, and its value if that is given.
+type Parts<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
+
 /// Walks the keys of a range in order and gives each with its value, or alone.
 ///
 /// It sees the database as it was when it was made. Use it by one thread at a time.
@@ -83,14 +86,12 @@ impl Scan {
         Ok(Scan { slot: Slot::new(py, handle, steps)?, way, keys_only })
     }
 
+    /// Key and value of the entry that was passed last, as far as they are given.
     #[inline]
-    fn present<'py>(&self, py: Python<'py>, steps: &Steps) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some((key, value)) = steps.entry() else { return Ok(None) };
-        let key = PyBytes::new(py, key);
-        Ok(Some(match self.keys_only {
-            true => key.into_any(),
-            false => PyTuple::new(py, [key, PyBytes::new(py, value)])?.into_any(),
-        }))
+    fn parts<'py>(&self, py: Python<'py>, steps: &Steps) -> Option<Parts<'py>> {
+        let (key, value) = steps.entry()?;
+        let value = (!self.keys_only).then(|| PyBytes::new(py, value));
+        Some((PyBytes::new(py, key), value))
     }
 
     #[cold]
@@ -115,21 +116,23 @@ impl Scan {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        {
-            let mut held = self.slot.lock(py);
-            let Some(steps) = held.as_mut() else { return Err(self.closed(py)) };
-            match steps.pass_inside(self.way) {
-                Some(true) => return self.present(py, steps),
-                Some(false) => return Ok(None),
-                None => {}
+        let quick = self.slot.lock(py).as_mut().map(|steps| {
+            let passed = steps.pass_inside(self.way)?;
+            Some(if passed { self.parts(py, steps) } else { None })
+        });
+        let parts = match quick.ok_or_else(|| self.closed(py))? {
+            Some(parts) => parts,
+            None if self.slot.run(py, SCAN, |steps| steps.pass(self.way))? => {
+                let parts = self.slot.lock(py).as_ref().map(|steps| self.parts(py, steps));
+                parts.ok_or_else(|| self.closed(py))?
             }
-        }
-        if !self.slot.run(py, SCAN, |steps| steps.pass(self.way))? {
-            return Ok(None);
-        }
-        let held = self.slot.lock(py);
-        let Some(steps) = held.as_ref() else { return Err(self.closed(py)) };
-        self.present(py, steps)
+            None => None,
+        };
+        Ok(match parts {
+            None => None,
+            Some((key, None)) => Some(key.into_any()),
+            Some((key, Some(value))) => Some(PyTuple::new(py, [key, value])?.into_any()),
+        })
     }
 
     /// Goes on at `key`: forward with the first at or behind it, in reverse with the last before it.

@@ -142,6 +142,9 @@ impl Range {
     }
 }
 
+/// Key and value of an entry, as far as they are given.
+type Parts<'py> = (Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>);
+
 /// Iterates over keys and values, in either direction.
 #[pyclass(name = "Iterator", module = "esker.plyvel", frozen, weakref)]
 pub(crate) struct PlyvelIterator {
@@ -171,35 +174,45 @@ impl PlyvelIterator {
     /// Passes an entry and gives it; `None` if there is none.
     #[inline]
     fn pass<'py>(&self, py: Python<'py>, way: Way) -> PyResult<Option<Bound<'py, PyAny>>> {
-        {
-            let mut held = self.slot.lock(py);
-            let Some(steps) = held.as_mut() else { return Err(self.closed(py)) };
-            match steps.pass_inside(way) {
-                Some(true) => return self.present(py, steps),
-                Some(false) => return Ok(None),
-                None => {}
-            }
+        let quick = self.slot.lock(py).as_mut().map(|steps| {
+            let passed = steps.pass_inside(way)?;
+            Some(if passed { self.parts(py, steps) } else { None })
+        });
+        match quick {
+            None => return Err(self.closed(py)),
+            Some(Some(parts)) => return self.joined(py, parts),
+            Some(None) => {}
         }
         if !self.slot.run(py, ITERATOR, |steps| steps.pass(way))? {
             return Ok(None);
         }
-        let held = self.slot.lock(py);
-        let Some(steps) = held.as_ref() else { return Err(self.closed(py)) };
-        self.present(py, steps)
+        let parts = self.slot.lock(py).as_ref().map(|steps| self.parts(py, steps));
+        match parts {
+            None => Err(self.closed(py)),
+            Some(parts) => self.joined(py, parts),
+        }
     }
 
-    /// The entry that was passed last; `None` if another thread has gone on to the end meanwhile.
+    /// What is given of the entry that was passed last; `None` if another thread has gone on to the end meanwhile.
     #[inline]
-    fn present<'py>(&self, py: Python<'py>, steps: &Steps) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some((key, value)) = steps.entry() else { return Ok(None) };
-        let key = || PyBytes::new(py, &key[self.base.len()..]);
-        let value = || PyBytes::new(py, value);
-        Ok(Some(match (self.include_key, self.include_value) {
-            (true, true) => PyTuple::new(py, [key(), value()])?.into_any(),
-            (true, false) => key().into_any(),
-            (false, true) => value().into_any(),
-            (false, false) => py.None().into_bound(py),
-        }))
+    fn parts<'py>(&self, py: Python<'py>, steps: &Steps) -> Option<Parts<'py>> {
+        let (key, value) = steps.entry()?;
+        let key = self.include_key.then(|| PyBytes::new(py, &key[self.base.len()..]));
+        Some((key, self.include_value.then(|| PyBytes::new(py, value))))
+    }
+
+    #[inline]
+    fn joined<'py>(
+        &self,
+        py: Python<'py>,
+        parts: Option<Parts<'py>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match parts {
+            None => None,
+            Some((Some(key), Some(value))) => Some(PyTuple::new(py, [key, value])?.into_any()),
+            Some((Some(one), None) | (None, Some(one))) => Some(one.into_any()),
+            Some((None, None)) => Some(py.None().into_bound(py)),
+        })
     }
 
     #[cold]
@@ -208,8 +221,8 @@ impl PlyvelIterator {
     }
 
     fn rewind(&self, py: Python<'_>, way: Way) -> PyResult<()> {
-        let mut held = self.slot.lock(py);
-        held.as_mut().map(|steps| steps.rewind(way)).ok_or_else(|| self.closed(py))
+        let rewound = self.slot.lock(py).as_mut().map(|steps| steps.rewind(way));
+        rewound.ok_or_else(|| self.closed(py))
     }
 }
 
@@ -294,22 +307,21 @@ impl RawIterator {
         py: Python<'py>,
         make: impl FnOnce(&[u8], &[u8]) -> T,
     ) -> PyResult<T> {
-        let held = self.slot.lock(py);
-        let Some(walk) = held.as_ref() else { return Err(self.closed(py)) };
-        let (key, value) = walk.entry().ok_or_else(|| stands_on_nothing(py))?;
-        Ok(make(&key[self.base.len()..], value))
+        let made = self.slot.lock(py).as_ref().map(|walk| {
+            let (key, value) = walk.entry()?;
+            Some(make(&key[self.base.len()..], value))
+        });
+        made.ok_or_else(|| self.closed(py))?.ok_or_else(|| stands_on_nothing(py))
     }
 
     fn step(&self, py: Python<'_>, way: Way) -> PyResult<()> {
-        {
-            let mut held = self.slot.lock(py);
-            let Some(walk) = held.as_mut() else { return Err(self.closed(py)) };
-            if walk.entry().is_none() {
-                return Err(stands_on_nothing(py));
-            }
-            if walk.step_inside(way) {
-                return Ok(());
-            }
+        let stepped = self.slot.lock(py).as_mut().map(|walk| {
+            walk.entry()?;
+            Some(walk.step_inside(way))
+        });
+        let stepped = stepped.ok_or_else(|| self.closed(py))?;
+        if stepped.ok_or_else(|| stands_on_nothing(py))? {
+            return Ok(());
         }
         self.slot.run(py, ITERATOR, |walk| match walk.step_inside(way) {
             true => Ok(()),
@@ -327,8 +339,8 @@ impl RawIterator {
 impl RawIterator {
     /// True if it stands on a key.
     fn valid(&self, py: Python<'_>) -> PyResult<bool> {
-        let held = self.slot.lock(py);
-        held.as_ref().map(|walk| walk.entry().is_some()).ok_or_else(|| self.closed(py))
+        let valid = self.slot.lock(py).as_ref().map(|walk| walk.entry().is_some());
+        valid.ok_or_else(|| self.closed(py))
     }
 
     /// Moves to the first key.
