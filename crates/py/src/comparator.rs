@@ -97,7 +97,8 @@ impl Comparator for PyComparator {
 /// Keeps what was raised for the end of the call; in the background it is printed.
 fn keep(py: Python<'_>, error: PyErr) {
     if CALLED.get() {
-        RAISED.with_borrow_mut(|raised| *raised = Some(error));
+        // What it takes the place of is dropped after that: this may run Python.
+        drop(RAISED.replace(Some(error)));
     } else {
         error.write_unraisable(py, None);
     }

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+import esker
 import esker.plyvel
 
 
@@ -357,11 +358,15 @@ def test_a_store_of_leveldb_is_left_alone(tmp_path):
     with theirs.DB(name, create_if_missing=True) as db:
         db.put(b"k", b"v")
     before = sorted(os.listdir(name))
-    for call in (esker.plyvel.destroy_db, esker.plyvel.DB):
-        with pytest.raises(esker.plyvel.Error):
-            call(name)
+    with pytest.raises(esker.plyvel.Error, match="remove it by hand"):
+        esker.plyvel.destroy_db(name)
     with pytest.raises(esker.plyvel.Error):
-        esker.plyvel.DB(name, create_if_missing=True)
+        esker.plyvel.repair_db(name)
+    for options in ({}, dict(create_if_missing=True)):
+        with pytest.raises(esker.plyvel.Error, match="load it with `esker load leveldb:"):
+            esker.plyvel.DB(name, **options)
+    with pytest.raises(esker.IncompatibleError, match="load it with `esker load leveldb:"):
+        esker.open(name)
     assert set(before) <= set(os.listdir(name))
     with theirs.DB(name) as db:
         assert db.get(b"k") == b"v"

@@ -9,6 +9,7 @@ use super::snapshot::SnapshotObject;
 use crate::bytes::{self, BytesLike};
 use crate::comparator::{guarded, order};
 use crate::errors::Face;
+use crate::foreign::explained;
 use crate::handle::{Handle, Moment};
 use crate::waiting::{patiently, watched};
 use esker::{Db, VerifyProgress, VerifyReport};
@@ -53,8 +54,8 @@ pub(super) fn open<'py>(
     let asked = options.clone();
     let opened = py.detach(|| {
         guarded(|| match read_only {
-            true => Db::open_read_only(dir, asked),
-            false => Db::open(dir, asked),
+            true => explained(&dir, Db::open_read_only(&dir, asked)),
+            false => explained(&dir, Db::open(&dir, asked)),
         })
     })?;
     let db = opened.map_err(|error| Face::Own.error(py, &error))?;

@@ -9,6 +9,7 @@ use super::property;
 use super::snapshot::PlyvelSnapshot;
 use crate::bytes::{self, BytesLike};
 use crate::errors::Face;
+use crate::foreign::explained;
 use crate::handle::Handle;
 use crate::waiting::patiently;
 use esker::{Db, Options};
@@ -30,7 +31,8 @@ pub(crate) struct PlyvelDb {
 /// Opens a store for this face.
 fn open(py: Python<'_>, path: PathBuf, options: Options) -> PyResult<Arc<Handle>> {
     let asked = options.clone();
-    let opened = py.detach(|| crate::comparator::guarded(|| Db::open(path, asked)))?;
+    let opened =
+        py.detach(|| crate::comparator::guarded(|| explained(&path, Db::open(&path, asked))))?;
     let db = opened.map_err(|error| Face::Plyvel.error(py, &error))?;
     Ok(Handle::first(Face::Plyvel, options, db))
 }
