@@ -3,6 +3,7 @@
 mod capi;
 mod header;
 mod process;
+mod python;
 mod sanitize;
 mod test;
 mod tidy;
@@ -21,6 +22,9 @@ usage: cargo xtask <command>
   header                the C headers, made anew
   leveldb DIR           a library that takes LevelDB's place, in a directory
   capi-install PREFIX   the C library with its headers, for pkg-config and CMake
+  python wheel          the Python package as a wheel
+  python test           a wheel of it, and its tests
+  python bench          a wheel of it, measured beside plyvel
   loom                  models of the concurrent parts, every interleaving
   loom --long           the same with one preemption more
   shuttle               random schedules of whole stores, ten thousand
@@ -46,6 +50,9 @@ fn main() -> ExitCode {
         ["leveldb", dir] => capi::leveldb(&root, Path::new(dir)),
         ["capi-install", prefix] => capi::install(&root, Path::new(prefix)),
         ["header"] => header::write(&root),
+        ["python", "wheel"] => python::run(&root, python::Task::Wheel),
+        ["python", "test"] => python::run(&root, python::Task::Test),
+        ["python", "bench"] => python::run(&root, python::Task::Bench),
         ["loom"] => test::run(&root, Some("loom"), false),
         ["loom", "--long"] => test::run(&root, Some("loom-long"), true),
         ["shuttle"] => test::run(&root, Some("shuttle"), false),

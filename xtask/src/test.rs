@@ -3,7 +3,7 @@
 //! The same command runs on a newcomer's machine and in CI. It stops at the first step that fails.
 
 use crate::process::{cargo_command, succeeds};
-use crate::{capi, tidy};
+use crate::{capi, python, tidy};
 use std::path::Path;
 use std::time::Duration;
 
@@ -77,6 +77,11 @@ const STEPS: &[Step] = &[
     Step {
         name: "capi",
         run: Run::Own(capi::test, "programs in C, on our library and on LevelDB's"),
+        long_only: false,
+    },
+    Step {
+        name: "python",
+        run: Run::Own(|root| python::run(root, python::Task::Test), "cargo xtask python test"),
         long_only: false,
     },
 ];

@@ -63,6 +63,7 @@ pub(super) const CRATES: &[CrateFloor] = &[
     ("crates/bench", "esker-bench", 3),
     ("crates/cli", "esker-cli", 3),
     ("crates/capi", "esker-capi", 3),
+    ("crates/py", "esker-py", 2),
     ("compare", "esker-compare", 4),
     ("xtask", "xtask", 0),
 ];

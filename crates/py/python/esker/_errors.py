@@ -1,0 +1,49 @@
+"""Exceptions of the store, sorted by what the caller can do about them."""
+
+
+class Error(Exception):
+    """What every error of the store is."""
+
+
+class InvalidArgumentError(Error, ValueError):
+    """The call was wrong and changed nothing: mend the call."""
+
+
+class ClosedError(Error, RuntimeError):
+    """What is used was closed, or the database that it was made from was: open it again."""
+
+
+class CorruptionError(Error):
+    """Stored bytes are not what was written: repair, or restore a backup."""
+
+
+class IncompatibleError(Error):
+    """The store was written in a format, or with an order of keys, that this call cannot work with."""
+
+
+class IoError(Error, OSError):
+    """The operating system refused; ``errno`` and ``filename`` are its own."""
+
+
+class NoSpaceError(IoError):
+    """The disk is full: reads go on, and writes work again by themselves once there is space."""
+
+
+class BusyError(Error):
+    """Another process or handle holds the store: close it there first."""
+
+
+class NotFoundError(Error, FileNotFoundError):
+    """The store does not exist, and was not to be created."""
+
+
+class ReadOnlyError(Error):
+    """The store was opened for reading only."""
+
+
+class PoisonedError(Error):
+    """An earlier failure left the state on disk unknown: reads go on; open the store again to write."""
+
+
+class CancelledError(Error):
+    """The call was ended by its caller, or by the store being closed."""

@@ -1,0 +1,130 @@
+//! Errors of the engine as exceptions of either face. The classes stand in Python: `esker/_errors.py`, `esker/plyvel.py`.
+
+use esker::Error;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+
+/// Whose exceptions are raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Face {
+    /// Those of `esker`.
+    Own,
+    /// Those of `esker.plyvel`.
+    Plyvel,
+}
+
+/// Makes an exception of a class that Python defines.
+fn raise(py: Python<'_>, module: &str, class: &str, text: &str) -> PyErr {
+    let made = py
+        .import(module)
+        .and_then(|module| module.getattr(class))
+        .and_then(|class| Ok(class.cast_into::<PyType>()?))
+        .and_then(|class| class.call1((PyString::new(py, text),)));
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+/// What to do about an error, unless its text says it already.
+fn remedy(error: &Error) -> &'static str {
+    match error {
+        Error::Corruption { what, .. } if what.ends_with("run repair") => "",
+        Error::Corruption { .. } => "verify() lists all damage; then repair() or restore a backup",
+        Error::Incompatible { what, .. } if what.contains(": ") => "",
+        Error::Incompatible { .. } => "use the version or the options that it was written with",
+        Error::Io { .. } => "see to the disk and its permissions, then try again",
+        Error::Busy { .. } => "close it there first",
+        Error::NotFound { .. } => "check the path, or create it with create_if_missing=True",
+        Error::ReadOnly => "open it for writing",
+        Error::Poisoned { .. } => "close it and open it again",
+        Error::Cancelled => "try again if the store is open",
+        _ => "",
+    }
+}
+
+/// What happened, and what to do.
+fn text(error: &Error) -> String {
+    let what = match error {
+        Error::InvalidArgument { what } => what.clone(),
+        error => error.to_string(),
+    };
+    match remedy(error) {
+        "" => what,
+        remedy => format!("{what}: {remedy}"),
+    }
+}
+
+impl Face {
+    /// The exception for an error of the engine.
+    #[cold]
+    pub(crate) fn error(self, py: Python<'_>, error: &Error) -> PyErr {
+        match self {
+            Face::Own => own(py, error),
+            Face::Plyvel => raise(py, "esker.plyvel", plyvel_class(error), &text(error)),
+        }
+    }
+
+    /// The exception for the use of something that was closed.
+    #[cold]
+    pub(crate) fn closed(self, py: Python<'_>, what: &str) -> PyErr {
+        match self {
+            Face::Own => own_closed(py, what),
+            Face::Plyvel => PyRuntimeError::new_err(format!("{what} is closed")),
+        }
+    }
+}
+
+fn plyvel_class(error: &Error) -> &'static str {
+    match error {
+        Error::Corruption { .. } => "CorruptionError",
+        Error::Io { .. } | Error::NoSpace { .. } | Error::Busy { .. } | Error::Poisoned { .. } => {
+            "IOError"
+        }
+        _ => "Error",
+    }
+}
+
+fn own(py: Python<'_>, error: &Error) -> PyErr {
+    let class = match error {
+        Error::InvalidArgument { .. } => "InvalidArgumentError",
+        Error::Corruption { .. } => "CorruptionError",
+        Error::Incompatible { .. } => "IncompatibleError",
+        Error::Io { .. } => "IoError",
+        Error::NoSpace { .. } => "NoSpaceError",
+        Error::Busy { .. } => "BusyError",
+        Error::NotFound { .. } => "NotFoundError",
+        Error::ReadOnly => "ReadOnlyError",
+        Error::Poisoned { .. } => "PoisonedError",
+        Error::Cancelled => "CancelledError",
+        _ => "Error",
+    };
+    let exception = raise(py, "esker._errors", class, &text(error));
+    // Those that are kinds of OSError say what the system said.
+    if let Error::Io { source, path, .. } = error {
+        let value = exception.value(py);
+        let said = source.raw_os_error();
+        let _ = value.setattr("errno", said);
+        let _ = value.setattr("filename", path);
+    }
+    exception
+}
+
+/// The own face's exception for wrong arguments that the engine does not see.
+#[cold]
+pub(crate) fn invalid(py: Python<'_>, what: &str) -> PyErr {
+    raise(py, "esker._errors", "InvalidArgumentError", what)
+}
+
+/// The own face's exception for the use of something that was closed.
+#[cold]
+fn own_closed(py: Python<'_>, what: &str) -> PyErr {
+    raise(py, "esker._errors", "ClosedError", &format!("{what} is closed: open it again"))
+}
+
+/// The exception of plyvel for a raw iterator that stands on nothing.
+#[cold]
+pub(crate) fn stands_on_nothing(py: Python<'_>) -> PyErr {
+    raise(py, "esker.plyvel", "IteratorInvalidError", "the iterator stands on no key: seek first")
+}

@@ -1,0 +1,342 @@
+//! What holds a store open, what is closed with it, and how calls into the engine are made.
+//!
+//! ```text
+//! call -> Handle::open: is it open? -> Store::run: let go of the interpreter -> engine -> take it back -> exception?
+//! close -> nothing new is made -> children: iterators, snapshots, other keyspaces -> the store itself
+//! ```
+//!
+//! Invariants: (1) who waits for a lock of ours does so without the interpreter, or tries only; (2) who holds one does not
+//! wait for the interpreter, but that the engine may ask a Python comparator on its behalf; (3) a store is closed by
+//! whoever lets go of it last, without the interpreter, since work in the background may want it to end.
+
+use crate::comparator::guarded;
+use crate::errors::Face;
+use arc_swap::{ArcSwapOption, Guard};
+use esker::base::sync::{Mutex, MutexGuard};
+use esker::{Db, Keyspace, Options, Snapshot};
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// An open keyspace.
+pub(crate) struct Opened {
+    pub(crate) db: Db,
+    pub(crate) keyspace: Keyspace,
+}
+
+/// What all handles of a store share.
+pub(crate) struct Store {
+    pub(crate) face: Face,
+    /// As it was opened.
+    pub(crate) options: Options,
+    /// The engine may call into Python to compare keys.
+    asks_python: bool,
+    children: Mutex<Children>,
+}
+
+/// What is to be closed before the store.
+#[derive(Default)]
+struct Children {
+    closed: bool,
+    next: u64,
+    open: BTreeMap<u64, Weak<dyn Child>>,
+}
+
+/// Something that is closed with its store.
+trait Child: Send + Sync {
+    fn shut(&self);
+}
+
+/// A keyspace that is open until it is closed. The one that was opened first is the store's.
+pub(crate) struct Handle {
+    open: ArcSwapOption<Opened>,
+    pub(crate) store: Arc<Store>,
+    id: Option<u64>,
+}
+
+/// Stores that are open, for the end of the process.
+static STORES: Mutex<Vec<Weak<Handle>>> = Mutex::new(Vec::new());
+
+impl Store {
+    /// Makes a call into the engine without the interpreter.
+    ///
+    /// # Errors
+    /// That of the engine, as an exception of this face; what a comparator raised.
+    #[inline]
+    pub(crate) fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce() -> esker::Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| self.call(call))?.map_err(|error| self.face.error(py, &error))
+    }
+
+    /// Makes a call into the engine; this thread does not have the interpreter.
+    ///
+    /// # Errors
+    /// What a comparator raised; inside of that, that of the engine.
+    #[inline]
+    pub(crate) fn call<T>(
+        &self,
+        call: impl FnOnce() -> esker::Result<T>,
+    ) -> Result<esker::Result<T>, PyErr> {
+        if self.asks_python { guarded(call) } else { Ok(call()) }
+    }
+
+    fn add(&self, make: impl FnOnce(u64) -> Arc<dyn Child>) -> bool {
+        let mut children = self.children.lock();
+        if children.closed {
+            return false;
+        }
+        children.next += 1;
+        let id = children.next;
+        children.open.insert(id, Arc::downgrade(&make(id)));
+        true
+    }
+
+    fn forget(&self, id: u64) {
+        self.children.lock().open.remove(&id);
+    }
+
+    /// Closes all that was made from it. Nothing new is made from then on.
+    fn shut_children(&self) {
+        let open = {
+            let mut children = self.children.lock();
+            children.closed = true;
+            std::mem::take(&mut children.open)
+        };
+        for child in open.values().filter_map(Weak::upgrade) {
+            child.shut();
+        }
+    }
+}
+
+impl Handle {
+    /// The handle of a store that was just opened.
+    pub(crate) fn first(face: Face, options: Options, db: Db) -> Arc<Handle> {
+        let keyspace = db.default_keyspace().clone();
+        let orders = options.keyspaces.values().chain([&options.default_keyspace]);
+        let asks_python = orders.into_iter().any(|keyspace| !keyspace.order.is_bytewise());
+        let children = Mutex::new(Children::default());
+        let store = Arc::new(Store { face, options, asks_python, children });
+        let open = ArcSwapOption::from_pointee(Opened { db, keyspace });
+        let handle = Arc::new(Handle { open, store, id: None });
+        let mut stores = STORES.lock();
+        stores.retain(|store| store.strong_count() > 0);
+        stores.push(Arc::downgrade(&handle));
+        handle
+    }
+
+    /// The handle of another keyspace of the same store.
+    pub(crate) fn of(&self, py: Python<'_>, db: Db, keyspace: Keyspace) -> PyResult<Arc<Handle>> {
+        let mut made = None;
+        self.store.add(|id| {
+            let open = ArcSwapOption::from_pointee(Opened { db, keyspace });
+            let handle = Arc::new(Handle { open, store: self.store.clone(), id: Some(id) });
+            made = Some(handle.clone());
+            handle
+        });
+        made.ok_or_else(|| self.closed(py))
+    }
+
+    /// What it holds, which stays open as long as the guard lives.
+    ///
+    /// # Errors
+    /// If it was closed.
+    #[inline]
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Open> {
+        let guard = self.open.load();
+        if guard.is_some() { Ok(Open(guard)) } else { Err(self.closed(py)) }
+    }
+
+    /// True once it was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.open.load().is_none()
+    }
+
+    #[cold]
+    fn closed(&self, py: Python<'_>) -> PyErr {
+        self.store.face.closed(py, "Database")
+    }
+
+    /// Closes what was made from the store, and the store. The second time it does nothing.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.store.shut_children());
+        let open = self.open.swap(None);
+        self.store.run(py, || open.map_or(Ok(()), |open| open.db.clone().close()))
+    }
+}
+
+impl Child for Handle {
+    fn shut(&self) {
+        self.open.store(None);
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.store.forget(id);
+        }
+        let open = self.open.swap(None);
+        without_interpreter(|| drop(open));
+    }
+}
+
+/// Runs this without the interpreter, whether this thread has it or not.
+fn without_interpreter(run: impl FnOnce() + Send) {
+    let mut run = Some(run);
+    // Nothing else may run where the interpreter has ended.
+    let ran = Python::try_attach(|py| py.detach(|| run.take().map(|run| run())));
+    if ran.is_none()
+        && let Some(run) = run
+    {
+        run();
+    }
+}
+
+/// An open keyspace while it is in use.
+pub(crate) struct Open(Guard<Option<Arc<Opened>>>);
+
+impl std::ops::Deref for Open {
+    type Target = Opened;
+
+    #[inline]
+    fn deref(&self) -> &Opened {
+        // An `Open` is only made of a guard that holds something, and a guard does not change.
+        self.0.as_deref().expect("it was open when it was asked for")
+    }
+}
+
+/// Something that calls change, and that is closed with its store: a cursor of some kind.
+pub(crate) struct Slot<T> {
+    held: Mutex<Option<T>>,
+    // Keeps the store open.
+    pub(crate) handle: Arc<Handle>,
+    id: u64,
+}
+
+impl<T: Send + 'static> Slot<T> {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// If the store is closed.
+    pub(crate) fn new(py: Python<'_>, handle: &Arc<Handle>, value: T) -> PyResult<Arc<Slot<T>>> {
+        let mut made = None;
+        handle.store.add(|id| {
+            let held = Mutex::new(Some(value));
+            let slot = Arc::new(Slot { held, handle: handle.clone(), id });
+            made = Some(slot.clone());
+            slot
+        });
+        made.ok_or_else(|| handle.closed(py))
+    }
+
+    /// What it holds, for a moment in which the interpreter is not let go. `None` once it was closed.
+    ///
+    /// Meanwhile nothing is made that Python's collector of garbage tracks, such as a tuple or an exception: that may run what
+    /// objects do at their end, which may be to close this.
+    #[inline]
+    pub(crate) fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Option<T>> {
+        loop {
+            if let Some(guard) = self.held.try_lock() {
+                return guard;
+            }
+            py.detach(|| drop(self.held.lock()));
+        }
+    }
+
+    /// Changes what it holds by a call into the engine.
+    ///
+    /// # Errors
+    /// Of the engine; `closed` if it was closed.
+    pub(crate) fn run<R: Send>(
+        &self,
+        py: Python<'_>,
+        closed: &str,
+        call: impl FnOnce(&mut T) -> esker::Result<R> + Send,
+    ) -> PyResult<R> {
+        let result =
+            self.handle.store.run(py, || self.held.lock().as_mut().map(call).transpose())?;
+        result.ok_or_else(|| self.handle.store.face.closed(py, closed))
+    }
+
+    /// Closes it. The second time it does nothing.
+    pub(crate) fn close(&self, py: Python<'_>) {
+        py.detach(|| self.shut());
+    }
+}
+
+impl<T: Send + 'static> Child for Slot<T> {
+    fn shut(&self) {
+        let held = self.held.lock().take();
+        drop(held);
+    }
+}
+
+impl<T> Drop for Slot<T> {
+    fn drop(&mut self) {
+        self.handle.store.forget(self.id);
+    }
+}
+
+/// A snapshot that is open until it is closed.
+pub(crate) struct Moment {
+    held: ArcSwapOption<Snapshot>,
+    pub(crate) handle: Arc<Handle>,
+    id: u64,
+}
+
+impl Moment {
+    /// The store as it is now.
+    pub(crate) fn new(py: Python<'_>, handle: &Arc<Handle>) -> PyResult<Arc<Moment>> {
+        let snapshot = {
+            let open = handle.open(py)?;
+            let db = &open.db;
+            handle.store.run(py, || Ok(db.snapshot()))?
+        };
+        let mut made = None;
+        handle.store.add(|id| {
+            let held = ArcSwapOption::from_pointee(snapshot);
+            let moment = Arc::new(Moment { held, handle: handle.clone(), id });
+            made = Some(moment.clone());
+            moment
+        });
+        made.ok_or_else(|| handle.closed(py))
+    }
+
+    /// The engine's snapshot.
+    ///
+    /// # Errors
+    /// If it, or its store, was closed.
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<Snapshot>> {
+        let held = self.held.load_full();
+        held.ok_or_else(|| self.handle.store.face.closed(py, "Database or snapshot"))
+    }
+
+    /// Closes it. The second time it does nothing.
+    pub(crate) fn close(&self) {
+        self.shut();
+    }
+}
+
+impl Child for Moment {
+    fn shut(&self) {
+        self.held.store(None);
+    }
+}
+
+impl Drop for Moment {
+    fn drop(&mut self) {
+        self.handle.store.forget(self.id);
+    }
+}
+
+/// Closes all stores that are open: called when the process ends, while comparators can still be asked.
+pub(crate) fn close_all(py: Python<'_>) {
+    let stores = std::mem::take(&mut *STORES.lock());
+    for handle in stores.iter().filter_map(Weak::upgrade) {
+        // There is nobody left to tell.
+        let _ = handle.close(py);
+    }
+}

@@ -1,0 +1,551 @@
+"""The own face: keyspaces, batches, snapshots, scans, upkeep."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import esker
+import esker.plyvel
+
+
+def test_one_key(own):
+    assert own.get(b"k") is None and own.get(b"k", 7) == 7
+    own.put(b"k", b"v")
+    own.put(bytearray(b"s"), memoryview(b"w"), sync=True)
+    assert own.get(b"k") == b"v" and own.get(memoryview(b"s")) == b"w"
+    own.delete(b"k")
+    own.delete(b"s", sync=True)
+    assert list(own) == []
+    for wrong in ("text", 1, None, [1]):
+        with pytest.raises(TypeError):
+            own.put(wrong, b"v")
+        with pytest.raises(TypeError):
+            own.put(b"k", wrong)
+    with pytest.raises(TypeError, match="encode text first"):
+        own.get("k")
+
+
+def test_a_range_is_deleted_and_many_keys_are_got(own):
+    for i in range(100):
+        own.put(b"%02d" % i, b"v%d" % i)
+    own.delete_range(b"10", b"90")
+    assert len(list(own)) == 20
+    snapshot = own.snapshot()
+    own.delete_range(b"", b"\xff", sync=True)
+    assert own.multi_get([b"05", b"50"]) == [None, None]
+    assert own.multi_get((key for key in (b"05", b"50", b"95")), snapshot=snapshot) == [b"v5", None, b"v95"]
+    with pytest.raises(TypeError):
+        own.multi_get([b"a", "b"])
+    with pytest.raises(TypeError):
+        own.multi_get(7)
+
+
+def test_keyspaces_and_batches_across_them(own):
+    prices = own.create_keyspace("prices", block_bytes=8192, compression="none")
+    assert (own.name, prices.name) == ("default", "prices")
+    assert own.keyspace_names() == ["default", "prices"]
+    with own.batch(sync=True) as batch:
+        batch.put(b"bread", b"2")
+        batch.put(b"bread", b"0.89", keyspace=prices)
+        batch.put(b"milk", b"1", keyspace=prices)
+        batch.delete(b"milk", keyspace=prices)
+        batch.put_record(b"oats", {"left": 3})
+        assert len(batch) == 5 and batch.size_bytes > 20
+    assert len(batch) == 0
+    assert own.get(b"bread") == b"2"
+    assert own.keyspace("prices").get(b"bread") == b"0.89"
+    assert list(prices) == [(b"bread", b"0.89")]
+    assert own.get_record(b"oats") == {"left": 3}
+    with pytest.raises(KeyError):
+        with own.batch() as batch:
+            batch.put(b"never", b"")
+            raise KeyError
+    assert own.get(b"never") is None
+    batch.delete_range(b"a", b"z", keyspace=prices)
+    batch.write()
+    assert list(prices) == [] and own.get(b"bread") == b"2"
+    own.drop_keyspace("prices")
+    with pytest.raises(esker.InvalidArgumentError, match="dropped"):
+        prices.get(b"bread")
+    with pytest.raises(esker.InvalidArgumentError, match="prices"):
+        own.keyspace("prices")
+
+
+def test_a_keyspace_of_another_database_is_refused(own, tmp_path):
+    with esker.open(tmp_path / "other") as other:
+        with pytest.raises(esker.InvalidArgumentError, match="another database"):
+            own.batch().put(b"k", b"v", keyspace=other)
+        with pytest.raises(esker.InvalidArgumentError, match="snapshot"):
+            own.get(b"k", snapshot=other.snapshot())
+
+
+def test_snapshots(own):
+    own.put(b"a", b"1")
+    with own.snapshot() as snapshot:
+        own.put(b"a", b"2")
+        own.put(b"b", b"2")
+        assert own.get(b"a", snapshot=snapshot) == b"1"
+        assert own.get(b"b", 7, snapshot=snapshot) == 7
+        assert list(own.scan(snapshot=snapshot)) == [(b"a", b"1")]
+        assert snapshot.seq == 1
+    for call in (lambda: own.get(b"a", snapshot=snapshot), lambda: snapshot.seq):
+        with pytest.raises(esker.ClosedError):
+            call()
+
+
+def test_scans(own):
+    for i in range(1000):
+        own.put(b"%03d" % i, b"v%d" % i)
+    keys = lambda *bounds, **how: list(own.scan(*bounds, keys_only=True, **how))
+    assert keys() == [b"%03d" % i for i in range(1000)]
+    assert keys(reverse=True) == keys()[::-1]
+    assert keys(b"990") == [b"%03d" % i for i in range(990, 1000)]
+    assert keys(None, b"003") == keys(end=b"003") == [b"000", b"001", b"002"]
+    assert keys(b"100", b"102", reverse=True) == [b"101", b"100"]
+    assert keys(prefix=b"99") == keys(b"990", fill_cache=False)
+    assert list(own.scan(b"005", b"006")) == [(b"005", b"v5")]
+    scan = own.scan(keys_only=True)
+    scan.seek(b"500")
+    assert next(scan) == b"500"
+    back = own.scan(keys_only=True, reverse=True)
+    back.seek(b"500")
+    assert next(back) == b"499"
+    assert sorted(own.scan_unordered(prefix=b"99")) == list(own.scan(prefix=b"99"))
+    assert sorted(own.scan_unordered(keys_only=True)) == keys()
+    with pytest.raises(esker.InvalidArgumentError, match="ends before it starts"):
+        own.scan(b"b", b"a")
+    with pytest.raises(esker.InvalidArgumentError, match="prefix"):
+        own.scan(b"a", prefix=b"b")
+    with own.scan() as scan:
+        next(scan)
+    with pytest.raises(esker.ClosedError):
+        next(scan)
+
+
+def test_values_that_are_kept_apart_are_scanned_in_either_way(tmp_path):
+    with esker.open(tmp_path / "store", preset="large_values", memtable_bytes=1 << 20) as db:
+        values = {b"%04d" % i: os.urandom(3000) for i in range(1000)}
+        for key, value in values.items():
+            db.put(key, value)
+        db.flush()
+        assert dict(db.scan_unordered(memory_bytes=1 << 20)) == values
+        assert dict(db) == values
+
+
+def test_options_by_name(tmp_path):
+    options = esker.options("edge")
+    assert options["memory_budget_bytes"] == 16 << 20 and options["memtable_bytes"] == 2 << 20
+    with esker.open(
+        tmp_path / "store",
+        preset="edge",
+        compression=["none", "zstd:7"],
+        filter="bloom:14",
+        scheduler="time-slice:8000",
+        compaction="tiered",
+        value_log_bytes_min=None,
+        tombstone_ratio_compact=0.25,
+        keyspaces={"other": {"filter": "none"}},
+    ) as db:
+        assert db.stats()["memory"]["budget"] == 16 << 20
+        with pytest.raises(esker.InvalidArgumentError, match="block_bytes = 1 is outside"):
+            db.create_keyspace("small", block_bytes=1)
+        with pytest.raises(esker.InvalidArgumentError, match="use one of"):
+            db.create_keyspace("small", memory_budget_bytes=1)
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (dict(speed=9), "no option 'speed': use one of .*block_cache_bytes.*memtable_bytes"),
+        (dict(block_bytes=1), "block_bytes = 1 is outside 512 to 1048576"),
+        (dict(block_bytes=-5), "option block_bytes = -5"),
+        (dict(block_bytes="big"), "option block_bytes = 'big'"),
+        (dict(compression="rar"), "option compression = 'rar'"),
+        (dict(filter="bloom:many"), "option filter"),
+        (dict(scheduler="time-slice:0"), "slice_ms = 0"),
+        (dict(create_if_missing=7), "option create_if_missing"),
+        (dict(preset="fast"), "no preset \"fast\": use default"),
+        (dict(keyspaces=7), "option keyspaces"),
+        (dict(keyspaces={"a": {"speed": 1}}), "no option 'speed'"),
+        (dict(default_keyspace={}), "no option 'default_keyspace'"),
+    ],
+)
+def test_a_wrong_option_is_named(tmp_path, wrong, text):
+    with pytest.raises(esker.InvalidArgumentError, match=text.replace("'", "[\"']")):
+        esker.open(tmp_path / "store", **wrong)
+    assert not (tmp_path / "store").exists()
+
+
+def test_errors_say_what_to_do(tmp_path):
+    store = tmp_path / "store"
+    with pytest.raises(esker.NotFoundError, match="create_if_missing=True") as raised:
+        esker.open(store, create_if_missing=False)
+    assert isinstance(raised.value, FileNotFoundError)
+    with esker.open(store) as db:
+        db.put(b"k", b"v")
+        with pytest.raises(esker.BusyError, match="close it there first"):
+            esker.open(store)
+        with pytest.raises(esker.InvalidArgumentError, match="longer than 1 MiB"):
+            db.put(b"k" * ((1 << 20) + 1), b"")
+    with pytest.raises(esker.ClosedError, match="closed: open it again") as raised:
+        db.get(b"k")
+    assert isinstance(raised.value, RuntimeError)
+    with esker.open(store, read_only=True) as db:
+        assert db.get(b"k") == b"v"
+        with pytest.raises(esker.ReadOnlyError, match="open it for writing"):
+            db.put(b"k", b"w")
+    with pytest.raises(esker.IncompatibleError):
+        esker.open(store, comparator=lambda a, b: (a > b) - (a < b), comparator_name=b"other")
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(esker.IoError) as raised:
+        esker.open(tmp_path / "file" / "store")
+    assert raised.value.errno and isinstance(raised.value, OSError)
+    for name in ("CURRENT",):
+        (store / name).write_bytes(b"damaged")
+    with pytest.raises(esker.CorruptionError, match="repair"):
+        esker.open(store)
+
+
+def test_repair_says_what_it_did(tmp_path):
+    store = tmp_path / "store"
+    with esker.open(store) as db:
+        for i in range(1000):
+            db.put(b"%04d" % i, os.urandom(100))
+        db.flush()
+    (store / "CURRENT").unlink()
+    told = []
+    report = esker.repair(store, progress=told.append)
+    assert report["is_complete"] and report["files"] and report["bytes_lost"] == 0
+    assert told and told[-1]["files"] == told[-1]["files_total"]
+    with esker.open(store) as db:
+        assert len(list(db)) == 1000
+    with pytest.raises(esker.NotFoundError):
+        esker.repair(tmp_path / "nothing")
+
+
+def test_what_progress_raises_ends_the_work(tmp_path):
+    store = tmp_path / "store"
+    with esker.open(store, memtable_bytes=64 << 10) as db:
+        for i in range(2000):
+            db.put(b"%04d" % i, os.urandom(100))
+        db.flush()
+
+        def stop(progress):
+            raise LookupError(progress["files_total"])
+
+        with pytest.raises(LookupError):
+            db.verify(progress=stop)
+        told = []
+        report = db.verify(progress=told.append)
+        assert report["damage"] == [] and report["entries"] >= 2000
+        assert report["files"] == told[-1]["files"]
+    with pytest.raises(LookupError):
+        esker.repair(store, progress=stop)
+    with esker.open(store) as db:
+        assert len(list(db)) == 2000
+
+
+def test_damage_is_listed(tmp_path):
+    store = tmp_path / "store"
+    with esker.open(store) as db:
+        for i in range(1000):
+            db.put(b"%04d" % i, os.urandom(100))
+        db.flush()
+        table = next(store.glob("*.tbl"))
+        bytes = bytearray(table.read_bytes())
+        bytes[len(bytes) // 2] ^= 1
+        table.write_bytes(bytes)
+        (damage,) = db.verify()["damage"]
+        assert damage["path"].endswith(table.name) and "corruption" in damage["error"]
+
+
+def test_upkeep(own, tmp_path):
+    for i in range(2000):
+        own.put(b"%04d" % i, os.urandom(100))
+    own.sync()
+    assert own.levels() == [] or own.levels()[0]["tables"] == 0
+    own.flush()
+    own.compact()
+    own.compact(b"0", b"1")
+    own.wait_idle()
+    assert sum(level["tables"] for level in own.levels()) > 0
+    assert own.approximate_size() > 200_000 > own.approximate_size(b"0000", b"0100") > 0
+    stats = own.stats()
+    assert stats["writes"]["operations"] == 2000 and stats["keyspaces"][0]["name"] == "default"
+    assert stats["keyspaces"][0]["levels"] == own.levels()
+    own.checkpoint(tmp_path / "copy")
+    with pytest.raises(esker.InvalidArgumentError):
+        own.checkpoint(tmp_path / "copy")
+    with esker.open(os.fsencode(tmp_path / "copy")) as copy:
+        assert list(copy) == list(own)
+        assert copy.path == os.fsencode(tmp_path / "copy")
+
+
+def test_everything_is_closed_with_the_database(own):
+    own.put_record(b"k", {"f": 1})
+    own.create_index("f")
+    own.wait_indexes()
+    other = own.create_keyspace("other")
+    scan, results, found = own.scan(), own.scan_unordered(), own.find("f", 1)
+    batch, snapshot = own.batch(), own.snapshot()
+    own.close()
+    own.close()
+    assert own.closed
+    calls = [
+        lambda: own.get(b"k"),
+        lambda: own.put(b"k", b"v"),
+        lambda: own.create_keyspace("more"),
+        lambda: other.get(b"k"),
+        lambda: other.name,
+        lambda: next(scan),
+        lambda: scan.seek(b"k"),
+        lambda: next(results),
+        lambda: next(found),
+        lambda: batch.put(b"k", b"v"),
+        lambda: snapshot.seq,
+        batch.write,
+        own.snapshot,
+        own.batch,
+        own.flush,
+        own.compact,
+        own.verify,
+        own.stats,
+        own.levels,
+        own.indexes,
+        own.scan,
+        own.sync,
+    ]
+    for call in calls:
+        with pytest.raises(esker.ClosedError):
+            call()
+    assert "closed" in repr(own) and "closed" in repr(other)
+
+
+def test_a_store_is_closed_under_threads_that_use_it(tmp_path):
+    db = esker.open(tmp_path / "store")
+    for i in range(1000):
+        db.put(b"%04d" % i, b"x" * 100)
+    ends = []
+
+    def work():
+        try:
+            while True:
+                db.put(b"k", b"v")
+                db.get(b"0500")
+                list(db.scan(b"0100", b"0200"))
+        except esker.Error as error:
+            ends.append(type(error))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while db.stats()["writes"]["operations"] < 3000:
+        pass
+    db.close()
+    for thread in threads:
+        thread.join()
+    assert len(ends) == 4 and set(ends) <= {esker.ClosedError, esker.CancelledError}
+
+
+def test_a_store_is_closed_while_garbage_is_collected(tmp_path):
+    script = """
+import esker, gc, sys
+
+class Owner:
+    def __init__(self, path):
+        self.me = self
+        self.db = esker.open(path)
+
+    def __del__(self):
+        self.db.close()
+
+owner = Owner(sys.argv[1])
+for i in range(5000):
+    owner.db.put(b"%04d" % i, b"v")
+scan, kept = owner.db.scan(), []
+gc.set_threshold(5)
+del owner
+try:
+    for pair in scan:
+        kept.append(pair)
+except esker.ClosedError:
+    print("closed")
+"""
+    ended = run(script, tmp_path / "store")
+    assert (ended.returncode, ended.stdout.strip()) == (0, "closed"), ended.stderr
+
+
+def test_one_scan_under_many_threads_gives_no_nonsense(own):
+    expected = {(b"%05d" % i, b"v%d" % i) for i in range(5000)}
+    for key, value in expected:
+        own.put(key, value)
+    scan, seen = own.scan(), []
+
+    def take():
+        seen.extend(scan)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(seen) <= expected
+
+
+def run(script, *arguments):
+    """Runs a script in a process of its own."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_the_process_ends_with_stores_left_open(tmp_path):
+    script = """
+import esker, sys
+db = esker.open(sys.argv[1], comparator=lambda a, b: (a > b) - (a < b), comparator_name=b"plain", memtable_bytes=64 << 10)
+for i in range(3000):
+    db.put(b"%05d" % (i * 7919 % 3000), b"x" * 100)
+it = db.scan()
+next(it)
+"""
+    ended = run(script, tmp_path / "store")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("call", ["compact", "verify"])
+def test_a_long_call_ends_early_when_it_is_interrupted(tmp_path, call):
+    script = f"""
+import _thread, ctypes, esker, sys, threading, time
+# Compares keys slowly, and without the interpreter, which would see the interrupt by itself.
+strcmp = ctypes.CDLL(None).strcmp
+strcmp.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+order = dict(comparator=strcmp, comparator_name=b"strcmp") if "{call}" == "verify" else {{}}
+db = esker.open(sys.argv[1], compression="zstd:12", table_bytes_max=16 << 10, **order)
+
+def started():
+    with db.batch() as batch:
+        for i in range(150_000):
+            batch.put_record(b"%06d" % i, {{"f": i % 7}})
+    db.compact() if order else None
+    return time.monotonic()
+
+start = started()
+db.{call}()
+whole = time.monotonic() - start
+start = started()
+threading.Timer(whole / 8, _thread.interrupt_main).start()
+try:
+    db.{call}()
+    print("not interrupted")
+except KeyboardInterrupt:
+    took = time.monotonic() - start
+    print("early" if took < 0.75 * whole else f"late: {{took}} of {{whole}}", len(db.get(b"000001")) > 0)
+"""
+    ended = run(script, tmp_path / "store")
+    assert (ended.returncode, ended.stdout.strip()) == (0, "early True"), ended.stderr
+
+
+def test_an_interrupt_while_keys_are_compared_ends_what_reports_its_progress(tmp_path):
+    interrupted = []
+
+    def compare(a, b):
+        if interrupted == ["now"]:
+            interrupted.append("done")
+            raise KeyboardInterrupt
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"plain")
+    with esker.open(tmp_path / "store", table_bytes_max=16 << 10, **order) as db:
+        for i in range(3000):
+            db.put(b"%04d" % i, os.urandom(50))
+        db.compact()
+        told = []
+        db.verify(progress=told.append)
+        interrupted, files = ["now"], len(told)
+        told.clear()
+        with pytest.raises(KeyboardInterrupt):
+            db.verify(progress=told.append)
+        assert interrupted == ["now", "done"]
+        assert len(told) < files
+        assert db.verify()["entries"] >= 3000
+
+
+def test_a_comparator_that_fails_raises_and_stops_writes_alone(tmp_path, monkeypatch):
+    fails, printed = False, []
+
+    def compare(a, b):
+        if fails:
+            raise LookupError("compare")
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"plain")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", lambda said: printed.append(said.exc_type))
+        db = esker.open(tmp_path / "store", **order)
+        for i in range(50):
+            db.put(b"%02d" % i, b"v")
+        db.flush()
+        fails = True
+        for call in (lambda: db.get(b"25"), lambda: list(db.scan(b"10", b"20"))):
+            with pytest.raises(LookupError, match="compare"):
+                call()
+        # Nothing was changed by that.
+        fails = False
+        for i in range(50, 60):
+            db.put(b"%02d" % i, b"v")
+        fails = True
+        # Where work in the background fails, nothing more is written until the store is opened again.
+        with pytest.raises(esker.PoisonedError, match="the comparator failed"):
+            db.flush()
+        fails = False
+        assert printed == [LookupError]
+        with pytest.raises(esker.PoisonedError, match="open it again"):
+            db.put(b"99", b"w")
+        assert db.get(b"25") == b"v"
+        with pytest.raises(esker.PoisonedError):
+            db.close()
+    with esker.open(tmp_path / "store", **order) as db:
+        assert list(db) == [(b"%02d" % i, b"v") for i in range(60)]
+
+
+def test_an_interrupt_inside_of_a_comparator_waits_for_the_end_of_the_call(tmp_path):
+    interrupts = 0
+
+    def compare(a, b):
+        nonlocal interrupts
+        if interrupts:
+            interrupts -= 1
+            raise KeyboardInterrupt
+        return (a > b) - (a < b)
+
+    with esker.open(tmp_path / "store", comparator=compare, comparator_name=b"plain") as db:
+        for i in range(50):
+            db.put(b"%02d" % i, b"v")
+        db.flush()
+        interrupts = 2
+        with pytest.raises(KeyboardInterrupt):
+            db.get(b"25")
+        assert interrupts == 0
+        assert db.get(b"25") == b"v"
+        db.put(b"26", b"w")
+        assert db.get(b"26") == b"w"
+
+
+def test_names_have_docstrings():
+    for place in (esker, esker.plyvel):
+        for name in place.__all__:
+            value = getattr(place, name)
+            if not name.startswith("__"):
+                assert value.__doc__, name
+            if isinstance(value, type):
+                for method in vars(value):
+                    if not method.startswith("_"):
+                        assert getattr(value, method).__doc__, f"{name}.{method}"
+
+
+def test_the_package_stands_where_it_was_installed():
+    assert (pathlib.Path(esker.__file__).parent / "py.typed").exists()
+    assert esker.Scan[bytes] == esker.Scan[bytes] != esker.Results[bytes]
