@@ -31,6 +31,8 @@ pub enum CompactionReason {
     Scans,
     /// Space is short, and only a compaction finds out which values that stand apart are dead.
     Values,
+    /// Tables share what was deleted with a group with others.
+    Erased,
     /// The user asked.
     Manual,
 }

@@ -102,7 +102,7 @@ impl Core {
         loop {
             self.value_use.begin();
             let chosen = self.choose_values(|files, balance| {
-                gc::with_dead_share(files, dead_share_min, balance.file_bytes)
+                gc::with_dead_share(files, dead_share_min, balance)
             });
             let done = match chosen {
                 Ok(Some(collection)) => collection.run(self)?,
@@ -215,13 +215,16 @@ impl Core {
         // What is known to be dead.
         let is_short = total_bytes as f64 > pointed_to as f64 + waste * SHORT_SHARE;
         let file_bytes = length_max(&self.options, live_bytes, is_short);
+        let grouped = versions.keyspaces.values().filter(|record| record.options.groups.is_some());
+        let alone_from_bytes = grouped.map(|record| record.options.group_table_bytes_min).min();
+        let alone_from_bytes = alone_from_bytes.unwrap_or(u64::MAX);
         let unflushed = unflushed_bytes_max(self);
         let others = (unflushed + OTHER_FILES * file_bytes) as f64;
         let total_bytes_max = live_bytes + (waste - others.min(waste / 2.0)) as u64;
         let slow_from_bytes = total_bytes_max + unflushed + file_bytes;
         let unknown = ((newer - overwritten) as f64 * amp) as u64;
         Limits {
-            balance: Balance { total_bytes, total_bytes_max, file_bytes },
+            balance: Balance { total_bytes, total_bytes_max, file_bytes, alone_from_bytes },
             tight_from_bytes: total_bytes_max.saturating_sub(unknown),
             slow_from_bytes,
             bytes_max: slow_from_bytes + 2 * file_bytes,

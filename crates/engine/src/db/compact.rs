@@ -62,8 +62,9 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
             Some((FOR_VALUES, spec))
         };
         let found = urgent.or_else(for_values).or(for_scans).or_else(|| {
-            let spec = policy::pick_tombstones(&version, options, oldest_snapshot)?;
-            Some((0.0, spec))
+            let erased = policy::pick_erased(&version, options);
+            let tombstones = || policy::pick_tombstones(&version, options, oldest_snapshot);
+            Some((0.0, erased.or_else(tombstones)?))
         });
         if let Some((score, spec)) = found
             && best.as_ref().is_none_or(|(other, _)| score > *other)

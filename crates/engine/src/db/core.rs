@@ -10,7 +10,7 @@
 
 use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
-use super::external::Epochs;
+use super::epochs::Epochs;
 use super::index_state::Indexing;
 use super::queue::WriteQueue;
 use super::secondary::catalogue::Indexes;

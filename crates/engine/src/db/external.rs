@@ -19,121 +19,20 @@
 //! persistent, so that a request costs no key of its own.
 
 use super::core::{Core, KeyspaceCore, Sealed};
+use super::epochs::{Application, Epoch, Epochs, GroupIndex};
 use crate::event::{Event, PersistedGroup};
 use crate::options::Durability;
-use crate::version::{Change, GROUP_BYTES_MAX, GroupState, NOTE_BYTES_MAX, NamedGroups};
+use crate::version::{Change, GroupState};
 use esker_base::{Error, Result, Seq};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long one waits for a flush before looking again.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Where a request stands in its group's log.
-#[derive(Clone, Copy, Debug)]
-pub struct Applied<'a> {
-    /// The group: the beginning of its keys. 1 B to 1 KiB.
-    pub group: &'a [u8],
-    /// Index of the request in the log of its group, above that of all that were applied before.
-    pub index: u64,
-    /// What else must be known after a crash, such as the term of the request and the members of the group. It is kept with the
-    /// index and comes back with it. At most 64 KiB.
-    pub note: &'a [u8],
-}
-
-/// How far the log of a group was applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupIndex {
-    /// The group.
-    pub group: Vec<u8>,
-    /// Index of the newest request that was applied.
-    pub applied: u64,
-    /// Index of the newest request that tables hold, with all before it and none behind it: what a crash would go back to. 0 if
-    /// there is none.
-    pub persisted: u64,
-    /// The note of the newest request that was applied.
-    pub note: Vec<u8>,
-}
-
-/// As [`Applied`], on its way through the write queue.
-pub(super) struct Application {
-    group: Arc<[u8]>,
-    state: GroupState,
-}
-
-impl Application {
-    /// # Errors
-    /// `InvalidArgument` if a length is not allowed.
-    pub(super) fn new(applied: &Applied<'_>) -> Result<Application> {
-        let Applied { group, index, note } = *applied;
-        if group.is_empty() || group.len() > GROUP_BYTES_MAX {
-            return Err(Error::invalid("the name of a group is empty or longer than 1 KiB"));
-        }
-        if note.len() > NOTE_BYTES_MAX {
-            return Err(Error::invalid("the note of a request is longer than 64 KiB"));
-        }
-        let state = GroupState { index, note: note.into() };
-        Ok(Application { group: group.into(), state })
-    }
-}
-
-/// How far groups were applied, and the sequence number that was newest before the request.
-type Groups = BTreeMap<Arc<[u8]>, (GroupState, Seq)>;
-
-/// Memtables that were sealed together.
-struct Epoch {
-    /// Tells it from others: the `next_wal` of its memtables.
-    number: u64,
-    /// The newest sequence number in it.
-    seq: Seq,
-    applied: Groups,
-}
-
-/// What was applied, by whether it is persistent yet.
-pub(super) struct Epochs {
-    /// What the active memtables hold.
-    active: Groups,
-    /// Sealed ones, oldest first.
-    sealed: VecDeque<Epoch>,
-    /// What tables hold.
-    persisted: Groups,
-    persisted_seq: Seq,
-}
-
-impl Epochs {
-    pub(super) fn new(groups: &NamedGroups, last_seq: Seq) -> Epochs {
-        let persisted =
-            groups.0.iter().map(|(group, state)| (group.clone(), (state.clone(), last_seq)));
-        Epochs {
-            active: Groups::new(),
-            sealed: VecDeque::new(),
-            persisted: persisted.collect(),
-            persisted_seq: last_seq,
-        }
-    }
-
-    /// How far the log of a group was applied.
-    fn applied(&self, group: &[u8]) -> Option<&GroupState> {
-        let sealed = self.sealed.iter().rev().map(|epoch| &epoch.applied);
-        let all = std::iter::once(&self.active).chain(sealed).chain([&self.persisted]);
-        all.into_iter().find_map(|groups| groups.get(group)).map(|(state, _)| state)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.active.is_empty() && self.sealed.is_empty()
-    }
-
-    fn index_of(&self, group: &Arc<[u8]>) -> Option<GroupIndex> {
-        let applied = self.applied(group)?;
-        Some(GroupIndex {
-            group: group.to_vec(),
-            applied: applied.index,
-            persisted: self.persisted.get(group).map_or(0, |(state, _)| state.index),
-            note: applied.note.to_vec(),
-        })
-    }
-}
+/// A memtable that is sealed, and its keyspace.
+pub(super) type SealedIn = (Arc<KeyspaceCore>, Arc<Sealed>);
 
 impl Core {
     /// True if the store writes no log.
@@ -186,8 +85,8 @@ impl Core {
         !self.epochs.lock().active.is_empty()
     }
 
-    /// The number of the oldest epoch that is sealed, and what it consists of.
-    pub(super) fn oldest_epoch(&self) -> Option<(u64, Vec<(Arc<KeyspaceCore>, Arc<Sealed>)>)> {
+    /// The number of the oldest epoch that is sealed, and its memtables.
+    pub(super) fn oldest_epoch(&self) -> Option<(u64, Vec<SealedIn>)> {
         let number = self.epochs.lock().sealed.front()?.number;
         let keyspaces = self.keyspaces.load();
         let of_epoch = |keyspace: &Arc<KeyspaceCore>| {
@@ -255,7 +154,7 @@ impl Core {
         let epochs = self.epochs.lock();
         let sealed = epochs.sealed.iter().flat_map(|epoch| epoch.applied.keys());
         let known = epochs.persisted.keys().chain(sealed).chain(epochs.active.keys());
-        let known: std::collections::BTreeSet<&Arc<[u8]>> = known.collect();
+        let known: BTreeSet<&Arc<[u8]>> = known.collect();
         known.into_iter().filter_map(|group| epochs.index_of(group)).collect()
     }
 

@@ -3,6 +3,7 @@
 use super::commit::sync_retired;
 use super::commit_state::RetiredWal;
 use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
+use super::external::SealedIn;
 use crate::event::Event;
 use crate::flush::{Hidden, flush_memtable};
 use crate::names;
@@ -44,7 +45,7 @@ impl FlushSet {
         oldest.map(|oldest| FlushSet::of(vec![oldest], None))
     }
 
-    fn of(sealed: Vec<(Arc<KeyspaceCore>, Arc<Sealed>)>, epoch: Option<u64>) -> FlushSet {
+    fn of(sealed: Vec<SealedIn>, epoch: Option<u64>) -> FlushSet {
         let part = |(keyspace, sealed)| Part { keyspace, sealed, written: Written::default() };
         FlushSet { parts: sealed.into_iter().map(part).collect(), epoch }
     }

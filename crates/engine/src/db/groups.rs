@@ -14,7 +14,7 @@
 use super::core::{Core, KeyspaceCore};
 use super::flushing::oldest_wal_of_memtables;
 use crate::names;
-use crate::value_log::Place;
+use crate::value_log::{Place, ValueFileMeta};
 use crate::version::{
     Change, GROUP_BYTES_MAX, KeyRange, TableMeta, VersionEdit, VersionSet, live_bytes,
 };
@@ -145,22 +145,28 @@ fn edit_of(
         let (start, end) = (Box::from(&*range.group), Box::from(&*range.end));
         edit.push(Change::Erased { id, start, end, seq });
     }
+    for meta in unneeded_values(core, versions, &gone) {
+        edit.push(Change::ValuesRemoved(meta.number));
+        deleted.value_files += 1;
+        deleted.file_bytes += meta.file_bytes;
+    }
+    edit.push(Change::GroupForgotten(range.group.clone()));
+    (edit, deleted)
+}
+
+/// The files with values into which nothing leads once some tables are gone.
+fn unneeded_values(core: &Core, versions: &VersionSet, gone: &BTreeSet<u64>) -> Vec<ValueFileMeta> {
     let all = versions.keyspaces.values().flat_map(|record| record.tables());
     let left = all.map(|table| &table.meta).filter(|meta| !gone.contains(&meta.number));
     let live = live_bytes(left);
     // Memtables may point into newer logs.
     let needed_from = oldest_wal_of_memtables(core);
     let taken = core.value_use.taken.lock();
-    for meta in versions.values().0.values() {
+    let is_unneeded = |meta: &&ValueFileMeta| {
         let is_log = meta.place == Place::Wal
             && (versions.wals().0.contains_key(&meta.number) || meta.number >= needed_from);
         let is_live = meta.logs.iter().any(|log| live.get(log).is_some_and(|&bytes| bytes > 0));
-        if !is_log && !is_live && !taken.contains_key(&meta.number) {
-            edit.push(Change::ValuesRemoved(meta.number));
-            deleted.value_files += 1;
-            deleted.file_bytes += meta.file_bytes;
-        }
-    }
-    edit.push(Change::GroupForgotten(range.group.clone()));
-    (edit, deleted)
+        !is_log && !is_live && !taken.contains_key(&meta.number)
+    };
+    versions.values().0.values().filter(is_unneeded).cloned().collect()
 }

@@ -149,6 +149,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             || scores.iter().any(|score| score.is_over())
             || keyspace.toll.is_paid()
             || keyspace.wants_index()
+            || policy::pick_erased(&view.version, &keyspace.options).is_some()
             || (core.value_use.is_tight.load(Ordering::Relaxed)
                 && policy::pick_for_values(&view.version, &keyspace.options).is_some())
     };

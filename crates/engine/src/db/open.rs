@@ -184,17 +184,9 @@ impl Opening {
         last_seq: u64,
     ) -> Result<Core> {
         let number = self.store.new_number();
-        let (env, dir, options) = (&self.env, &self.dir, &self.options);
+        let options = &self.options;
         let mut edit = VersionEdit::new();
-        let mut journal = match options.durability {
-            Durability::External => Journal::External,
-            Durability::Wal => {
-                let (wal, salt) = create_first(env, dir, options, number, last_seq + 1)?;
-                edit.push(Change::WalCreated { number, salt });
-                edit.push(Change::WalBegun { number, first_seq: last_seq + 1 });
-                Journal::Wal(wal)
-            }
-        };
+        let mut journal = self.begin_journal(number, last_seq + 1, &mut edit)?;
         // Small logs are copied into the new one; large ones become tables, and all where there is no new one.
         let carried = replayed.take_carried().filter(|_| options.durability == Durability::Wal);
         if carried.is_none() {
@@ -250,6 +242,22 @@ impl Opening {
         }
         core.measure_values(&*core.lock_versions()?);
         Ok(core)
+    }
+
+    /// Starts a log, if the database has one, which an edit then names.
+    fn begin_journal(
+        &self,
+        number: u64,
+        first_seq: u64,
+        edit: &mut VersionEdit,
+    ) -> Result<Journal> {
+        if self.options.durability == Durability::External {
+            return Ok(Journal::External);
+        }
+        let (wal, salt) = create_first(&self.env, &self.dir, &self.options, number, first_seq)?;
+        edit.push(Change::WalCreated { number, salt });
+        edit.push(Change::WalBegun { number, first_seq });
+        Ok(Journal::Wal(wal))
     }
 
     /// A database that is only read: logs are replayed into memory.

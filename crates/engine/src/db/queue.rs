@@ -19,7 +19,7 @@
 //! answers it; (3) if nobody leads and a group is in the queue, somebody of it was woken; (4) the
 //! batches of a thread are written in its order, those of a group in the order of arrival.
 
-use super::external::Application;
+use super::epochs::Application;
 use super::separated::Separated;
 use esker_base::sync::{Mutex, WaitWord, thread};
 use esker_base::{Batch, Error, Result};

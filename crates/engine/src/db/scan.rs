@@ -3,24 +3,16 @@
 use super::core::{Core, KeyspaceCore, View};
 use super::scan_ahead::{Ahead, Shown};
 use super::scan_range::ScanOptions;
-use crate::block::BlockCursor;
+use super::source::Source;
 use crate::compaction::scheduler::toll::Toll;
-use crate::cursor::{Advance, Cursor as RecordCursor, Step};
-use crate::iter::{Bounds, IndexedCursor, Lend, MergeCursor, Ranked, VisibleCursor};
-use crate::memtable::{MemCursor, Memtable};
+use crate::iter::{Bounds, IndexedCursor, MergeCursor, Ranked, VisibleCursor};
+use crate::memtable::Memtable;
 use crate::range_tombstone::RangeTombstones;
 use crate::run_index::{EntryCursor, Slots};
 use crate::table::CursorOptions;
 use crate::version::{Coverage, KeyRange, RunCursor, Table};
-use esker_base::{Error, KeyOrder, Result, Trailer};
+use esker_base::{Error, KeyOrder, Result};
 use std::sync::Arc;
-
-/// One source of a scan.
-pub(super) enum Source {
-    Memtable(MemCursor),
-    Run(Box<RunCursor>),
-    Indexed(Box<IndexedCursor<RunCursor>>),
-}
 
 /// Walks the keys of a range in order, in both directions.
 ///
@@ -481,81 +473,5 @@ impl DoubleEndedIterator for Pairs {
 impl std::fmt::Debug for Pairs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pairs").finish_non_exhaustive()
-    }
-}
-
-/// Calls the same method of whichever source it is.
-macro_rules! each {
-    ($source:expr, $cursor:ident => $call:expr) => {
-        match $source {
-            Source::Memtable($cursor) => $call,
-            Source::Run($cursor) => $call,
-            Source::Indexed($cursor) => $call,
-        }
-    };
-}
-
-impl RecordCursor for Source {
-    #[inline]
-    fn valid(&self) -> bool {
-        each!(self, c => c.valid())
-    }
-
-    fn seek_to_first(&mut self) -> Result<()> {
-        each!(self, c => c.seek_to_first())
-    }
-
-    fn seek_to_last(&mut self) -> Result<()> {
-        each!(self, c => c.seek_to_last())
-    }
-
-    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
-        each!(self, c => c.seek(key, trailer))
-    }
-
-    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
-        each!(self, c => c.seek_before(key, trailer))
-    }
-
-    #[inline]
-    fn next(&mut self) -> Result<()> {
-        each!(self, c => c.next())
-    }
-
-    #[inline]
-    fn prev(&mut self) -> Result<()> {
-        each!(self, c => c.prev())
-    }
-
-    #[inline]
-    fn key(&self) -> &[u8] {
-        each!(self, c => c.key())
-    }
-
-    #[inline]
-    fn trailer(&self) -> Trailer {
-        each!(self, c => c.trailer())
-    }
-
-    #[inline]
-    fn value(&self) -> &[u8] {
-        each!(self, c => c.value())
-    }
-}
-
-impl Lend for Source {
-    #[inline]
-    fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool {
-        match self {
-            Source::Memtable(_) | Source::Indexed(_) => false,
-            Source::Run(run) => run.exchange_leaf(leaf),
-        }
-    }
-}
-
-impl Advance for Source {
-    #[inline]
-    fn advance(&mut self) -> Result<Option<Step<'_>>> {
-        each!(self, c => c.advance())
     }
 }

@@ -14,7 +14,7 @@
 //! have found the pointers.
 
 use super::core::View;
-use super::scan::Source;
+use super::source::Source;
 use crate::iter::VisibleCursor;
 use crate::log::ValuePointer;
 use crate::value_log::{Readers, Reading, Room, Values, Wanted};

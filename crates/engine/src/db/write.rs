@@ -14,7 +14,7 @@
 
 use super::commit_state::CommitState;
 use super::core::{Core, KeyspaceCore, Keyspaces};
-use super::external::{Application, Applied};
+use super::epochs::{Application, Applied};
 use super::queue::{Leader, Request, Turn};
 use super::separate::separate;
 use crate::memtable::Memtable;

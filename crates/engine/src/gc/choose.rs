@@ -39,6 +39,8 @@ pub(crate) struct Balance {
     pub(crate) total_bytes_max: u64,
     /// Length at which a file is ended.
     pub(crate) file_bytes: u64,
+    /// A file with so many live bytes is moved by itself: it may hold values of one group only.
+    pub(crate) alone_from_bytes: u64,
 }
 
 /// The files to be collected next, together, by number; none if all is well.
@@ -56,33 +58,36 @@ pub(crate) fn choose(files: &[FileUse], balance: &Balance) -> Vec<u64> {
         let mut candidates: Vec<&FileUse> =
             files.iter().filter(|file| file.dead_share() >= DEAD_SHARE_MIN).collect();
         candidates.sort_by(|a, b| b.dead_share().total_cmp(&a.dead_share()));
-        let chosen = take_together(&candidates, balance.file_bytes, excess);
+        let chosen = take_together(&candidates, balance, excess);
         if !chosen.is_empty() {
             return chosen;
         }
     }
+    let small_bytes = (balance.file_bytes / SMALL_PART).min(balance.alone_from_bytes);
     let mut small: Vec<&FileUse> =
-        files.iter().filter(|file| file.live_bytes < balance.file_bytes / SMALL_PART).collect();
+        files.iter().filter(|file| file.live_bytes < small_bytes).collect();
     if small.len() < SMALL_FILES_MAX {
         return Vec::new();
     }
     small.sort_by_key(|file| file.live_bytes);
-    take_together(&small, balance.file_bytes, u64::MAX)
+    take_together(&small, balance, u64::MAX)
 }
 
 /// All files of which at least such a share is dead, most dead first, as many as make one file.
-pub(crate) fn with_dead_share(files: &[FileUse], share: f64, file_bytes: u64) -> Vec<u64> {
+pub(crate) fn with_dead_share(files: &[FileUse], share: f64, balance: &Balance) -> Vec<u64> {
     let mut candidates: Vec<&FileUse> =
         files.iter().filter(|f| f.dead_bytes() > 0 && f.dead_share() >= share).collect();
     candidates.sort_by(|a, b| b.dead_share().total_cmp(&a.dead_share()));
-    take_together(&candidates, file_bytes, u64::MAX)
+    take_together(&candidates, balance, u64::MAX)
 }
 
 /// From the front as many as make one file, or as free enough.
-fn take_together(candidates: &[&FileUse], file_bytes: u64, enough: u64) -> Vec<u64> {
+fn take_together(candidates: &[&FileUse], balance: &Balance, enough: u64) -> Vec<u64> {
     let (mut chosen, mut live, mut freed) = (Vec::new(), 0, 0);
     for file in candidates {
-        if !chosen.is_empty() && (live + file.live_bytes > file_bytes * 5 / 4 || freed >= enough) {
+        let whole = live + file.live_bytes > balance.file_bytes * 5 / 4 || freed >= enough;
+        let alone = live.max(file.live_bytes) >= balance.alone_from_bytes;
+        if !chosen.is_empty() && (whole || alone) {
             break;
         }
         chosen.push(file.number);
@@ -101,7 +106,7 @@ mod tests {
     }
 
     fn balance(total_bytes: u64, total_bytes_max: u64) -> Balance {
-        Balance { total_bytes, total_bytes_max, file_bytes: 100 }
+        Balance { total_bytes, total_bytes_max, file_bytes: 100, alone_from_bytes: u64::MAX }
     }
 
     #[test]
@@ -116,6 +121,8 @@ mod tests {
         assert!(choose(&files, &balance(400, 400)).is_empty(), "within bounds");
         assert_eq!(choose(&files, &balance(400, 399)), [2], "one frees enough");
         assert_eq!(choose(&files, &balance(400, 100)), [2, 3], "two make a file");
+        let apart = Balance { alone_from_bytes: 50, ..balance(400, 100) };
+        assert_eq!(choose(&files, &apart), [2], "each may be of one group");
         let full = [file(1, 100, 96), file(2, 100, 97)];
         assert!(choose(&full, &balance(200, 10)).is_empty(), "nothing to be gained");
     }
@@ -130,10 +137,11 @@ mod tests {
     #[test]
     fn what_is_asked_for_by_hand_is_taken_whatever_the_balance() {
         let files = [file(1, 100, 100), file(2, 100, 40), file(3, 100, 0), file(4, 100, 95)];
-        assert_eq!(with_dead_share(&files, 0.5, 100), [3, 2]);
-        assert_eq!(with_dead_share(&files, 0.0, 1_000), [3, 2, 4]);
-        assert!(with_dead_share(&files[..1], 0.0, 100).is_empty(), "nothing is dead");
+        let long = Balance { file_bytes: 1_000, ..balance(0, 0) };
+        assert_eq!(with_dead_share(&files, 0.5, &balance(0, 0)), [3, 2]);
+        assert_eq!(with_dead_share(&files, 0.0, &long), [3, 2, 4]);
+        assert!(with_dead_share(&files[..1], 0.0, &long).is_empty(), "nothing is dead");
         let moved = FileUse { number: 1, file_bytes: 100, value_bytes: 96, live_bytes: 96 };
-        assert!(with_dead_share(&[moved], 0.0, 100).is_empty(), "nothing but a directory");
+        assert!(with_dead_share(&[moved], 0.0, &long).is_empty(), "nothing but a directory");
     }
 }

@@ -1,6 +1,5 @@
 //! Version edits: what one step changes. Format: docs/format/manifest.md.
 
-use super::groups::GroupState;
 use crate::table::LogShare;
 use crate::value_log::{Place, ValueFileMeta};
 use esker_base::coding::{
@@ -18,6 +17,15 @@ pub(crate) const GROUP_BYTES_MAX: usize = 1 << 10;
 
 /// The longest note of a group.
 pub(crate) const NOTE_BYTES_MAX: usize = 64 << 10;
+
+/// How far a group's log was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupState {
+    /// Index of the newest request in its log.
+    pub(crate) index: u64,
+    /// What the user has said with it.
+    pub(crate) note: Arc<[u8]>,
+}
 
 /// What the manifest knows of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

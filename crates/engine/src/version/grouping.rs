@@ -1,8 +1,8 @@
-//! Where a run is cut so that tables hold keys of one group only, as far as that makes no table too small.
+//! Where tables, and files of values, are ended so that they hold keys of one group only, as far as that makes none too small.
 
 use crate::options::{GroupPrefix, KeyspaceOptions};
 
-/// Follows the groups of the keys that are written to tables.
+/// Follows the groups of the keys that are written to tables, or whose values are to files.
 ///
 /// A table is ended where the group changes, if it is at least `min_bytes` long by then. One that is not goes on with the next
 /// group, and is ended in the midst of it as soon as that has `min_bytes` of it: so no group shares more than that with others, and

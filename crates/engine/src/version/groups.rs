@@ -2,18 +2,9 @@
 //!
 //! Format: docs/format/manifest.md.
 
-use super::edit::{Change, VersionEdit};
+use super::edit::{Change, GroupState, VersionEdit};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// How far a group's log was applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupState {
-    /// Index of the newest request in its log.
-    pub(crate) index: u64,
-    /// What the user has said with it.
-    pub(crate) note: Arc<[u8]>,
-}
 
 /// The requests that tables hold, by group: all up to this one, and none behind it.
 #[derive(Clone, Debug, Default)]

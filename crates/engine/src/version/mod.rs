@@ -16,6 +16,7 @@ mod groups;
 mod keyspace;
 mod manifest;
 mod output;
+mod recovered;
 mod run;
 mod salvage;
 mod separated_output;
@@ -29,15 +30,18 @@ mod wals;
 
 pub(crate) use coverage::{Coverage, Replaced, RunDigest};
 pub(crate) use cursor::RunCursor;
-pub(crate) use edit::{Change, GROUP_BYTES_MAX, NOTE_BYTES_MAX, TableMeta, VersionEdit};
-pub(crate) use groups::{GroupState, NamedGroups};
+pub(crate) use edit::{
+    Change, GROUP_BYTES_MAX, GroupState, NOTE_BYTES_MAX, TableMeta, VersionEdit,
+};
+pub(crate) use groups::NamedGroups;
 pub(crate) use keyspace::KeyspaceRecord;
 pub(crate) use manifest::Current;
 pub(crate) use output::RunOutput;
+pub(crate) use recovered::{RawKeyspace, Recovered};
 pub(crate) use run::{KeyRange, Run};
 pub(crate) use salvage::{ManifestRemains, TableFact, write_state};
 pub(crate) use separated_output::{SeparatedOutput, Written};
-pub(crate) use set::{RawKeyspace, Recovered, VersionSet};
+pub(crate) use set::VersionSet;
 pub use spec::LevelScore;
 pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun};
 pub(crate) use store::{Table, TableStore};

@@ -2,7 +2,7 @@
 
 use super::edit::{Change, TableMeta, VersionEdit};
 use super::manifest::Manifest;
-use super::set::Recovered;
+use super::recovered::Recovered;
 use super::store::TableStore;
 use crate::log::{Gap, LogKind, Piece, Reader, Salvager};
 use crate::names;

@@ -3,6 +3,7 @@
 //! Crash: as for [`RunOutput`] and [`ValueOutput`]: nobody names the files before the edit that names the tables.
 
 use super::edit::TableMeta;
+use super::grouping::Grouping;
 use super::output::RunOutput;
 use super::store::TableStore;
 use super::value_output::ValueOutput;
@@ -19,6 +20,8 @@ pub(crate) struct SeparatedOutput {
     /// `None` if all values stay where they are.
     values: Option<ValueOutput>,
     options: Arc<KeyspaceOptions>,
+    /// Of the values.
+    grouping: Option<Grouping>,
     /// An encoded pointer.
     pointer: Vec<u8>,
 }
@@ -38,7 +41,8 @@ impl SeparatedOutput {
         value_file_bytes: Option<u64>,
     ) -> SeparatedOutput {
         let values = value_file_bytes.map(|file_bytes| ValueOutput::new(store, file_bytes));
-        SeparatedOutput { tables, values, options, pointer: Vec::new() }
+        let grouping = Grouping::new(&options);
+        SeparatedOutput { tables, values, options, grouping, pointer: Vec::new() }
     }
 
     /// Adds a record after all before it.
@@ -50,6 +54,16 @@ impl SeparatedOutput {
         };
         if trailer.kind() != Some(Kind::Put) {
             return self.tables.add(key, trailer, value);
+        }
+        if let Some(grouping) = &mut self.grouping {
+            match values.file_bytes() {
+                Some(bytes) if grouping.wants_cut(key, bytes) => {
+                    values.end_file()?;
+                    grouping.begin_table(key);
+                }
+                Some(_) => {}
+                None => grouping.begin_table(key),
+            }
         }
         let to = values.add(value, self.options.value_log_compression)?;
         self.pointer.clear();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) struct ValueOutput {
     store: Arc<TableStore>,
     /// Length at which a file is ended.
-    file_bytes: u64,
+    file_bytes_max: u64,
     current: Option<MovedWriter>,
     /// Numbers of files that were started.
     started: Vec<u64>,
@@ -22,8 +22,8 @@ pub(crate) struct ValueOutput {
 }
 
 impl ValueOutput {
-    pub(crate) fn new(store: Arc<TableStore>, file_bytes: u64) -> ValueOutput {
-        ValueOutput { store, file_bytes, current: None, started: Vec::new(), done: Vec::new() }
+    pub(crate) fn new(store: Arc<TableStore>, file_bytes_max: u64) -> ValueOutput {
+        ValueOutput { store, file_bytes_max, current: None, started: Vec::new(), done: Vec::new() }
     }
 
     /// Adds a value and says where it is.
@@ -40,13 +40,19 @@ impl ValueOutput {
             }
         };
         let pointer = writer.add_new(codec, stored)?;
-        if writer.len_bytes() >= self.file_bytes {
+        if writer.len_bytes() >= self.file_bytes_max {
             self.end_file()?;
         }
         Ok(pointer)
     }
 
-    fn end_file(&mut self) -> Result<()> {
+    /// Bytes of the present file; `None` if there is none.
+    pub(crate) fn file_bytes(&self) -> Option<u64> {
+        self.current.as_ref().map(MovedWriter::len_bytes)
+    }
+
+    /// Ends the present file. What is added next begins another one.
+    pub(crate) fn end_file(&mut self) -> Result<()> {
         if let Some(writer) = self.current.take() {
             self.done.push(writer.finish()?);
         }

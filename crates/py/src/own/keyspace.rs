@@ -242,7 +242,14 @@ impl KeyspaceObject {
         let keyspace = self.engine(py)?;
         let cursor = self.handle.store.run(py, || {
             let snapshot = snapshot.as_deref();
-            let options = ScanOptions { start, end, snapshot, fill_cache: false, keys_only };
+            let options = ScanOptions {
+                start,
+                end,
+                snapshot,
+                fill_cache: false,
+                keys_only,
+                ..ScanOptions::default()
+            };
             keyspace.scan_unordered(&options, memory_bytes)
         })?;
         Results::new(py, &self.handle, Source::Unordered(cursor), !keys_only)

@@ -79,7 +79,15 @@ impl Scan {
             let keyspace = &open.keyspace;
             handle.store.run(py, || {
                 let snapshot = snapshot.as_deref();
-                keyspace.scan(&ScanOptions { start, end, snapshot, fill_cache, keys_only })
+                let options = ScanOptions {
+                    start,
+                    end,
+                    snapshot,
+                    fill_cache,
+                    keys_only,
+                    ..ScanOptions::default()
+                };
+                keyspace.scan(&options)
             })?
         };
         let steps = Steps::new(Walk::new(Bounded::new(cursor)), way);

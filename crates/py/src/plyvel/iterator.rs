@@ -109,6 +109,7 @@ impl Range {
                 snapshot: snapshot.as_deref(),
                 fill_cache: self.fill_cache,
                 keys_only: !self.include_value,
+                ..ScanOptions::default()
             };
             let (mut after, mut through) = (None, None);
             if order.is_bytewise() {

@@ -174,9 +174,9 @@ pub(super) fn pick_tombstones(
     let ripe = |table: &Table| {
         let meta = &table.meta;
         let share = meta.tombstones as f64 / meta.entries.max(1) as f64;
-        let many = meta.range_tombstones > 0
-            || (meta.tombstones > 0 && share >= options.tombstone_ratio_compact);
-        (many && meta.max_seq <= oldest_snapshot) || version.is_partly_erased(&options.order, table)
+        meta.max_seq <= oldest_snapshot
+            && (meta.range_tombstones > 0
+                || (meta.tombstones > 0 && share >= options.tombstone_ratio_compact))
     };
     for level in 1..version.depth() {
         let Some(run) = only_run(version, level) else { continue };

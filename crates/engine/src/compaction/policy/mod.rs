@@ -3,12 +3,14 @@
 //! The options say which shape the tree shall have. A tree that has the other one, because the option was
 //! changed, is a tree in need of compaction like any other.
 
+mod erased;
 pub(crate) mod leveled;
 mod manual;
 mod taken;
 mod tiered;
 mod values;
 
+pub(crate) use erased::pick_erased;
 pub(crate) use manual::{Manual, ManualStep};
 pub(crate) use values::pick_for_values;
 
@@ -126,7 +128,11 @@ pub(crate) fn output_run(
 ) -> Option<u64> {
     match options.compaction {
         // Another job may have made the level's run in the meantime, or emptied it.
-        Compaction::Leveled => version.level(spec.output_level).first().map(|run| run.id),
+        Compaction::Leveled if spec.output_level > 0 => {
+            version.level(spec.output_level).first().map(|run| run.id)
+        }
+        // One of level 0 is written anew where it stands.
+        Compaction::Leveled => spec.output_run,
         Compaction::Tiered => spec.output_run,
     }
 }

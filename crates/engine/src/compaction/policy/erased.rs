@@ -1,0 +1,33 @@
+//! Tables are written anew, where they stand, to be rid of what was erased: deleted groups that share them with others.
+
+use super::taken::is_busy;
+use crate::event::CompactionReason;
+use crate::options::{Compaction, KeyspaceOptions};
+use crate::version::{CompactionSpec, InputRun, Run, Table, Version};
+use std::sync::Arc;
+
+/// A table that holds something that was erased, to be written anew in its own run; its whole run where that may be shared.
+///
+/// Nothing else is merged: by `group_table_bytes_min` such tables are short.
+pub(crate) fn pick_erased(version: &Version, options: &KeyspaceOptions) -> Option<CompactionSpec> {
+    if version.erased.is_empty() {
+        return None;
+    }
+    let order = &options.order;
+    let in_run = |(level, run): (usize, &Arc<Run>)| {
+        let partly = |table: &&Arc<Table>| version.is_partly_erased(order, table);
+        let table = run.tables.iter().find(partly)?;
+        // Runs of level 0 and of tiers are short, and compacted as a whole.
+        let alone = options.compaction == Compaction::Leveled && level > 0;
+        let tables = if alone { vec![table.clone()] } else { run.tables.clone() };
+        (!tables.iter().any(|table| is_busy(table))).then(|| CompactionSpec {
+            reason: CompactionReason::Erased,
+            level,
+            output_level: level,
+            output_run: Some(run.id),
+            inputs: vec![InputRun { level, tables }],
+            is_move: false,
+        })
+    };
+    version.runs().find_map(in_run)
+}

@@ -1,0 +1,108 @@
+//! Requests of somebody else's logs, and the groups they are for: what users call.
+
+use super::epochs::{Applied, GroupIndex};
+use super::groups::{self, DeletedGroup};
+use super::handle::Db;
+use super::secondary::write;
+use super::snapshot::Snapshot;
+use super::write::How;
+use esker_base::{Batch, Result};
+
+impl Db {
+    /// Applies a request of somebody else's log: all of the batch, and how far the log of its group is then, become visible and,
+    /// with the flush of the memtables they are in, persistent together.
+    ///
+    /// Requests of a group must be applied in the order of its log, one after the other; groups are independent of each other and
+    /// may be applied by several threads. After a crash each group is exactly as after the request that [`Db::group`] then tells
+    /// of: those behind it must be applied again. See docs/external-durability.md.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("esker-doc-apply-{}", std::process::id()));
+    /// use esker::{Applied, Batch, Durability, Options};
+    /// let options = Options { durability: Durability::External, ..Options::default() };
+    /// let db = esker::Db::open(&dir, options)?;
+    /// let mut batch = Batch::new();
+    /// batch.put(b"7/bread", b"2");
+    /// db.apply(Applied { group: b"7/", index: 1, note: b"term 1" }, batch)?;
+    /// assert_eq!(db.group(b"7/").map(|group| (group.applied, group.persisted)), Some((1, 0)));
+    /// // The log may be cut off up to here now.
+    /// assert_eq!(db.flush_group(b"7/")?, Some(1));
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the store has a log of its own, a length is not allowed, or the request was applied before; nothing
+    /// changed. Otherwise as [`Db::write`].
+    /// # Cost
+    /// As a write that is not logged. Groups that were applied to since the last flush are written to the manifest with the next.
+    /// # Source
+    /// The sentinel key of PheonixLSM, whose place the manifest takes.
+    pub fn apply(&self, request: Applied<'_>, mut batch: Batch) -> Result<()> {
+        self.core().check_external()?;
+        let how = How { applied: Some(request), ..How::default() };
+        write::write(self.core(), &mut batch, how)
+    }
+
+    /// How far the logs of all groups were applied, by group. Right after the store was opened that is what is persistent.
+    pub fn groups(&self) -> Vec<GroupIndex> {
+        self.core().groups()
+    }
+
+    /// How far the log of a group was applied; `None` if it never was, or the group was deleted.
+    pub fn group(&self, group: &[u8]) -> Option<GroupIndex> {
+        self.core().group(group)
+    }
+
+    /// Deletes a group, in all keyspaces with keys in bytewise order: every key that begins with its name, and how far its log
+    /// was applied. Nobody sees it from then on, not even at an older snapshot; only cursors that were there before read on. After a
+    /// crash it is there as a whole, or gone as a whole; once this has returned, gone.
+    ///
+    /// Nothing must be applied to the group meanwhile. Afterwards it may be made anew, with any index. See
+    /// [`KeyspaceOptions::groups`] for tables that hold keys of one group only.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the name is too long, or nothing but bytes of 0xff, or some keyspace has an index of a field. Of the disk;
+    /// then nobody knows whether the group would be there after a crash, until the call is made again.
+    /// # Cost
+    /// One edit of the manifest, one sync of the log if there is one, and the removal of the group's files. Nothing is flushed,
+    /// compacted or read.
+    /// # Source
+    /// PheonixLSM, and Pebble's excise; see docs/external-durability.md.
+    pub fn delete_group(&self, group: &[u8]) -> Result<DeletedGroup> {
+        groups::delete(self.core(), group)
+    }
+
+    /// Makes persistent what was applied to a group, along with everything that is in the same memtables, and waits for it. Returns
+    /// the index up to which the log of the group may be cut off then.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the store has a log of its own; of the disk.
+    pub fn flush_group(&self, group: &[u8]) -> Result<Option<u64>> {
+        self.core().flush_group(group)
+    }
+
+    /// Makes persistent what was applied first of all that is not persistent yet, and waits for it: for logs that grow too
+    /// long since one group of many is idle.
+    ///
+    /// # Errors
+    /// As [`Db::flush_group`].
+    pub fn flush_oldest(&self) -> Result<()> {
+        self.core().flush_oldest()
+    }
+
+    /// The database as a crash would leave it now, in all keyspaces, for reading later.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the store has a log of its own, in which case a crash leaves what it has.
+    pub fn persisted_snapshot(&self) -> Result<Snapshot> {
+        let core = self.core();
+        core.check_external()?;
+        // No flush is put in force meanwhile.
+        let _versions = core.lock_versions()?;
+        Ok(core.snapshots.open(|| core.persisted_seq()))
+    }
+}
