@@ -11,6 +11,7 @@
 pub mod collection;
 pub mod crash;
 pub mod damage;
+pub mod external;
 pub mod faults;
 pub mod fuzz;
 pub mod gate;

@@ -4,7 +4,7 @@
 
 use esker_gates::gate::{Config, Outcome, Stopwatch};
 use esker_gates::{
-    collection, crash, damage, faults, fuzz, indexes, kill, limits, model, power, threads,
+    collection, crash, damage, external, faults, fuzz, indexes, kill, limits, model, power, threads,
 };
 use std::process::ExitCode;
 
@@ -67,6 +67,12 @@ const GATES: &[Gate] = &[
         short: "power cuts at every third call while indexes are made and built, 16 threads, then 16 threads and power cuts",
         long: "at every call of 40 scripts, then for 5 minutes each",
         run: indexes::gate,
+    },
+    Gate {
+        name: "external",
+        short: "power cuts below a log of somebody else's, with 1, 16 and 256 groups; then under four threads",
+        long: "at every call of 120 scripts, then for 10 minutes",
+        run: external::gate,
     },
     Gate {
         name: "kill",

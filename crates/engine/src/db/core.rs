@@ -1,6 +1,7 @@
 //! What all paths of an open database share.
 //!
-//! Locks, in the order they may be taken: those of `indexes` (the right to change an indexed key), `commit` (the right to
+//! Locks, in the order they may be taken: those of `indexes` (the right to change an indexed key), `deleting` (the right to delete
+//! a group), `commit` (the right to
 //! write), `spare` (the log after the current one), `versions` (the right to change the shape of a tree), then any of
 //! `background.state`, `current_wal`, `retired`, `snapshots`, a keyspace's `schedule`, the one under which its view
 //! changes, and then its `indexing`. Nothing is locked under the one of the compactions that are `underway`.
@@ -47,6 +48,8 @@ pub(super) struct Core {
     pub(super) keyspaces: ArcSwap<Keyspaces>,
     /// Which fields are indexed, and the locks of those who write to them.
     pub(super) indexes: Indexes,
+    /// The right to delete a group.
+    pub(super) deleting: Mutex<()>,
     /// Writers wait here for their turn.
     pub(super) queue: WriteQueue,
     /// `None` in a database that is only read.
@@ -329,6 +332,7 @@ impl Core {
             store: parts.store,
             indexes: Indexes::new(&parts.keyspaces.by_id.values().map(named).collect::<Vec<_>>()),
             keyspaces: ArcSwap::from_pointee(parts.keyspaces),
+            deleting: Mutex::default(),
             queue: WriteQueue::new(),
             commit: Mutex::new(parts.commit),
             versions: Mutex::new(parts.versions),

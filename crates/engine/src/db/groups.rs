@@ -74,6 +74,8 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     core.check_writable()?;
     let range = GroupRange::of(group)?;
     let keyspaces = concerned(core)?;
+    // Tables note up to which number they were cleared: one that comes later must be larger.
+    let _one_at_a_time = core.deleting.lock();
     let seq = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;

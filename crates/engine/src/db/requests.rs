@@ -62,7 +62,7 @@ impl Db {
     /// crash it is there as a whole, or gone as a whole; once this has returned, gone.
     ///
     /// Nothing must be applied to the group meanwhile. Afterwards it may be made anew, with any index. See
-    /// [`KeyspaceOptions::groups`] for tables that hold keys of one group only.
+    /// [`crate::KeyspaceOptions::groups`] for tables that hold keys of one group only.
     ///
     /// # Errors
     /// `InvalidArgument`: the name is too long, or nothing but bytes of 0xff, or some keyspace has an index of a field. Of the disk;

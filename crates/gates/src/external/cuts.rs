@@ -1,0 +1,204 @@
+//! The power fails at the calls of a script.
+
+use super::log::{DIR, Log, make_other, random_options};
+use crate::crash;
+use crate::random::Random;
+use esker::base::Error;
+use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
+use esker::{Db, Options};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a check comes to.
+type Checked = Result<(), String>;
+
+/// A store under test, and the logs of its groups.
+struct Run {
+    vfs: StrictVfs,
+    options: Options,
+    random: Random,
+    db: Option<Db>,
+    logs: Vec<Log>,
+}
+
+impl Run {
+    fn db(&mut self) -> esker::Result<Db> {
+        if let Some(db) = &self.db {
+            return Ok(db.clone());
+        }
+        let db = crash::open(&self.vfs, DIR, &self.options)?;
+        make_other(&db, &self.options)?;
+        Ok(self.db.insert(db).clone())
+    }
+
+    fn apply(&mut self, count: u64) -> esker::Result<()> {
+        let db = self.db()?;
+        for _ in 0..count {
+            let at = self.random.below(self.logs.len() as u64) as usize;
+            let log = &mut self.logs[at];
+            log.grow(&mut self.random);
+            log.apply(&db, log.last())?;
+        }
+        Ok(())
+    }
+
+    fn all_persisted(&mut self) {
+        self.logs.iter_mut().for_each(Log::all_persisted);
+    }
+
+    fn flush(&mut self) -> esker::Result<()> {
+        let at = self.random.below(self.logs.len() as u64) as usize;
+        let db = self.db()?;
+        if self.random.one_in(2) {
+            db.flush()?;
+            self.all_persisted();
+        } else {
+            db.flush_group(&self.logs[at].name)?;
+            self.logs[at].all_persisted();
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> esker::Result<()> {
+        if let Some(db) = self.db.take() {
+            db.close()?;
+            self.all_persisted();
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self) -> esker::Result<()> {
+        let db = self.db()?;
+        let at = self.random.below(self.logs.len() as u64) as usize;
+        self.logs[at].delete(&db)
+    }
+
+    fn compact(&mut self) -> esker::Result<()> {
+        self.db()?.default_keyspace().compact_range(None, None)?;
+        self.all_persisted();
+        Ok(())
+    }
+
+    /// Everything that happens to groups.
+    fn script(&mut self) -> esker::Result<()> {
+        self.apply(60)?;
+        self.flush()?;
+        self.apply(120)?;
+        self.delete()?;
+        self.apply(60)?;
+        self.db()?.flush_oldest()?;
+        self.compact()?;
+        self.apply(30)?;
+        self.delete()?;
+        self.delete()?;
+        self.apply(90)?;
+        self.close()?;
+        self.apply(20)?;
+        self.delete()?;
+        self.db()?.wait_idle()?;
+        self.db()?.collect_values(0.0, |_| true)?;
+        self.apply(100)?;
+        self.flush()?;
+        self.delete()?;
+        self.apply(10)?;
+        self.close()
+    }
+
+    /// Reopens what the disk kept, in several ways.
+    fn survive(self, k: u64, totals: &[AtomicU64; 3]) -> Checked {
+        let ways = [Survival::None, Survival::Some { percent: 50 }, Survival::ProcessDeath];
+        let Run { vfs, options, logs, .. } = self;
+        for (nth, &way) in ways.iter().enumerate() {
+            let kept = vfs.crash(way, k * 31 + nth as u64);
+            let again = kept.deep_copy();
+            totals[1].fetch_add(2, Ordering::Relaxed);
+            let behind = check_store(&kept, &options, logs.clone(), true)
+                .map_err(|e| format!("{way:?}: {e}"))?;
+            totals[2].fetch_add(u64::from(behind), Ordering::Relaxed);
+            // The opening is cut off too, at a call chosen at random.
+            let mut random = Random::new(k ^ (nth as u64) << 32);
+            again.set_crash_at(again.mutating_calls() + 1 + random.below(20));
+            let _ = crash::open(&again, DIR, &options).and_then(|db| db.wait_idle());
+            again.power_off();
+            let kept = again.crash(ways[random.below(2) as usize], k);
+            check_store(&kept, &options, logs.clone(), false)
+                .map_err(|e| format!("{way:?}, then cut off while it opened: {e}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reopens a store, checks all groups, and goes on with their logs. True if requests were lost.
+fn check_store(
+    kept: &StrictVfs,
+    options: &Options,
+    mut logs: Vec<Log>,
+    go_on: bool,
+) -> Result<bool, String> {
+    let text = |error: Error| error.to_string();
+    let db = match crash::open(kept, DIR, options) {
+        Ok(db) => db,
+        Err(Error::NotFound { .. }) if logs.iter().all(Log::is_free) => return Ok(false),
+        Err(error) => return Err(format!("reopen fails: {error}")),
+    };
+    let mut behind = false;
+    let mut indexes = Vec::new();
+    for log in &mut logs {
+        let index = log.check(&db)?;
+        behind |= index < log.last();
+        indexes.push(index);
+    }
+    let report = db.verify(|_| true).map_err(text)?;
+    if let Some(damage) = report.damage.first() {
+        return Err(format!("verify finds {damage:?}"));
+    }
+    if !go_on {
+        return db.close().map(|()| behind).map_err(text);
+    }
+    make_other(&db, options).map_err(text)?;
+    for (log, index) in logs.iter().zip(indexes) {
+        for next in index + 1..=log.last() {
+            log.apply(&db, next).map_err(text)?;
+        }
+        log.compare(&db, log.last())?;
+    }
+    db.close().map_err(text)?;
+    let db = crash::open(kept, DIR, options).map_err(text)?;
+    for log in &mut logs {
+        log.all_persisted();
+        log.check(&db)?;
+    }
+    Ok(behind)
+}
+
+/// Runs a script to one in `stride` of its calls.
+pub(super) fn cut_everywhere(
+    seed: u64,
+    groups: u64,
+    stride: u64,
+    totals: &[AtomicU64; 3],
+) -> Checked {
+    let options = random_options(&mut Random::new(seed));
+    let disk = StrictOptions { seed, ..StrictOptions::default() };
+    let mut k = 1 + seed % stride;
+    loop {
+        let vfs = StrictVfs::with_options(disk.clone());
+        vfs.set_trace(12);
+        vfs.set_crash_at(k);
+        let logs = (0..groups).map(Log::new).collect();
+        let random = Random::new(seed);
+        let mut run = Run { vfs: vfs.clone(), options: options.clone(), random, db: None, logs };
+        let outcome = run.script();
+        drop(run.db.take());
+        if !vfs.is_off() {
+            return outcome.map_err(|e| format!("the script itself fails: {e}"));
+        }
+        totals[0].fetch_add(1, Ordering::Relaxed);
+        run.survive(k, totals).map_err(|e| {
+            let calls = vfs.trace().join("\n  ");
+            format!(
+                "power cut at call {k}, {groups} groups, seed {seed}: {e}\nlast calls:\n  {calls}"
+            )
+        })?;
+        k += stride;
+    }
+}

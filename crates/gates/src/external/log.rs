@@ -1,0 +1,208 @@
+//! The logs of groups, as their owner has them, and what they make of the groups.
+
+use crate::history::{random_compaction, random_values, small_options};
+use crate::random::Random;
+use esker::{Applied, Batch, Db, Durability, GroupPrefix, Keyspace, Options};
+use std::collections::BTreeMap;
+
+/// Where the store is.
+pub(super) const DIR: &str = "/db";
+
+/// The second keyspace.
+const OTHER: &str = "other";
+
+/// Keys of a group in a keyspace.
+const KEYS: u64 = 12;
+
+/// Keys and values.
+pub(super) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A change of a key: in the second keyspace or not, and the value, if it gets one.
+#[derive(Clone)]
+struct Op {
+    other: bool,
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+/// Options of a store below a log, with short tables and memtables.
+pub(super) fn random_options(random: &mut Random) -> Options {
+    let mut options = small_options();
+    options.durability = Durability::External;
+    random_compaction(&mut options.default_keyspace, random);
+    random_values(&mut options, random);
+    let keyspace = &mut options.default_keyspace;
+    keyspace.groups = Some(GroupPrefix::Delimiter { byte: b'/' });
+    keyspace.group_table_bytes_min = 4 << 10;
+    keyspace.table_bytes_max = 16 << 10;
+    options
+}
+
+/// The name of a group.
+pub(super) fn name(group: u64) -> Vec<u8> {
+    format!("{group:03}/").into_bytes()
+}
+
+/// The log of one group.
+#[derive(Clone)]
+pub(super) struct Log {
+    pub(super) name: Vec<u8>,
+    /// How often the group was deleted, and what was applied since.
+    incarnation: u64,
+    requests: Vec<Vec<Op>>,
+    /// Requests up to here are persistent for certain.
+    persisted: u64,
+    /// The group was about to be deleted, and nobody knows whether it is.
+    maybe_deleted: bool,
+}
+
+impl Log {
+    pub(super) fn new(group: u64) -> Log {
+        Log {
+            name: name(group),
+            incarnation: 0,
+            requests: Vec::new(),
+            persisted: 0,
+            maybe_deleted: false,
+        }
+    }
+
+    /// Adds a random request.
+    pub(super) fn grow(&mut self, random: &mut Random) {
+        let count = if random.one_in(20) { 0 } else { 1 + random.below(5) };
+        let request = (0..count).map(|_| {
+            let key = [&self.name[..], format!("{:02}", random.below(KEYS)).as_bytes()].concat();
+            let len = [20, 100, 300, 2_000][random.below(4) as usize];
+            let value = (!random.one_in(4)).then(|| random.bytes(len));
+            Op { other: random.one_in(3), key, value }
+        });
+        let request = request.collect();
+        self.requests.push(request);
+    }
+
+    /// The newest index.
+    pub(super) fn last(&self) -> u64 {
+        self.requests.len() as u64
+    }
+
+    fn note(&self, index: u64) -> String {
+        format!("{}:{index}", self.incarnation)
+    }
+
+    /// Applies a request that is in the log.
+    pub(super) fn apply(&self, db: &Db, index: u64) -> esker::Result<()> {
+        let other = db.keyspace(OTHER)?;
+        let mut batch = Batch::new();
+        for op in &self.requests[index as usize - 1] {
+            let id = if op.other { other.id() } else { db.default_keyspace().id() };
+            match &op.value {
+                Some(value) => batch.put_in(id, &op.key, value),
+                None => batch.delete_in(id, &op.key),
+            };
+        }
+        let note = self.note(index);
+        db.apply(Applied { group: &self.name, index, note: note.as_bytes() }, batch)
+    }
+
+    /// Deletes the group.
+    pub(super) fn delete(&mut self, db: &Db) -> esker::Result<()> {
+        self.maybe_deleted = true;
+        db.delete_group(&self.name)?;
+        self.begin_anew();
+        Ok(())
+    }
+
+    fn begin_anew(&mut self) {
+        self.maybe_deleted = false;
+        self.incarnation += 1;
+        self.requests.clear();
+        self.persisted = 0;
+    }
+
+    /// True if nothing of it must be there.
+    pub(super) fn is_free(&self) -> bool {
+        self.persisted == 0
+    }
+
+    /// Everything that was applied is persistent.
+    pub(super) fn all_persisted(&mut self) {
+        self.persisted = self.last();
+    }
+
+    /// What the keyspaces hold of the group after a request.
+    fn state(&self, index: u64) -> [Pairs; 2] {
+        let mut state = [Pairs::new(), Pairs::new()];
+        for op in self.requests[..index as usize].iter().flatten() {
+            let pairs = &mut state[usize::from(op.other)];
+            match &op.value {
+                Some(value) => pairs.insert(op.key.clone(), value.clone()),
+                None => pairs.remove(&op.key),
+            };
+        }
+        state
+    }
+
+    /// Compares the group with its log, right after the store was opened. Returns the index up to which it is applied.
+    pub(super) fn check(&mut self, db: &Db) -> Result<u64, String> {
+        let shown = self.name.escape_ascii().to_string();
+        let known = db.group(&self.name);
+        let index = known.as_ref().map_or(0, |group| group.applied);
+        if known.is_none() && self.maybe_deleted {
+            // It is.
+            self.begin_anew();
+        }
+        self.maybe_deleted = false;
+        if index < self.persisted || index > self.last() {
+            let (least, last) = (self.persisted, self.last());
+            return Err(format!("group {shown} is at {index}, not within {least} to {last}"));
+        }
+        if let Some(group) = known
+            && (group.persisted != index || group.note != self.note(index).into_bytes())
+        {
+            let note = group.note.escape_ascii();
+            return Err(format!("group {shown} at {index} says {} and {note}", group.persisted));
+        }
+        self.compare(db, index)?;
+        self.persisted = index;
+        Ok(index)
+    }
+
+    /// Compares what is in the store with the group after a request.
+    pub(super) fn compare(&self, db: &Db, index: u64) -> Result<(), String> {
+        let shown = self.name.escape_ascii();
+        let expected = self.state(index);
+        let other = db.keyspace(OTHER).ok();
+        for (keyspace, pairs) in [Some(db.default_keyspace()), other.as_ref()].iter().zip(expected)
+        {
+            let found = match keyspace {
+                Some(keyspace) => all_of(keyspace, &self.name).map_err(|e| e.to_string())?,
+                None => Pairs::new(),
+            };
+            if found != pairs {
+                let differs = |key: &&Vec<u8>| found.get(*key) != pairs.get(*key);
+                let key = found.keys().chain(pairs.keys()).find(differs);
+                let key = key.map(|key| key.escape_ascii().to_string()).unwrap_or_default();
+                let known = db.group(&self.name);
+                return Err(format!(
+                    "group {shown} is not as after {index}: key {key} differs; {} found, {} expected; {known:?}, incarnation {}",
+                    found.len(),
+                    pairs.len(),
+                    self.incarnation
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn all_of(keyspace: &Keyspace, prefix: &[u8]) -> esker::Result<Pairs> {
+    keyspace.prefix(prefix)?.collect()
+}
+
+/// The second keyspace, made if it is not there.
+pub(super) fn make_other(db: &Db, options: &Options) -> esker::Result<()> {
+    if db.keyspace(OTHER).is_err() {
+        db.create_keyspace(OTHER, options.default_keyspace.clone())?;
+    }
+    Ok(())
+}

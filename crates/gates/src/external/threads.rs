@@ -1,0 +1,97 @@
+//! Threads apply requests until the power fails, again and again in one store.
+
+use super::log::{DIR, Log, make_other, random_options};
+use crate::gate::{Stopwatch, case_seed};
+use crate::random::Random;
+use esker::base::Env;
+use esker::base::vfs::strict::{StrictVfs, Survival};
+use esker::{Db, Options, Setup};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Threads that apply, each to groups of its own.
+const THREADS: u64 = 4;
+
+/// Groups of each.
+const GROUPS: u64 = 4;
+
+/// Rounds before a store is begun anew.
+const ROUNDS: u64 = 12;
+
+fn open(vfs: &StrictVfs, options: &Options, seed: u64) -> esker::Result<Db> {
+    let env = Env::with_vfs(Arc::new(vfs.clone()), seed);
+    let setup = Setup { env, listener: None, inline_background: false };
+    let db = Db::open_with(DIR, options.clone(), setup)?;
+    make_other(&db, options)?;
+    Ok(db)
+}
+
+/// Applies to some groups until the disk is off. Returns how many requests there were.
+fn apply_until_off(db: &Db, logs: &mut [Log], seed: u64) -> u64 {
+    let mut random = Random::new(seed);
+    let mut requests = 0;
+    loop {
+        let log = &mut logs[random.below(GROUPS) as usize];
+        if random.one_in(400) {
+            if log.delete(db).is_err() {
+                return requests;
+            }
+            continue;
+        }
+        log.grow(&mut random);
+        if log.apply(db, log.last()).is_err() {
+            return requests;
+        }
+        requests += 1;
+        let flushed = match random.below(300) {
+            0 => db.flush_group(&log.name).map(|_| ()),
+            1 => db.flush_oldest(),
+            _ => Ok(()),
+        };
+        if flushed.is_err() {
+            return requests;
+        }
+    }
+}
+
+/// Runs outages for so long. Returns how many there were, and how many requests.
+pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
+    let watch = Stopwatch::default();
+    let (mut outages, mut requests) = (0, 0);
+    while watch.seconds() < seconds {
+        let case = case_seed(seed, outages);
+        let mut random = Random::new(case);
+        let mut options = random_options(&mut random);
+        options.compaction_threads = 2;
+        let mut vfs = StrictVfs::new();
+        let mut logs: Vec<Log> = (0..THREADS * GROUPS).map(Log::new).collect();
+        for round in 0..ROUNDS {
+            let told = |e: String| format!("outage {round} of seed {case}: {e}");
+            let db = open(&vfs, &options, case ^ round).map_err(|e| told(e.to_string()))?;
+            for log in &mut logs {
+                let index = log.check(&db).map_err(told)?;
+                for next in index + 1..=log.last() {
+                    log.apply(&db, next).map_err(|e| told(e.to_string()))?;
+                }
+                log.compare(&db, log.last()).map_err(told)?;
+            }
+            vfs.set_crash_at(vfs.mutating_calls() + 1 + random.below(600));
+            let count = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                for (nth, logs) in logs.chunks_mut(GROUPS as usize).enumerate() {
+                    let seed = case_seed(case ^ round, nth as u64);
+                    let (db, count) = (&db, &count);
+                    scope.spawn(move || {
+                        count.fetch_add(apply_until_off(db, logs, seed), Ordering::Relaxed);
+                    });
+                }
+            });
+            requests += count.into_inner();
+            drop(db);
+            let way = [Survival::None, Survival::Some { percent: 50 }, Survival::ProcessDeath];
+            vfs = vfs.crash(way[random.below(3) as usize], case ^ round);
+            outages += 1;
+        }
+    }
+    Ok([outages, requests])
+}
