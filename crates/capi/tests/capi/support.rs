@@ -70,7 +70,10 @@ pub(crate) fn compile(source: &Path, program: &Path, flags: &[&str]) {
 
 /// True if `cc` can build and link this with these flags.
 pub(crate) fn compiles(text: &str, flags: &[&str]) -> bool {
-    let scratch = Scratch::new(&format!("tried-{:x}", text.len() + flags.len() * 1000));
+    // Tests run side by side and try the same.
+    static TRIED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let nth = TRIED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let scratch = Scratch::new(&format!("tried-{nth}"));
     let source = scratch.path().join("tried.c");
     std::fs::write(&source, text).expect("written");
     let mut command = Command::new("cc");

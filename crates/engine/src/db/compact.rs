@@ -116,8 +116,8 @@ impl Chosen {
                 keyspace.dropped.load(Ordering::Relaxed) || background.stopping()
             }),
         };
-        let result = job::run(spec, context, self.parts_max(core), &*core.background)?;
-        let installed = self.install(core, &result)?;
+        let mut result = job::run(spec, context, self.parts_max(core), &*core.background)?;
+        let installed = self.install(core, &mut result)?;
         drop(underway);
         if installed {
             self.account(core, &result, core.env.clock.now_ns() - started);
@@ -148,7 +148,7 @@ impl Chosen {
     }
 
     /// Puts the result in the place of the inputs. False if some of them were deleted meanwhile.
-    fn install(&self, core: &Core, result: &JobResult) -> Result<bool> {
+    fn install(&self, core: &Core, result: &mut JobResult) -> Result<bool> {
         let mut versions = core.lock_versions()?;
         let id = self.keyspace.id;
         if !versions.keyspaces.contains_key(&id) {
@@ -167,6 +167,12 @@ impl Chosen {
             return Ok(false);
         }
         let joined = policy::output_run(version, &self.keyspace.options, &self.spec);
+        if !self.spec.is_move {
+            let order = &self.keyspace.options.order;
+            for meta in &mut result.tables {
+                meta.erased_seq = version.cleared_up_to(order, meta);
+            }
+        }
         let run = joined.unwrap_or_else(|| versions.new_run_id());
         let edit = job::edit_of(id, &self.spec, result, run);
         versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;

@@ -149,6 +149,13 @@ impl Core {
         self.epochs.lock().persisted_seq
     }
 
+    /// Everything up to this sequence number is in tables: nothing was in memtables. Under `versions`.
+    pub(super) fn note_persisted(&self, seq: Seq) {
+        if self.is_external() {
+            self.epochs.lock().persisted_seq = seq;
+        }
+    }
+
     /// How far each group's log was applied, by group.
     pub(super) fn groups(&self) -> Vec<GroupIndex> {
         let epochs = self.epochs.lock();

@@ -132,7 +132,9 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Written) -> Resul
         let commit = guard.as_mut().ok_or(Error::Cancelled)?;
         let empty = {
             let view = keyspace.view.load();
-            view.active.is_empty() && view.sealed.is_empty()
+            let empty = view.active.is_empty() && view.sealed.is_empty();
+            // What is loaded is persistent, and so must be all that came before.
+            empty && !(core.is_external() && core.has_unpersisted())
         };
         if !empty && attempt < ATTEMPTS {
             continue;
@@ -141,7 +143,11 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Written) -> Resul
             // Writers wait while the last of the memtable is flushed.
             commit.seal(core, &[keyspace.id])?;
             let asked = core.background.ask_for_flushes();
-            while !keyspace.view.load().sealed.is_empty() {
+            let waits = || match core.is_external() {
+                true => core.has_unpersisted(),
+                false => !keyspace.view.load().sealed.is_empty(),
+            };
+            while waits() {
                 core.check_writable()?;
                 core.wait_asked(asked, std::time::Duration::from_millis(50))?;
             }
@@ -192,6 +198,7 @@ fn add_tables(
         Failed { error, maybe_named: true }
     })?;
     core.measure_values(&versions);
+    core.note_persisted(seq);
     let version = versions.keyspace(id)?.version.clone();
     keyspace.update_view(|view| view.follow(version, None));
     Ok(())

@@ -407,8 +407,13 @@ impl Running {
             _ => Ok(()),
         };
         let result = flushed.and(result);
-        core.store.sweep();
-        *core.lock.lock() = None;
+        // Once it is not ours any more, somebody else's files may have the same names.
+        let mut lock = core.lock.lock();
+        if lock.is_some() {
+            core.store.sweep();
+        }
+        *lock = None;
+        drop(lock);
         result
     }
 }

@@ -166,7 +166,8 @@ pub(super) fn check_unnamed_logs(
     for &kind in files {
         let FileKind::Wal(number) = kind else { continue };
         // One that is kept for its values was named then, and all its records are in tables.
-        if number <= newest_named || recovered.values.0.contains_key(&number) {
+        let known = number <= newest_named || number < recovered.wals.1;
+        if known || recovered.values.0.contains_key(&number) {
             continue;
         }
         let path = names::wal(dir, number);

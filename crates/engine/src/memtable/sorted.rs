@@ -50,7 +50,7 @@ impl Sorted {
         let mut state = self.state.lock();
         if !arena.ends_at(state.until) {
             let mut fresh = Vec::new();
-            state.until = arena.walk(state.until, |entry| fresh.push(entry.0));
+            let until = arena.walk(state.until, |entry| fresh.push(entry.0));
             let mut pieces = state.pieces.to_vec();
             while let Some(last) = pieces.last()
                 && last.entries.len() < MERGE_RATIO * fresh.len()
@@ -58,7 +58,9 @@ impl Sorted {
                 fresh.extend(last.entries.iter().map(|e| e.1));
                 pieces.pop();
             }
+            // A user's order may panic: what it did not sort must not count as sorted.
             pieces.push(Arc::new(Piece::build(order, arena, &fresh)));
+            state.until = until;
             state.pieces = Arc::new(pieces);
         }
         state.pieces.clone()
@@ -77,8 +79,9 @@ impl Sorted {
                     *slot = entry.0;
                 }
             });
+            let piece = Arc::new(Piece::build(order, arena, &all));
             state.until = until;
-            state.pieces = Arc::new(vec![Arc::new(Piece::build(order, arena, &all))]);
+            state.pieces = Arc::new(vec![piece]);
         }
         state.pieces[0].clone()
     }

@@ -6,7 +6,9 @@ use esker_base::checksum::{hash64, mix64};
 use esker_base::{Comparator, KeyOrder, Kind, Seq, Trailer};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 struct Backwards;
 
@@ -166,4 +168,36 @@ fn readers_see_whole_records_while_one_writes() {
             mem.writer().insert(&key, hash64(&key), Trailer::new(seq, Kind::Put), &value);
         }
     });
+}
+
+/// Bytewise, unless it is told to panic.
+struct Fragile(AtomicBool);
+
+impl Comparator for Fragile {
+    fn name(&self) -> &str {
+        "fragile"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        assert!(!self.0.load(Relaxed), "told to");
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn an_order_that_panics_once_loses_no_record() {
+    let fragile = Arc::new(Fragile(AtomicBool::new(false)));
+    let mem = Arc::new(Memtable::new(KeyOrder::Custom(fragile.clone())));
+    let mut model = Model::new();
+    let count = |mem: &Arc<Memtable>| mem.cursors().iter_mut().map(|c| all(c).len()).sum::<usize>();
+    for seq in [1, 2] {
+        put(&mem, &mut model, seq, &[seq as u8], b"");
+    }
+    assert_eq!(count(&mem), 2);
+    put(&mem, &mut model, 3, &[3], b"");
+    fragile.0.store(true, Relaxed);
+    let panics = |run: &dyn Fn()| catch_unwind(AssertUnwindSafe(run)).is_err();
+    assert!(panics(&|| drop(mem.cursors())) && panics(&|| drop(mem.sealed_cursor())));
+    fragile.0.store(false, Relaxed);
+    assert_eq!(all(&mut mem.sealed_cursor()).len(), 3);
+    assert_eq!(count(&mem), 3);
 }

@@ -1,12 +1,13 @@
 //! Version edits: what one step changes. Format: docs/format/manifest.md.
 
+use crate::range_tombstone::RangeTombstone;
 use crate::table::LogShare;
 use crate::value_log::{Place, ValueFileMeta};
 use esker_base::coding::{
     put_slice, put_varint, take_slice, take_u8, take_varint, take_varint_u32,
 };
 use esker_base::key::{KEY_BYTES_MAX, SEQ_MAX};
-use esker_base::{KeyspaceId, Seq};
+use esker_base::{KeyOrder, KeyspaceId, Seq};
 use std::sync::Arc;
 
 /// Levels of a tree, level 0 included.
@@ -63,6 +64,19 @@ pub(crate) struct TableMeta {
 }
 
 impl TableMeta {
+    /// True if it may hold something that was erased.
+    pub(crate) fn may_hold(&self, order: &KeyOrder, erased: &RangeTombstone) -> bool {
+        let ends_before = match order.compare(&self.largest, &erased.start) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => self.largest_exclusive,
+            std::cmp::Ordering::Greater => false,
+        };
+        self.erased_seq < erased.seq
+            && self.min_seq <= erased.seq
+            && !ends_before
+            && order.less(&self.smallest, &erased.end)
+    }
+
     /// Bytes of the values that it points to.
     pub(crate) fn value_bytes(&self) -> u64 {
         self.references.iter().map(|share| share.bytes).sum()

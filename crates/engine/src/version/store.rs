@@ -10,7 +10,7 @@ use super::edit::TableMeta;
 use crate::event::{Event, EventSink};
 use crate::names;
 use crate::options::{KeyspaceOptions, MemoryShares};
-use crate::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::range_tombstone::RangeTombstones;
 use crate::stats::TableCounters;
 use crate::table::{BlockCache, TableContext, TableFile, TableReader};
 use crate::value_log::ValueStore;
@@ -330,15 +330,6 @@ impl Table {
             std::cmp::Ordering::Equal => self.meta.largest_exclusive,
             std::cmp::Ordering::Greater => false,
         }
-    }
-
-    /// True if it may hold something that was erased.
-    pub(crate) fn may_hold(&self, order: &KeyOrder, erased: &RangeTombstone) -> bool {
-        let meta = &self.meta;
-        meta.erased_seq < erased.seq
-            && meta.min_seq <= erased.seq
-            && !self.ends_before(order, &erased.start)
-            && order.less(&meta.smallest, &erased.end)
     }
 
     /// No version to come holds this table: its file goes when the last holder does.

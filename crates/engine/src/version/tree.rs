@@ -9,6 +9,7 @@
 //! one stands in the same table, an earlier run of the level, or a higher level; (4) the log of every
 //! pointer in a table is in the map of values.
 
+use super::edit::TableMeta;
 use super::run::Run;
 use super::store::Table;
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
@@ -107,13 +108,21 @@ impl Version {
     pub(crate) fn forget_erased(&mut self, order: &KeyOrder, flushed_seq: Seq) {
         let stays = |erased: &RangeTombstone| {
             erased.seq > flushed_seq
-                || self.tables().any(|(_, table)| table.may_hold(order, erased))
+                || self.tables().any(|(_, table)| table.meta.may_hold(order, erased))
         };
         let all: Vec<RangeTombstone> = self.erased.records().collect();
         let left: Vec<RangeTombstone> = all.iter().filter(|one| stays(one)).cloned().collect();
         if left.len() < all.len() {
             self.erased = Arc::new(RangeTombstones::build(order, &left));
         }
+    }
+
+    /// Up to which sequence number what was erased is not in a table that is about to come in the place of tables of this
+    /// version: what is forgotten by now was in none of them.
+    pub(crate) fn cleared_up_to(&self, order: &KeyOrder, meta: &TableMeta) -> Seq {
+        let held = self.erased.records().filter(|one| meta.may_hold(order, one));
+        let oldest = held.map(|one| one.seq).min();
+        oldest.map_or(self.erased_seq, |seq| seq - 1).max(meta.erased_seq)
     }
 
     /// The newest sequence number up to which something was erased over this key.
@@ -127,7 +136,7 @@ impl Version {
 
     /// True if a table holds something that was erased.
     pub(crate) fn is_partly_erased(&self, order: &KeyOrder, table: &Table) -> bool {
-        !self.erased.is_empty() && self.erased.records().any(|one| table.may_hold(order, &one))
+        !self.erased.is_empty() && self.erased.records().any(|one| table.meta.may_hold(order, &one))
     }
 }
 

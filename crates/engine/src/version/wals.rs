@@ -13,9 +13,9 @@ pub(crate) struct NamedWal {
     pub(crate) first_seq: Option<Seq>,
 }
 
-/// Live write-ahead logs, by number.
+/// Live write-ahead logs, by number; and the number below which none is needed, whatever is there.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NamedWals(pub(crate) BTreeMap<u64, NamedWal>);
+pub(crate) struct NamedWals(pub(crate) BTreeMap<u64, NamedWal>, pub(crate) u64);
 
 impl NamedWals {
     /// Takes a change into account; those that are not about logs change nothing.
@@ -28,7 +28,10 @@ impl NamedWals {
                 let wal = self.0.get_mut(number);
                 wal.ok_or("an edit begins a log that does not exist")?.first_seq = Some(*first_seq);
             }
-            Change::WalMin(min) => self.0.retain(|number, _| number >= min),
+            Change::WalMin(min) => {
+                self.0.retain(|number, _| number >= min);
+                self.1 = self.1.max(*min);
+            }
             _ => {}
         }
         Ok(())
@@ -36,6 +39,9 @@ impl NamedWals {
 
     /// Adds to an edit what would make these logs known.
     pub(crate) fn describe_in(&self, edit: &mut VersionEdit) {
+        if self.1 > 0 {
+            edit.push(Change::WalMin(self.1));
+        }
         for (&number, wal) in &self.0 {
             edit.push(Change::WalCreated { number, salt: wal.salt });
             if let Some(first_seq) = wal.first_seq {

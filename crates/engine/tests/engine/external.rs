@@ -505,3 +505,50 @@ fn files_of_values_hold_one_group_too_and_go_with_it() {
     assert_eq!(all_of(db.default_keyspace(), &group(2)).len(), 20);
     assert_sound(&db);
 }
+
+#[test]
+fn a_store_with_a_log_becomes_one_without_whenever_the_power_fails() {
+    let with_log = Options { durability: Durability::Wal, ..options() };
+    let run = |crash_at: Option<u64>| {
+        let disk = StrictVfs::new();
+        let db = open(&disk, &with_log);
+        for number in 0..50 {
+            db.put(format!("k{number}").as_bytes(), b"1").expect("put");
+        }
+        db.sync().expect("sync");
+        drop(db);
+        let from = disk.mutating_calls();
+        crash_at.into_iter().for_each(|at| disk.set_crash_at(from + at));
+        drop(Db::open_with(DIR, options(), setup(&disk)));
+        (disk.clone(), disk.mutating_calls() - from)
+    };
+    let (_, calls) = run(None);
+    for at in 1..=calls {
+        for survival in [Survival::None, Survival::Some { percent: 50 }, Survival::All] {
+            let (disk, _) = run(Some(at));
+            let after = disk.crash(survival, at);
+            let then = if at % 2 == 0 { with_log.clone() } else { options() };
+            let db = open(&after, &then);
+            assert_eq!(all_of(db.default_keyspace(), b"k").len(), 50, "crash at {at}");
+        }
+    }
+}
+
+#[test]
+fn what_is_loaded_in_bulk_is_persistent_with_all_before_it() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, &options());
+    let other = db.create_keyspace("other", options().default_keyspace).expect("create");
+    let mut batch = Batch::new();
+    batch.put_in(&other, b"g001/a", b"1");
+    db.apply(Applied { group: &group(1), index: 1, note: b"" }, batch).expect("apply");
+    let mut ingest = db.default_keyspace().ingest().expect("ingest");
+    ingest.put(b"k", b"1").expect("put");
+    ingest.finish().expect("finish");
+    assert_eq!(indexes(&db, &group(1)), Some((1, 1)));
+    let snapshot = db.persisted_snapshot().expect("snapshot");
+    assert!(db.default_keyspace().get_at(b"k", &snapshot).expect("get").is_some());
+    let db = open(&disk.crash(Survival::None, 1), &options());
+    assert!(db.get(b"k").expect("get").is_some());
+    assert_eq!(indexes(&db, &group(1)), Some((1, 1)));
+}
