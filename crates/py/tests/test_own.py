@@ -418,7 +418,9 @@ next(it)
 @pytest.mark.parametrize("call", ["compact", "verify"])
 def test_a_long_call_ends_early_when_it_is_interrupted(tmp_path, call):
     script = f"""
-import _thread, ctypes, esker, sys, threading, time
+import _thread, ctypes, esker, signal, sys, threading, time
+# A shell may have started this in the background, where interrupts are ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Compares keys slowly, and without the interpreter, which would see the interrupt by itself.
 strcmp = ctypes.CDLL(None).strcmp
 strcmp.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
