@@ -74,6 +74,17 @@ macro_rules! arithmetic {
             pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
                 self.touched().fetch_max(value, order)
             }
+
+            /// As the standard library's.
+            #[track_caller]
+            pub fn fetch_update(
+                &self,
+                stored: Ordering,
+                loaded: Ordering,
+                change: impl FnMut($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                self.touched().fetch_update(stored, loaded, change)
+            }
         }
 
         impl Default for $name {
