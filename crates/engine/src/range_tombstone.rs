@@ -109,6 +109,12 @@ impl RangeTombstones {
         fragment.newest_at(seq)
     }
 
+    /// Of each fragment the newest tombstone alone.
+    pub fn newest(mut self) -> RangeTombstones {
+        self.fragments.iter_mut().for_each(|fragment| fragment.seqs.truncate(1));
+        self
+    }
+
     /// The tombstones as records, one for each fragment and sequence number, in internal-key order.
     pub fn records(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
         self.fragments.iter().flat_map(|f| {

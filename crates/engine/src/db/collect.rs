@@ -304,11 +304,7 @@ impl Collection {
         {
             let mut versions = core.lock_versions().inspect_err(|_| discard(core, number))?;
             versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
-            for (id, record) in &versions.keyspaces {
-                let Some(keyspace) = core.keyspace(*id) else { continue };
-                let version = record.version.clone();
-                keyspace.update_view(|view| view.follow(version, None));
-            }
+            core.show_versions(&versions);
             core.measure_values(&versions);
         }
         running.done = true;

@@ -118,6 +118,8 @@ pub(super) struct KeyspaceCore {
     /// What readers see. Its memtables change under `commit`, its version under `versions`.
     pub(super) view: ArcSwap<View>,
     view_change: Mutex<()>,
+    /// The newest sequence number up to which the view knows something to be erased.
+    pub(super) erased_seq: AtomicU64,
     /// Bytes of the active memtable as counted in `Core::memtable_bytes`.
     pub(super) counted_bytes: AtomicU64,
     pub(super) dropped: AtomicBool,
@@ -191,6 +193,7 @@ impl KeyspaceCore {
         let active = Arc::new(active);
         let active_first_wal = Arc::new(AtomicU64::new(first_wal));
         let (logs, sealed) = (Arc::default(), Vec::new());
+        let erased_seq = AtomicU64::new(version.erased_seq);
         let view = View { active, active_first_wal, logs, sealed, version, coverage: None };
         KeyspaceCore {
             id,
@@ -202,6 +205,7 @@ impl KeyspaceCore {
             options,
             view: ArcSwap::from_pointee(view),
             view_change: Mutex::new(()),
+            erased_seq,
             counted_bytes: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
             user_bytes: AtomicU64::new(0),
@@ -217,12 +221,21 @@ impl KeyspaceCore {
         Origin::new(self.id, &self.name)
     }
 
+    /// True if some record may be in a memtable.
+    pub(super) fn has_memtables(&self) -> bool {
+        let view = self.view.load();
+        !view.active.is_empty() || !view.sealed.is_empty()
+    }
+
     /// Changes the view.
     pub(super) fn update_view(&self, change: impl FnOnce(&mut View)) {
         let _one_at_a_time = self.view_change.lock();
         let mut view = View::clone(&self.view.load());
         change(&mut view);
+        let erased_seq = view.version.erased_seq;
         self.view.store(Arc::new(view));
+        // After the view: whoever sees the number finds a view that knows it.
+        self.erased_seq.store(erased_seq, Ordering::Release);
     }
 }
 
@@ -398,6 +411,15 @@ impl Core {
     /// The keyspace with this id.
     pub(super) fn keyspace(&self, id: KeyspaceId) -> Option<Arc<KeyspaceCore>> {
         self.keyspaces.load().get(id).cloned()
+    }
+
+    /// Lets readers see the versions as they are now, in all keyspaces.
+    pub(super) fn show_versions(&self, versions: &VersionSet) {
+        for keyspace in self.keyspaces.load().by_id.values() {
+            let Some(record) = versions.keyspaces.get(&keyspace.id) else { continue };
+            let version = record.version.clone();
+            keyspace.update_view(|view| view.follow(version, None));
+        }
     }
 
     /// Tells the pace-keeper how full level 0 is.

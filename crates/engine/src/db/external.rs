@@ -224,10 +224,7 @@ impl Core {
 
     /// True if something would be lost by a crash.
     pub(super) fn has_unpersisted(&self) -> bool {
-        let holds = |keyspace: &Arc<KeyspaceCore>| {
-            let view = keyspace.view.load();
-            !view.active.is_empty() || !view.sealed.is_empty()
-        };
-        !self.epochs.lock().is_empty() || self.keyspaces.load().by_id.values().any(holds)
+        let keyspaces = self.keyspaces.load();
+        !self.epochs.lock().is_empty() || keyspaces.by_id.values().any(|k| k.has_memtables())
     }
 }

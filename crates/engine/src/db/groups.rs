@@ -19,7 +19,7 @@ use crate::version::{
     Change, GROUP_BYTES_MAX, KeyRange, TableMeta, VersionEdit, VersionSet, live_bytes,
 };
 use esker_base::key::prefix_end;
-use esker_base::{Error, Result, Seq};
+use esker_base::{Error, KeyspaceId, Result, Seq};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -76,27 +76,27 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     let keyspaces = concerned(core)?;
     // Tables note up to which number they were cleared: one that comes later must be larger.
     let _one_at_a_time = core.deleting.lock();
-    let seq = {
+    let (seq, idle) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
         let seq = commit.take_seq(core)?;
+        let idle = keyspaces.iter().filter(|keyspace| !keyspace.has_memtables());
+        let idle: Vec<KeyspaceId> = idle.map(|keyspace| keyspace.id).collect();
         // Numbers up to this one must not be given to other records after a crash.
         commit.sync(core)?;
         // No record follows it in the log yet.
         core.visible_seq.store(seq, std::sync::atomic::Ordering::Release);
-        seq
+        (seq, idle)
     };
     let deleted = {
         let mut versions = core.lock_versions()?;
-        let (edit, deleted) = edit_of(core, &versions, &keyspaces, &range, seq);
+        let (mut edit, deleted) = edit_of(core, &versions, &keyspaces, &range, seq);
+        // What no memtable holds either can be forgotten when no table does: nothing else may ever flush them.
+        edit.changes.extend(idle.into_iter().map(|id| Change::Flushed { id, seq }));
         versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
         core.measure_values(&versions);
         core.forget_group(&range.group, seq);
-        for keyspace in &keyspaces {
-            let Some(record) = versions.keyspaces.get(&keyspace.id) else { continue };
-            let version = record.version.clone();
-            keyspace.update_view(|view| view.follow(version, None));
-        }
+        core.show_versions(&versions);
         deleted
     };
     core.measure_level0();
@@ -158,6 +158,9 @@ fn edit_of(
 
 /// The files with values into which nothing leads once some tables are gone.
 fn unneeded_values(core: &Core, versions: &VersionSet, gone: &BTreeSet<u64>) -> Vec<ValueFileMeta> {
+    if versions.values().0.is_empty() {
+        return Vec::new();
+    }
     let all = versions.keyspaces.values().flat_map(|record| record.tables());
     let left = all.map(|table| &table.meta).filter(|meta| !gone.contains(&meta.number));
     let live = live_bytes(left);

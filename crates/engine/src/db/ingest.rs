@@ -131,10 +131,8 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Written) -> Resul
         let mut guard = core.commit.lock();
         let commit = guard.as_mut().ok_or(Error::Cancelled)?;
         let empty = {
-            let view = keyspace.view.load();
-            let empty = view.active.is_empty() && view.sealed.is_empty();
             // What is loaded is persistent, and so must be all that came before.
-            empty && !(core.is_external() && core.has_unpersisted())
+            !(keyspace.has_memtables() || core.is_external() && core.has_unpersisted())
         };
         if !empty && attempt < ATTEMPTS {
             continue;

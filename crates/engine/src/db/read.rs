@@ -73,9 +73,26 @@ impl Core {
         keys: &[K],
         snapshot: Option<&Snapshot>,
     ) -> Result<Vec<Option<Value>>> {
-        let view = keyspace.view.load();
-        let seq = self.read_seq(snapshot)?;
+        let (view, seq) = self.moment(keyspace, snapshot)?;
         keys.iter().map(|key| self.get_in(keyspace, &view, key.as_ref(), seq)).collect()
+    }
+
+    /// What is to be read, and at which sequence number.
+    ///
+    /// Groups that were deleted after the view was loaded are gone at a number taken later, but not in the view: where more than
+    /// one key is read, both must be of one time.
+    pub(super) fn moment(
+        &self,
+        keyspace: &KeyspaceCore,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<(Arc<View>, Seq)> {
+        loop {
+            let view = keyspace.view.load_full();
+            let seq = self.read_seq(snapshot)?;
+            if keyspace.erased_seq.load(Ordering::Acquire) <= view.version.erased_seq {
+                return Ok((view, seq));
+            }
+        }
     }
 
     /// The sequence number to read at. To be called after the view is loaded.

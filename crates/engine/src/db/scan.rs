@@ -164,8 +164,7 @@ impl Core {
     ) -> Result<Records> {
         let order = keyspace.options.order.clone();
         check_bounds(&order, options)?;
-        let view = keyspace.view.load_full();
-        let seq = self.read_seq(options.snapshot)?;
+        let (view, seq) = self.moment(keyspace, options.snapshot)?;
         let mut gathered = Gathered::default();
         for mem in view.memtables().filter(|_| !options.persisted) {
             gathered.add_memtable(mem);

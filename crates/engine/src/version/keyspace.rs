@@ -40,8 +40,8 @@ pub(super) fn snapshot(
     head.push(Change::NextNumber(next_number));
     wals.describe_in(&mut head);
     values.describe_in(&mut head);
-    groups.describe_in(&mut head);
     let mut edits = vec![head];
+    edits.extend(groups.describe());
     for (&id, record) in keyspaces {
         let mut edit = VersionEdit::new();
         let order = record.options.order.name().to_owned();

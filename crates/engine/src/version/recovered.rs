@@ -106,7 +106,8 @@ impl Recovered {
                 self.keyspaces.remove(&id).ok_or(unknown)?;
             }
             Change::Flushed { id, seq } => {
-                self.keyspaces.get_mut(&id).ok_or(unknown)?.flushed_seq = seq;
+                let flushed_seq = &mut self.keyspaces.get_mut(&id).ok_or(unknown)?.flushed_seq;
+                *flushed_seq = seq.max(*flushed_seq);
             }
             Change::TableAdded { id, level, run, meta } => {
                 let keyspace = self.keyspaces.get_mut(&id).ok_or(unknown)?;

@@ -151,8 +151,8 @@ pub(crate) fn write_state(store: &TableStore, state: &Recovered, last_seq: Seq) 
     head.push(Change::NextNumber(store.peek_number()));
     state.wals.describe_in(&mut head);
     state.values.describe_in(&mut head);
-    state.groups.describe_in(&mut head);
     let mut edits = vec![head];
+    edits.extend(state.groups.describe());
     for (&id, raw) in &state.keyspaces {
         let mut edit = VersionEdit::new();
         let (name, order) = (raw.name.clone(), raw.order.clone());

@@ -24,6 +24,8 @@ pub(crate) struct VersionSet {
     store: Arc<TableStore>,
     manifest_bytes_max: u64,
     manifest: Manifest,
+    /// Length of the manifest when it held nothing but the state it began with.
+    begun_bytes: u64,
     /// An append failed: the file may end in half an edit, and a new one must be written first.
     broken: bool,
     /// Tables and files of values named by edits that failed, by number. They stay until no manifest can
@@ -83,6 +85,7 @@ impl VersionSet {
         Ok(VersionSet {
             store: store.clone(),
             manifest_bytes_max,
+            begun_bytes: manifest.len_bytes(),
             manifest,
             broken: false,
             void_files: Vec::new(),
@@ -174,7 +177,9 @@ impl VersionSet {
 
     /// Makes an edit durable, in a new manifest if the present one is broken or long.
     fn write(&mut self, edit: &VersionEdit) -> Result<()> {
-        if self.is_broken() || self.manifest.len_bytes() > self.manifest_bytes_max {
+        // A state that is long itself is not written anew for each edit.
+        let bytes_max = self.manifest_bytes_max.max(2 * self.begun_bytes);
+        if self.is_broken() || self.manifest.len_bytes() > bytes_max {
             self.rewrite()?;
         }
         let written = self.manifest.append(edit).and_then(|()| self.manifest.sync());
@@ -221,7 +226,7 @@ impl VersionSet {
                 }
                 Change::Flushed { id, seq } => {
                     if let Some(record) = next.get_mut(id) {
-                        record.flushed_seq = *seq;
+                        record.flushed_seq = record.flushed_seq.max(*seq);
                     }
                 }
                 _ => {}
@@ -323,6 +328,7 @@ impl VersionSet {
         let (wals, values, groups) = (&self.wals, &self.values, &self.groups);
         let state = snapshot(&self.keyspaces, wals, values, groups, next_number);
         let manifest = Manifest::create(&self.store.env, &self.store.dir, number, &state)?;
+        self.begun_bytes = manifest.len_bytes();
         let old = std::mem::replace(&mut self.manifest, manifest);
         self.broken = false;
         let live: BTreeSet<u64> = self

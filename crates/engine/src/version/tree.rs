@@ -100,8 +100,9 @@ impl Version {
     pub(crate) fn erase(&mut self, order: &KeyOrder, ranges: &[RangeTombstone]) {
         let all: Vec<RangeTombstone> =
             self.erased.records().chain(ranges.iter().cloned()).collect();
-        self.erased = Arc::new(RangeTombstones::build(order, &all));
         self.erased_seq = all.iter().map(|one| one.seq).fold(self.erased_seq, Seq::max);
+        // What was erased later hides all that was erased earlier.
+        self.erased = Arc::new(RangeTombstones::build(order, &all).newest());
     }
 
     /// Forgets what was erased and stands nowhere any more. Memtables hold nothing up to `flushed_seq`.

@@ -2,6 +2,7 @@
 
 mod compact_for_scans;
 mod compaction_parts;
+mod deleted_groups;
 mod destroy;
 mod dropped_keyspace;
 mod dropped_tail;

@@ -14,6 +14,7 @@ pub(crate) use erased::pick_erased;
 pub(crate) use manual::{Manual, ManualStep};
 pub(crate) use values::pick_for_values;
 
+use crate::event::CompactionReason;
 use crate::options::{Compaction, KeyspaceOptions};
 use crate::trace::{Amount, Shape};
 use crate::version::{CompactionSpec, DEEPEST_LEVEL, LevelScore, Run, Version};
@@ -127,6 +128,8 @@ pub(crate) fn output_run(
     spec: &CompactionSpec,
 ) -> Option<u64> {
     match options.compaction {
+        // What is written anew where it stands was taken from that run, which is there for as long as its tables are.
+        _ if spec.reason == CompactionReason::Erased => spec.output_run,
         // Another job may have made the level's run in the meantime, or emptied it.
         Compaction::Leveled if spec.output_level > 0 => {
             version.level(spec.output_level).first().map(|run| run.id)

@@ -2,12 +2,14 @@
 
 use crate::log::{HeaderFault, LogKind, Reader, Salvager};
 use crate::names::{self, FileKind};
+use crate::range_tombstone::RangeTombstone;
 use crate::table::read_identity;
 use crate::version::{Change, Current, ManifestRemains, Recovered, TableFact};
 use esker_base::vfs::Access;
 use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Everything that CURRENT and the manifests say.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(super) struct Facts {
     pub(super) tables: BTreeMap<u64, TableFact>,
     /// For removed tables: what the same edit added.
     replaced_by: BTreeMap<u64, Vec<u64>>,
+    /// What deleted groups were erased from.
+    pub(super) erased: BTreeMap<KeyspaceId, Vec<RangeTombstone>>,
     pub(super) wal_salts: BTreeMap<u64, u64>,
     pub(super) next_number: u64,
     pub(super) newest_seq: Seq,
@@ -149,12 +153,16 @@ impl Facts {
                 let fact = TableFact { keyspace: *id, meta: meta.clone(), removed: false };
                 self.tables.insert(meta.number, fact);
             }
+            Change::Erased { id, start, end, seq } => {
+                self.newest_seq = self.newest_seq.max(*seq);
+                let (start, end) = (Arc::from(&**start), Arc::from(&**end));
+                self.erased.entry(*id).or_default().push(RangeTombstone { start, end, seq: *seq });
+            }
             Change::WalBegun { .. }
             | Change::WalMin(_)
             | Change::TableRemoved { .. }
             | Change::ValuesAdded(_)
             | Change::ValuesRemoved(_)
-            | Change::Erased { .. }
             | Change::Applied { .. }
             | Change::GroupForgotten(_) => {}
         }

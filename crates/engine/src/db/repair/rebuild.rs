@@ -16,8 +16,9 @@ use crate::options::KeyspaceOptions;
 use crate::range_tombstone::RangeTombstones;
 use crate::table::{CursorOptions, Origin, Properties, TableFile, read_identity};
 use crate::version::{DEEPEST_LEVEL, RunCursor, RunOutput, Table, TableMeta};
+use esker_base::key::SEQ_MAX;
 use esker_base::vfs::Access;
-use esker_base::{KeyOrder, KeyspaceId, Result, Trailer};
+use esker_base::{KeyOrder, KeyspaceId, Result, Seq, Trailer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ impl Repair<'_> {
         self.report.structure = Structure::Rebuilt;
         let facts = &evidence.facts;
         self.report.last_seq = facts.newest_seq;
+        self.erased.clone_from(&facts.erased);
         for (&id, (name, order)) in &facts.keyspaces {
             if !facts.dropped.contains(&id) {
                 self.target(id, name, order)?;
@@ -71,7 +73,7 @@ impl Repair<'_> {
         self.report.notes.push(
             "no manifest could be relied on: records were ordered by their sequence numbers; tables \
              that had been replaced but not removed yet count again, so that deleted or older \
-             values may have come back"
+             values may have come back, and so may what deleted groups left in tables that they shared"
                 .to_owned(),
         );
         Ok(())
@@ -190,6 +192,8 @@ impl Repair<'_> {
             return Ok(());
         };
         let origin = target.origin(id);
+        let erased = self.erased.get(&id).map_or(&[][..], Vec::as_slice);
+        let erased = RangeTombstones::build(&options.order, erased).newest();
         let bytes = tables.iter().map(|meta| meta.file_bytes).sum();
         let level = level_for(&options, bytes);
         for meta in &tables {
@@ -197,7 +201,7 @@ impl Repair<'_> {
         }
         let tables: Vec<Arc<Table>> =
             tables.into_iter().map(|meta| self.store.table(meta, &options)).collect();
-        let merged = self.merge_tables(&options, origin, level, tables)?;
+        let merged = self.merge_tables(&options, origin, level, tables, &erased)?;
         self.note_made(&merged);
         let report = self.report.keyspace(id);
         report.tables_kept = 0;
@@ -216,6 +220,7 @@ impl Repair<'_> {
         origin: Origin,
         level: usize,
         tables: Vec<Arc<Table>>,
+        erased: &RangeTombstones,
     ) -> Result<Vec<TableMeta>> {
         let order = &options.order;
         let mut all = Vec::new();
@@ -226,7 +231,8 @@ impl Repair<'_> {
         let tombstones = RangeTombstones::build(order, &all);
         let fragments = tombstones.fragments().to_vec();
         self.write_run(options, origin, level, fragments, |output| {
-            copy(order, tables, &tombstones, output)
+            output.leave_out_erased(erased.records().map(|one| one.seq).max().unwrap_or(0));
+            copy(order, tables, &tombstones, erased, output)
         })
     }
 }
@@ -236,17 +242,23 @@ fn copy(
     order: &KeyOrder,
     tables: Vec<Arc<Table>>,
     tombstones: &RangeTombstones,
+    erased: &RangeTombstones,
     output: &mut RunOutput,
 ) -> Result<()> {
     let chains = chains(order, tables);
+    let is_erased = |key: &[u8], trailer: Trailer, rank: usize| {
+        erased
+            .covering(order, key, SEQ_MAX)
+            .is_some_and(|seq| is_erased(order, &chains[rank], key, trailer, seq))
+    };
     let readahead = (super::READAHEAD_BYTES / chains.len().max(1)).clamp(4 << 10, 512 << 10);
     let options = CursorOptions::compaction(readahead);
     let sources = chains
-        .into_iter()
+        .iter()
         .enumerate()
         .map(|(rank, chain)| Ranked {
             rank,
-            cursor: RunCursor::over(order.clone(), chain, options),
+            cursor: RunCursor::over(order.clone(), chain.clone(), options),
         })
         .collect();
     let mut cursor = MergeCursor::new(order.clone(), sources);
@@ -254,6 +266,10 @@ fn copy(
     let (mut key, mut value) = (Vec::new(), Vec::new());
     cursor.seek_to_first()?;
     while cursor.valid() {
+        if is_erased(cursor.key(), cursor.trailer(), cursor.rank()) {
+            cursor.next()?;
+            continue;
+        }
         key.clear();
         key.extend_from_slice(cursor.key());
         value.clear();
@@ -263,7 +279,7 @@ fn copy(
         // The same record may stand in several tables; of records without an age, that of the
         // newest table counts.
         while cursor.valid() && cursor.trailer() == trailer && order.same(cursor.key(), &key) {
-            if cursor.rank() < rank {
+            if cursor.rank() < rank && !is_erased(&key, trailer, cursor.rank()) {
                 rank = cursor.rank();
                 value.clear();
                 value.extend_from_slice(cursor.value());
@@ -275,6 +291,23 @@ fn copy(
         }
     }
     Ok(())
+}
+
+/// True if a record of one of these tables was erased, where everything up to `seq` was.
+///
+/// One whose number a compaction forgot was, unless the table is known to have been cleared since.
+fn is_erased(
+    order: &KeyOrder,
+    chain: &[Arc<Table>],
+    key: &[u8],
+    trailer: Trailer,
+    seq: Seq,
+) -> bool {
+    if trailer.seq() > 0 {
+        return trailer.seq() <= seq;
+    }
+    let at = chain.partition_point(|table| table.ends_before(order, key));
+    chain.get(at).is_some_and(|table| table.meta.erased_seq < seq)
 }
 
 /// Groups tables into lists of disjoint ones, so that few need to be open at once. Tables of higher
@@ -311,7 +344,8 @@ fn level_for(options: &KeyspaceOptions, bytes: u64) -> usize {
 /// What a manifest would say of a table that only speaks for itself.
 fn meta_of(number: u64, file_bytes: u64, salt: u64, properties: Properties) -> TableMeta {
     TableMeta {
-        erased_seq: 0,
+        // Nobody knows what was erased before it was written: better that it comes back than that what is there is lost.
+        erased_seq: SEQ_MAX,
         number,
         salt,
         file_bytes,

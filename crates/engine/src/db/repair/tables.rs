@@ -194,6 +194,8 @@ impl Repair<'_> {
         let mut tables = written?;
         let mut records = 0;
         for table in &mut tables {
+            // What was not in the table is not in what is left of it.
+            table.erased_seq = meta.erased_seq;
             if let Some(seq) = meta.seq_override {
                 table.seq_override = Some(seq);
                 table.min_seq = seq;

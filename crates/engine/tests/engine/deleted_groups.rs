@@ -1,0 +1,153 @@
+//! What stays of a deleted group where tables are shared is never seen again, also after a repair; and what comes later stays.
+
+use super::support::{DIR, Random, setup};
+use esker::base::vfs::strict::StrictVfs;
+use esker::repair::repair;
+use esker::{Batch, Db, GroupPrefix, KeyspaceOptions, Options, WriteOptions};
+use std::path::{Path, PathBuf};
+
+const GROUPS: u64 = 8;
+const KEYS: u64 = 200;
+
+fn options() -> Options {
+    Options {
+        memory_budget_bytes: 8 << 20,
+        memtables_bytes_max: 1 << 20,
+        default_keyspace: KeyspaceOptions {
+            memtable_bytes: 64 << 10,
+            block_bytes: 1 << 10,
+            table_bytes_max: 64 << 10,
+            groups: Some(GroupPrefix::Delimiter { byte: b'/' }),
+            group_table_bytes_min: 64 << 10,
+            ..KeyspaceOptions::default()
+        },
+        ..Options::default()
+    }
+}
+
+fn open(disk: &StrictVfs) -> Db {
+    Db::open_with(DIR, options(), setup(disk)).expect("open")
+}
+
+fn group(number: u64) -> Vec<u8> {
+    format!("g{number}/").into_bytes()
+}
+
+fn fill(db: &Db, number: u64, random: &mut Random) {
+    for key in 0..KEYS {
+        let key = [&group(number)[..], format!("{key:03}").as_bytes()].concat();
+        let value: Vec<u8> = (0..100).map(|_| random.below(256) as u8).collect();
+        db.put(&key, &value).expect("put");
+    }
+}
+
+fn count(db: &Db, number: u64) -> u64 {
+    let pairs = db.default_keyspace().prefix(&group(number)).expect("scan");
+    pairs.map(|pair| pair.expect("pair")).count() as u64
+}
+
+fn settle(db: &Db) {
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+}
+
+/// A store of whose groups one was deleted that shared its tables. If it was `forgotten`, nothing of it stands anywhere any
+/// more, it is there anew, and its records have no numbers.
+fn store_without_a_group(forgotten: bool) -> StrictVfs {
+    let disk = StrictVfs::new();
+    let db = open(&disk);
+    let mut random = Random(3);
+    (0..GROUPS).for_each(|number| fill(&db, number, &mut random));
+    settle(&db);
+    let deleted = db.delete_group(&group(3)).expect("delete");
+    assert!(deleted.shared_tables > 0, "{deleted:?}");
+    if forgotten {
+        db.wait_idle().expect("idle");
+        fill(&db, 3, &mut random);
+        settle(&db);
+        assert_eq!(count(&db, 3), KEYS);
+    }
+    db.close().expect("close");
+    disk
+}
+
+fn files(disk: &StrictVfs, part: &str) -> Vec<PathBuf> {
+    let names = disk.file_names(Path::new(DIR)).into_iter().filter(|name| name.contains(part));
+    names.map(|name| Path::new(DIR).join(name)).collect()
+}
+
+fn repaired(disk: &StrictVfs) -> Db {
+    repair(Path::new(DIR), &options(), setup(disk), |_| true).expect("repair");
+    open(disk)
+}
+
+#[test]
+fn a_repair_of_tables_knows_what_was_deleted_and_what_came_after() {
+    for forgotten in [false, true] {
+        let disk = store_without_a_group(forgotten);
+        for table in files(&disk, ".tbl") {
+            // In the first block of records.
+            disk.flip_bit(&table, 8 * 200).expect("flip");
+        }
+        let db = repaired(&disk);
+        let others: u64 = (0..GROUPS).filter(|&number| number != 3).map(|n| count(&db, n)).sum();
+        assert!(others > 6 * KEYS && others < 7 * KEYS, "some blocks are lost: {others}");
+        match forgotten {
+            false => assert_eq!(count(&db, 3), 0),
+            true => assert!(count(&db, 3) > KEYS - 20, "{}", count(&db, 3)),
+        }
+    }
+}
+
+#[test]
+fn a_repair_with_half_a_manifest_knows_it_too() {
+    for forgotten in [false, true] {
+        let disk = store_without_a_group(forgotten);
+        for manifest in files(&disk, "MANIFEST") {
+            // In its header: the state cannot be relied on, but edits can be read.
+            disk.flip_bit(&manifest, 8 * 12).expect("flip");
+        }
+        let db = repaired(&disk);
+        for number in 0..GROUPS {
+            let expected = if number == 3 && !forgotten { 0 } else { KEYS };
+            assert_eq!(count(&db, number), expected, "group {number}, forgotten: {forgotten}");
+        }
+        // And the next opening agrees.
+        drop(db);
+        assert_eq!(count(&open(&disk), 3), if forgotten { KEYS } else { 0 });
+    }
+}
+
+#[test]
+fn deletions_do_not_pile_up_where_nothing_is_written() {
+    let disk = StrictVfs::new();
+    let db = open(&disk);
+    let other = db.create_keyspace("idle", options().default_keyspace).expect("create");
+    let mut batch = Batch::new();
+    batch.put_in(&other, b"g1/a", b"1");
+    db.write(batch, WriteOptions::default()).expect("write");
+    settle(&db);
+    other.compact_range(None, None).expect("compact");
+    for round in 0..200 {
+        db.delete_group(format!("round {round}/").as_bytes()).expect("delete");
+        db.delete_group(&group(2)).expect("delete");
+    }
+    drop(other);
+    let length = || {
+        let manifest = files(&disk, "MANIFEST").pop().expect("there is one");
+        disk.read_file(&manifest).expect("read").len()
+    };
+    db.close().expect("close");
+    let with_all = length();
+    // The next one begins with what still counts.
+    open(&disk).close().expect("close");
+    assert!(length() < with_all / 20, "{} of {with_all}", length());
+    let db = open(&disk);
+    assert_eq!(count(&db, 1), 0);
+    assert!(other_has(&db), "the other group is there");
+}
+
+fn other_has(db: &Db) -> bool {
+    let keyspace = db.keyspace("idle").expect("there");
+    keyspace.get(b"g1/a").expect("get").is_some()
+}
