@@ -57,9 +57,9 @@ pub mod repair {
 }
 
 pub use db::{
-    Applied, CollectReport, Cursor, Db, DeletedGroup, FindOptions, Found, GroupIndex, IndexInfo,
-    IndexReport, IndexState, Ingest, Keyspace, Pair, Pairs, ScanOptions, ScanRange, Setup,
-    Snapshot, UnorderedCursor, VerifyProgress, VerifyReport, destroy,
+    Applied, CollectReport, Cursor, Db, DeletedGroup, FindOptions, Found, GroupFiles, GroupIndex,
+    IndexInfo, IndexReport, IndexState, Ingest, Keyspace, Pair, Pairs, ScanOptions, ScanRange,
+    Setup, Snapshot, UnorderedCursor, VerifyProgress, VerifyReport, destroy,
 };
 pub use esker_base as base;
 pub use esker_base::{Batch, Comparator, Error, KeyOrder, KeyspaceId, Result};

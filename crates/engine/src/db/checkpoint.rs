@@ -25,9 +25,23 @@ pub(super) fn checkpoint(core: &Core, dir: &Path) -> Result<()> {
         // Without a log the copy holds what is in tables.
         core.flush_epochs()?;
     }
+    in_new_dir(core, dir, |made| fill(core, dir, made))
+}
+
+/// Makes a directory and fills it with a store, CURRENT last. On an error nothing of it stays, `made` in the order of its making.
+///
+/// # Errors
+/// `InvalidArgument` if there can be no store; of the disk.
+pub(super) fn in_new_dir<T>(
+    core: &Core,
+    dir: &Path,
+    fill: impl FnOnce(&mut Vec<PathBuf>) -> Result<T>,
+) -> Result<T> {
+    let vfs = core.env.vfs.as_ref();
+    check_place(vfs, &core.dir, dir)?;
     create_dir_durably(vfs, dir)?;
     let mut made = Vec::new();
-    let result = fill(core, dir, &mut made);
+    let result = fill(&mut made);
     if result.is_err() {
         made.push(names::current(dir));
         made.push(names::current(dir).with_extension("tmp"));

@@ -9,6 +9,7 @@
 
 use super::commit_state::{CommitState, RetiredWal};
 use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
+use super::epochs::Arrival;
 use super::journal::Journal;
 use super::spare;
 use crate::event::Event;
@@ -117,7 +118,9 @@ impl CommitState {
         let keyspaces = core.keyspaces.load_full();
         let holds = |k: &&Arc<KeyspaceCore>| !k.view.load().active.is_empty();
         if core.is_external() {
-            self.seal_all(core, &keyspaces.by_id.values().filter(holds).collect::<Vec<_>>());
+            if core.has_applied() || keyspaces.by_id.values().any(|k| holds(&k)) {
+                self.seal_all(core, None);
+            }
             return Ok(());
         }
         let mut chosen: Vec<&Arc<KeyspaceCore>> =
@@ -140,16 +143,16 @@ impl CommitState {
         Ok(())
     }
 
-    /// Seals memtables together: they become tables by one edit.
-    fn seal_all(&mut self, core: &Core, keyspaces: &[&Arc<KeyspaceCore>]) {
-        if keyspaces.is_empty() && !core.has_applied() {
-            return;
-        }
+    /// Ends the epoch: all memtables that hold anything are sealed together, and become tables by one edit; what arrives comes
+    /// into force with it.
+    pub(super) fn seal_all(&mut self, core: &Core, arrival: Option<Arc<Arrival>>) {
         self.begin_epoch(core);
-        for keyspace in keyspaces {
-            self.seal_one(core, keyspace);
+        for keyspace in core.keyspaces.load_full().by_id.values() {
+            if !keyspace.view.load().active.is_empty() {
+                self.seal_one(core, keyspace);
+            }
         }
-        core.seal_epoch(self.number, self.last_seq());
+        core.seal_epoch(self.number, self.last_seq(), arrival);
         core.background.wake_workers();
     }
 

@@ -1,7 +1,8 @@
 //! What was applied of somebody else's logs, by whether it is persistent yet. `external` says what for.
 
-use crate::version::{GROUP_BYTES_MAX, GroupState, NOTE_BYTES_MAX, NamedGroups};
-use esker_base::{Error, Result, Seq};
+use super::group_range::GroupRange;
+use crate::version::{GROUP_BYTES_MAX, GroupState, NOTE_BYTES_MAX, NamedGroups, Written};
+use esker_base::{Error, KeyspaceId, Result, Seq};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -56,6 +57,20 @@ impl Application {
 /// How far groups were applied, and the sequence number that was newest before the request.
 pub(super) type Groups = BTreeMap<Arc<[u8]>, (GroupState, Seq)>;
 
+/// A group that has come from another store, its files in place. Its epoch comes into force with it, or neither does.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) range: GroupRange,
+    /// How far it was applied.
+    pub(super) state: GroupState,
+    /// What was there of the group up to here is erased.
+    pub(super) erased_seq: Seq,
+    /// All that has come counts as written at this moment, which is after that.
+    pub(super) seq: Seq,
+    /// Its files, by keyspace.
+    pub(super) parts: Vec<(KeyspaceId, Written)>,
+}
+
 /// Memtables that were sealed together.
 pub(super) struct Epoch {
     /// Tells it from others: the `next_wal` of its memtables.
@@ -63,6 +78,8 @@ pub(super) struct Epoch {
     /// The newest sequence number in it.
     pub(super) seq: Seq,
     pub(super) applied: Groups,
+    /// What comes into force with it.
+    pub(super) arrival: Option<Arc<Arrival>>,
 }
 
 /// What was applied, by whether it is persistent yet.
@@ -93,6 +110,11 @@ impl Epochs {
         let sealed = self.sealed.iter().rev().map(|epoch| &epoch.applied);
         let all = std::iter::once(&self.active).chain(sealed).chain([&self.persisted]);
         all.into_iter().find_map(|groups| groups.get(group)).map(|(state, _)| state)
+    }
+
+    /// The number of the newest epoch that a group arrives with.
+    pub(super) fn newest_arrival(&self) -> Option<u64> {
+        self.sealed.iter().rev().find(|epoch| epoch.arrival.is_some()).map(|epoch| epoch.number)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -19,7 +19,7 @@
 //! persistent, so that a request costs no key of its own.
 
 use super::core::{Core, KeyspaceCore, Sealed};
-use super::epochs::{Application, Epoch, Epochs, GroupIndex};
+use super::epochs::{Application, Arrival, Epoch, Epochs, GroupIndex};
 use crate::event::{Event, PersistedGroup};
 use crate::options::Durability;
 use crate::version::{Change, GroupState};
@@ -74,10 +74,20 @@ impl Core {
     }
 
     /// Begins the next epoch: the memtables were sealed under this number. Under the right to write.
-    pub(super) fn seal_epoch(&self, number: u64, seq: Seq) {
+    pub(super) fn seal_epoch(&self, number: u64, seq: Seq, arrival: Option<Arc<Arrival>>) {
         let mut epochs = self.epochs.lock();
-        let applied = std::mem::take(&mut epochs.active);
-        epochs.sealed.push_back(Epoch { number, seq, applied });
+        let mut applied = std::mem::take(&mut epochs.active);
+        if let Some(arrival) = &arrival {
+            let Arrival { range, state, erased_seq, .. } = &**arrival;
+            applied.insert(range.group.clone(), (state.clone(), *erased_seq));
+        }
+        epochs.sealed.push_back(Epoch { number, seq, applied, arrival });
+    }
+
+    /// What comes into force with the oldest epoch that is sealed, if it is this one.
+    pub(super) fn arrival(&self, number: u64) -> Option<Arc<Arrival>> {
+        let epochs = self.epochs.lock();
+        epochs.sealed.front().filter(|epoch| epoch.number == number)?.arrival.clone()
     }
 
     /// True if requests were applied since the last epoch began.
@@ -212,7 +222,7 @@ impl Core {
     }
 
     /// Waits until epochs up to this number are in tables.
-    fn wait_for_epochs(&self, number: u64) -> Result<()> {
+    pub(super) fn wait_for_epochs(&self, number: u64) -> Result<()> {
         let asked = self.background.ask_for_flushes();
         let waiting = || self.epochs.lock().sealed.front().is_some_and(|e| e.number <= number);
         while waiting() {

@@ -130,6 +130,10 @@ impl FlushSet {
             let others = versions.keyspaces.keys().filter(|id| !told(id));
             edit.changes.extend(others.map(|&id| Change::Flushed { id, seq }));
         }
+        let arrival = self.epoch.and_then(|number| core.arrival(number));
+        if let Some(arrival) = &arrival {
+            arrival.add_to(&mut edit, core, &mut versions);
+        }
         let wal_min = oldest_needed_wal(core, &self.parts);
         edit.push(Change::WalMin(wal_min));
         let begun = begun_wals(core);
@@ -150,6 +154,10 @@ impl FlushSet {
                     view.follow(version, None);
                 }
             });
+        }
+        if arrival.is_some() {
+            // What was erased may have been in any keyspace.
+            core.show_versions(&versions);
         }
         if let Some(number) = self.epoch {
             core.adopt_epoch(number);

@@ -13,12 +13,11 @@
 
 use super::core::{Core, KeyspaceCore};
 use super::flushing::oldest_wal_of_memtables;
+use super::group_range::GroupRange;
 use crate::names;
 use crate::value_log::{Place, ValueFileMeta};
-use crate::version::{
-    Change, GROUP_BYTES_MAX, KeyRange, TableMeta, VersionEdit, VersionSet, live_bytes,
-};
-use esker_base::key::prefix_end;
+use crate::version::{Change, VersionEdit, VersionSet, live_bytes};
+use esker_base::sync::MutexGuard;
 use esker_base::{Error, KeyspaceId, Result, Seq};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,46 +35,12 @@ pub struct DeletedGroup {
     pub shared_tables: u64,
 }
 
-/// The keys of a group.
-struct GroupRange {
-    group: Arc<[u8]>,
-    end: Vec<u8>,
-}
-
-impl GroupRange {
-    fn of(group: &[u8]) -> Result<GroupRange> {
-        if group.is_empty() || group.len() > GROUP_BYTES_MAX {
-            return Err(Error::invalid("the name of a group is empty or longer than 1 KiB"));
-        }
-        match prefix_end(group) {
-            Some(end) => Ok(GroupRange { group: group.into(), end }),
-            None => Err(Error::invalid(
-                "a group whose name is nothing but bytes of 0xff cannot be deleted: delete its range",
-            )),
-        }
-    }
-
-    fn range(&self) -> KeyRange<'_> {
-        KeyRange { start: Some(&self.group), end: Some(&self.end), end_inclusive: false }
-    }
-
-    /// True if a table holds nothing else.
-    fn holds_all_of(&self, meta: &TableMeta) -> bool {
-        let ends_inside = match meta.largest_exclusive {
-            true => *meta.largest <= *self.end,
-            false => *meta.largest < *self.end,
-        };
-        *meta.smallest >= *self.group && ends_inside
-    }
-}
-
 /// Deletes a group in all keyspaces whose keys stand in bytewise order.
 pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     core.check_writable()?;
     let range = GroupRange::of(group)?;
     let keyspaces = concerned(core)?;
-    // Tables note up to which number they were cleared: one that comes later must be larger.
-    let _one_at_a_time = core.deleting.lock();
+    let _one_at_a_time = core.right_to_erase()?;
     let (seq, idle) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
@@ -90,7 +55,9 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     };
     let deleted = {
         let mut versions = core.lock_versions()?;
-        let (mut edit, deleted) = edit_of(core, &versions, &keyspaces, &range, seq);
+        let mut edit = VersionEdit::new();
+        let deleted = erase(core, &versions, &range, seq, &mut edit);
+        edit.push(Change::GroupForgotten(range.group.clone()));
         // What no memtable holds either can be forgotten when no table does: nothing else may ever flush them.
         edit.changes.extend(idle.into_iter().map(|id| Change::Flushed { id, seq }));
         versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
@@ -105,8 +72,21 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     Ok(deleted)
 }
 
+impl Core {
+    /// The right to erase groups: tables note up to which number they were cleared, so that one that comes later must be larger.
+    ///
+    /// # Errors
+    /// A group that has come from elsewhere could not be put in force yet.
+    pub(super) fn right_to_erase(&self) -> Result<MutexGuard<'_, ()>> {
+        let right = self.deleting.lock();
+        let under_way = self.epochs.lock().newest_arrival();
+        under_way.map_or(Ok(()), |number| self.wait_for_epochs(number))?;
+        Ok(right)
+    }
+}
+
 /// The keyspaces in which a group may have keys.
-fn concerned(core: &Core) -> Result<Vec<Arc<KeyspaceCore>>> {
+pub(super) fn concerned(core: &Core) -> Result<Vec<Arc<KeyspaceCore>>> {
     let keyspaces = core.keyspaces.load();
     if let Some(index) = keyspaces.by_id.values().find(|keyspace| names::is_index(&keyspace.name)) {
         return Err(Error::invalid(format!(
@@ -118,19 +98,21 @@ fn concerned(core: &Core) -> Result<Vec<Arc<KeyspaceCore>>> {
     Ok(keyspaces.by_id.values().filter(bytewise).cloned().collect())
 }
 
-fn edit_of(
+/// Adds to an edit what erases a group: tables leave that hold nothing else, and files with values of which nothing else is needed.
+pub(super) fn erase(
     core: &Core,
     versions: &VersionSet,
-    keyspaces: &[Arc<KeyspaceCore>],
     range: &GroupRange,
     seq: Seq,
-) -> (VersionEdit, DeletedGroup) {
-    let mut edit = VersionEdit::new();
+    edit: &mut VersionEdit,
+) -> DeletedGroup {
     let mut deleted = DeletedGroup::default();
     let mut gone = BTreeSet::new();
-    for keyspace in keyspaces {
-        let (id, order) = (keyspace.id, &keyspace.options.order);
-        let Some(record) = versions.keyspaces.get(&id) else { continue };
+    for (&id, record) in &versions.keyspaces {
+        let order = &record.options.order;
+        if !order.is_bytewise() {
+            continue;
+        }
         for (level, run) in record.version.runs() {
             for table in run.overlapping(order, &range.range()) {
                 if !range.holds_all_of(&table.meta) {
@@ -152,8 +134,7 @@ fn edit_of(
         deleted.value_files += 1;
         deleted.file_bytes += meta.file_bytes;
     }
-    edit.push(Change::GroupForgotten(range.group.clone()));
-    (edit, deleted)
+    deleted
 }
 
 /// The files with values into which nothing leads once some tables are gone.

@@ -9,15 +9,11 @@ use super::core::{Core, KeyspaceCore};
 use super::flushing::{begun_wals, tell_begun_wals};
 use super::keyspaces;
 use super::open::Running;
+use super::placing::{level_for, run_for};
 use super::secondary::declare::with_indexes_reset;
-use crate::compaction::policy::{self, LevelLimit};
 use crate::event::Event;
-use crate::options::Compaction;
 use crate::table::Origin;
-use crate::version::{
-    Change, DEEPEST_LEVEL, KeyRange, RunOutput, SeparatedOutput, TableMeta, Version, VersionEdit,
-    Written,
-};
+use crate::version::{Change, DEEPEST_LEVEL, RunOutput, SeparatedOutput, VersionEdit, Written};
 use esker_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Kind, Result, Trailer};
@@ -178,16 +174,12 @@ fn add_tables(
     let mut versions = core.lock_versions()?;
     let id = keyspace.id;
     let version = versions.keyspace(id)?.version.clone();
-    let level = level_for(&version, keyspace, tables);
-    let run = match (keyspace.options.compaction, version.level(level).first()) {
-        (Compaction::Leveled, Some(run)) if level > 0 => run.id,
-        _ => versions.new_run_id(),
-    };
+    let level = level_for(&version, keyspace, tables, |_| false);
+    let run = run_for(&mut versions, &version, keyspace, level);
     let mut edit = VersionEdit::new();
     edit.changes.extend(values.iter().cloned().map(Change::ValuesAdded));
     for meta in tables {
-        let meta =
-            TableMeta { seq_override: Some(seq), min_seq: seq, max_seq: seq, ..meta.clone() };
+        let meta = meta.clone().dated(seq);
         edit.push(Change::TableAdded { id, level: level as u32, run, meta });
     }
     tell_begun_wals(&versions, &begun_wals(core), 0, &mut edit);
@@ -200,35 +192,4 @@ fn add_tables(
     let version = versions.keyspace(id)?.version.clone();
     keyspace.update_view(|view| view.follow(version, None));
     Ok(())
-}
-
-/// The deepest level where the tables overlap nothing in it or above; level 0 if there is none, or if
-/// a compaction is under way whose output is not known yet.
-fn level_for(version: &Version, keyspace: &KeyspaceCore, tables: &[TableMeta]) -> usize {
-    let order = &keyspace.options.order;
-    let (Some(first), Some(last)) = (tables.first(), tables.last()) else { return 0 };
-    let range = KeyRange::closed(&first.smallest, &last.largest);
-    let busy = version.tables().any(|(_, t)| t.compacting.load(Ordering::Relaxed));
-    let overlaps = |level: usize| {
-        version.level(level).iter().any(|run| !run.overlapping(order, &range).is_empty())
-    };
-    if busy || overlaps(0) {
-        return 0;
-    }
-    let bytes: u64 = tables.iter().map(|meta| meta.file_bytes).sum();
-    let mut chosen = 0;
-    for level in 1..=DEEPEST_LEVEL {
-        if overlaps(level) {
-            break;
-        }
-        chosen = level;
-        let roomy = match policy::level_limit(&keyspace.options, level) {
-            LevelLimit::Bytes(limit) => version.level_bytes(level) + bytes <= limit,
-            LevelLimit::Runs(_) | LevelLimit::None => true,
-        };
-        if roomy && level + 1 >= version.depth() {
-            break;
-        }
-    }
-    chosen
 }

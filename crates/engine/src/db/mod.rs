@@ -7,11 +7,14 @@
 //! | records of fields | `records` -> `secondary`, which stands before `write` and keeps indexes |
 //! | open, close | `open` -> `recover` |
 //! | background | `workers` -> `flushing`, `compact`, `collect` |
+//! | groups | `requests` -> `external`, `epochs`; `groups`; `carry` -> `arrival` |
 //! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `destroy`, `inspect`, `statistics` |
 //!
 //! What they share, and the order of locks, is in `core`.
 
+mod arrival;
 mod background;
+mod carry;
 mod checkpoint;
 mod collect;
 mod collect_report;
@@ -23,6 +26,7 @@ mod destroy;
 mod epochs;
 mod external;
 mod flushing;
+mod group_range;
 mod groups;
 mod handle;
 mod index_state;
@@ -34,6 +38,7 @@ mod keyspaces;
 #[cfg(all(test, esker_loom))]
 mod models;
 mod open;
+mod placing;
 mod queue;
 mod read;
 mod records;
@@ -59,6 +64,7 @@ mod verify;
 mod workers;
 mod write;
 
+pub use carry::GroupFiles;
 pub use collect_report::CollectReport;
 pub use destroy::destroy;
 pub use epochs::{Applied, GroupIndex};

@@ -1,5 +1,6 @@
 //! Requests of somebody else's logs, and the groups they are for: what users call.
 
+use super::carry::{self, GroupFiles};
 use super::epochs::{Applied, GroupIndex};
 use super::groups::{self, DeletedGroup};
 use super::handle::Db;
@@ -7,6 +8,7 @@ use super::secondary::write;
 use super::snapshot::Snapshot;
 use super::write::How;
 use esker_base::{Batch, Result};
+use std::path::Path;
 
 impl Db {
     /// Applies a request of somebody else's log: all of the batch, and how far the log of its group is then, become visible and,
@@ -74,6 +76,44 @@ impl Db {
     /// PheonixLSM, and Pebble's excise; see docs/external-durability.md.
     pub fn delete_group(&self, group: &[u8]) -> Result<DeletedGroup> {
         groups::delete(self.core(), group)
+    }
+
+    /// Writes what is persistent of a group, at one moment, into the new directory `dir`: a store of its own that holds this group
+    /// and nothing else, with how far its log was applied. [`Db::ingest_group`] takes it over elsewhere; whoever wants to look
+    /// into it may open it.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the store has a log of its own, nothing of the group is persistent, some keyspace has an index of a field,
+    /// or `dir` exists or is inside of the store. `Cancelled` if the store is closed meanwhile. Of the disk. Nothing of `dir` stays
+    /// then.
+    /// # Cost
+    /// Reads the group once and writes it once, without the records that are hidden. Nobody waits for it; while it runs, compaction
+    /// keeps what it reads.
+    /// # Source
+    /// PheonixKV ships replicas as whole files.
+    pub fn export_group(&self, group: &[u8], dir: impl AsRef<Path>) -> Result<GroupFiles> {
+        carry::export(self.core(), group, dir.as_ref())
+    }
+
+    /// Takes over a group that [`Db::export_group`] has written into `dir`, in the place of what was there of it. When this returns,
+    /// the group is persistent, and as far applied as it was there; until then readers see what was there before, and a crash
+    /// leaves one or the other as a whole. Older snapshots see nothing of the group afterwards. `dir` stays as it is, and may be
+    /// removed.
+    ///
+    /// Nothing must be applied to the group meanwhile.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the store has a log of its own, `dir` holds another group or more than that, a keyspace is missing that
+    /// the group has keys in, or some keyspace has an index of a field. `Corruption` if a checksum is wrong. Nothing changed. Of the
+    /// disk, while memtables are flushed: then it may still come into force with a later flush.
+    /// # Cost
+    /// Tables get a second name, or are copied where `dir` is on another file system; their checksums are read. Where the keyspace
+    /// keeps large values apart, or has another id there, everything is written anew. Memtables are flushed; nobody waits
+    /// for that but the caller. To have the old state's space first, delete the group before.
+    /// # Source
+    /// Pebble's ingest-and-excise.
+    pub fn ingest_group(&self, group: &[u8], dir: impl AsRef<Path>) -> Result<GroupFiles> {
+        carry::ingest(self.core(), group, dir.as_ref())
     }
 
     /// Makes persistent what was applied to a group, along with everything that is in the same memtables, and waits for it. Returns

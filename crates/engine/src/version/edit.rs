@@ -77,6 +77,11 @@ impl TableMeta {
             && order.less(&self.smallest, &erased.end)
     }
 
+    /// The same table, bulk-written, whose records all count as written at this moment.
+    pub(crate) fn dated(self, seq: Seq) -> TableMeta {
+        TableMeta { seq_override: Some(seq), min_seq: seq, max_seq: seq, ..self }
+    }
+
     /// Bytes of the values that it points to.
     pub(crate) fn value_bytes(&self) -> u64 {
         self.references.iter().map(|share| share.bytes).sum()

@@ -27,7 +27,7 @@ pub(crate) struct SeparatedOutput {
 }
 
 /// Files that were written, to join the tree.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) tables: Vec<TableMeta>,
     pub(crate) values: Vec<ValueFileMeta>,

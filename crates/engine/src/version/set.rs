@@ -4,6 +4,7 @@ use super::edit::{Change, VersionEdit};
 use super::groups::NamedGroups;
 use super::keyspace::{KeyspaceRecord, snapshot};
 use super::manifest::Manifest;
+use super::separated_output::Written;
 use super::store::TableStore;
 use super::tree::Version;
 use super::values::{NamedValues, check_references};
@@ -350,6 +351,13 @@ impl VersionSet {
 
     pub(super) fn remove_manifest(&self, path: PathBuf) {
         self.remove_file(path);
+    }
+
+    /// These files stay although an edit that named them has failed: the next one names them again.
+    pub(crate) fn keep_files(&mut self, files: &Written) {
+        let tables = files.tables.iter().map(|meta| meta.number);
+        let kept: Vec<u64> = tables.chain(files.values.iter().map(|meta| meta.number)).collect();
+        self.void_files.retain(|(number, _)| !kept.contains(number));
     }
 
     fn remove_file(&self, path: PathBuf) {

@@ -43,7 +43,7 @@ fn fill(db: &Db, number: u64, random: &mut Random) {
 
 fn count(db: &Db, number: u64) -> u64 {
     let pairs = db.default_keyspace().prefix(&group(number)).expect("scan");
-    pairs.map(|pair| pair.expect("pair")).count() as u64
+    pairs.collect::<Result<Vec<_>, _>>().expect("pairs").len() as u64
 }
 
 fn settle(db: &Db) {

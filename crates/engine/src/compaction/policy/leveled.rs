@@ -27,6 +27,13 @@ pub(crate) fn level_limit_bytes(options: &KeyspaceOptions, level: usize) -> u64 
     options.level_base_bytes.saturating_mul(fanout.saturating_pow(level as u32 - 1))
 }
 
+/// The first level below 0 that has room for so much.
+pub(crate) fn roomy_level(options: &KeyspaceOptions, bytes: u64) -> usize {
+    (1..DEEPEST_LEVEL)
+        .find(|&level| bytes <= level_limit_bytes(options, level))
+        .unwrap_or(DEEPEST_LEVEL)
+}
+
 /// The level's run, if it has one and no more.
 fn only_run(version: &Version, level: usize) -> Option<&Arc<Run>> {
     match version.level(level) {

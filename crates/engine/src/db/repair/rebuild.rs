@@ -8,7 +8,7 @@
 use super::evidence::{Evidence, Facts};
 use super::tables::Checked;
 use super::{FileFate, Repair, Structure, table_number};
-use crate::compaction::policy::leveled::level_limit_bytes;
+use crate::compaction::policy::leveled::roomy_level;
 use crate::cursor::Cursor;
 use crate::iter::{MergeCursor, Ranked, Retention};
 use crate::names::{self, FileKind};
@@ -195,7 +195,7 @@ impl Repair<'_> {
         let erased = self.erased.get(&id).map_or(&[][..], Vec::as_slice);
         let erased = RangeTombstones::build(&options.order, erased).newest();
         let bytes = tables.iter().map(|meta| meta.file_bytes).sum();
-        let level = level_for(&options, bytes);
+        let level = roomy_level(&options, bytes);
         for meta in &tables {
             self.report.last_seq = self.report.last_seq.max(meta.max_seq);
         }
@@ -332,13 +332,6 @@ fn chains(order: &KeyOrder, mut tables: Vec<Arc<Table>>) -> Vec<Vec<Arc<Table>>>
         chain.sort_by(|a, b| order.compare(&a.meta.smallest, &b.meta.smallest));
     }
     chains
-}
-
-/// The first level below 0 that has room for so much.
-fn level_for(options: &KeyspaceOptions, bytes: u64) -> usize {
-    (1..DEEPEST_LEVEL)
-        .find(|&level| bytes <= level_limit_bytes(options, level))
-        .unwrap_or(DEEPEST_LEVEL)
 }
 
 /// What a manifest would say of a table that only speaks for itself.

@@ -1,0 +1,410 @@
+//! Groups are carried from store to store as files: what is persistent of a group becomes a store of its own, and another
+//! store takes its tables over.
+//!
+//! ```text
+//! export: persisted snapshot, and the group's index -> tables of the group alone, in a new directory -> manifest
+//! ingest: tables are checked, linked (or written anew) under new numbers
+//!         -> the memtables are sealed: an epoch, which the group arrives with
+//!         -> the edit that puts the epoch in force erases what was there of the group, and names the new tables and its index
+//! ```
+//!
+//! So the invariants of `external` hold for a group that arrives as for a request: it is in one epoch, with its index.
+//! Crash: an export without CURRENT is no store. Files that were linked are orphans until the edit names them.
+//! Source: PheonixKV ships a replica as whole files; Pebble's ingest-and-excise.
+
+use super::checkpoint::{in_new_dir, link_or_copy};
+use super::core::{Core, KeyspaceCore};
+use super::epochs::Arrival;
+use super::group_range::GroupRange;
+use super::groups::concerned;
+use super::open::{Setup, open_read_only};
+use super::scan_range::ScanOptions;
+use super::snapshot::Snapshot;
+use super::verify::check_table;
+use crate::compaction::policy::leveled::roomy_level;
+use crate::event::EventSink;
+use crate::names;
+use crate::options::{KeyspaceOptions, MemoryShares, Options};
+use crate::table::Origin;
+use crate::version::{
+    DEEPEST_LEVEL, GroupState, KeyspaceRecord, NamedGroups, NamedValues, NamedWals, RunOutput,
+    SeparatedOutput, Table, TableMeta, TableStore, Version, VersionSet, Written,
+};
+use esker_base::sync::atomic::Ordering;
+use esker_base::vfs::Access;
+use esker_base::{Error, KeyspaceId, Kind, Result, Seq, Trailer};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// All records of an exported group count as written at this moment.
+const EXPORTED_SEQ: Seq = 1;
+
+/// Files and memory for reading or writing an export.
+const OPEN_FILES: usize = 64;
+const CACHE_BYTES: u64 = 4 << 20;
+const READING_BYTES: u64 = 16 << 20;
+
+/// Records after which is asked whether the store is being closed.
+const STOP_EVERY: u64 = 1_024;
+
+/// A group as files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupFiles {
+    /// Index of the newest request that they hold.
+    pub index: u64,
+    /// Its note.
+    pub note: Vec<u8>,
+    /// Tables.
+    pub tables: u64,
+    /// Files of values that are kept apart.
+    pub value_files: u64,
+    /// Bytes of all of them.
+    pub file_bytes: u64,
+}
+
+impl GroupFiles {
+    fn of(state: &GroupState) -> GroupFiles {
+        GroupFiles { index: state.index, note: state.note.to_vec(), ..GroupFiles::default() }
+    }
+
+    fn add(&mut self, written: &Written) {
+        self.tables += written.tables.len() as u64;
+        self.value_files += written.values.len() as u64;
+        self.file_bytes += written.file_bytes();
+    }
+}
+
+/// Writes what is persistent of a group into a new directory, as a store of its own.
+pub(super) fn export(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles> {
+    core.check_external()?;
+    let range = GroupRange::of(group)?;
+    let keyspaces = concerned(core)?;
+    let (state, snapshot) = persisted_state(core, group)?;
+    in_new_dir(core, dir, |made| {
+        let store = Arc::new(store_of(core, dir));
+        let export = Export { core, range: &range, snapshot: &snapshot, store };
+        export.write(&keyspaces, &state, made)
+    })
+}
+
+/// How far a group is persistent, and all there is at that moment.
+fn persisted_state(core: &Core, group: &[u8]) -> Result<(GroupState, Snapshot)> {
+    // No flush is put in force meanwhile.
+    let _versions = core.lock_versions()?;
+    let state = core.epochs.lock().persisted.get(group).map(|(state, _)| state.clone());
+    let state = state.ok_or_else(|| {
+        Error::invalid(format!(
+            "nothing of group {} is persistent: apply to it, and flush it",
+            group.escape_ascii()
+        ))
+    })?;
+    Ok((state, core.snapshots.open(|| core.persisted_seq())))
+}
+
+/// What reads and writes the tables of an export.
+fn store_of(core: &Core, dir: &Path) -> TableStore {
+    let memory = MemoryShares {
+        cache_bytes: CACHE_BYTES,
+        pinned_bytes: 0,
+        run_index_bytes: 0,
+        read_bytes: CACHE_BYTES as usize,
+    };
+    let events = EventSink::new(None);
+    TableStore::new(core.env.clone(), dir.to_path_buf(), events, OPEN_FILES, memory)
+}
+
+/// An export under way.
+struct Export<'a> {
+    core: &'a Core,
+    range: &'a GroupRange,
+    snapshot: &'a Snapshot,
+    /// Of the new directory.
+    store: Arc<TableStore>,
+}
+
+impl Export<'_> {
+    fn write(
+        &self,
+        keyspaces: &[Arc<KeyspaceCore>],
+        state: &GroupState,
+        made: &mut Vec<PathBuf>,
+    ) -> Result<GroupFiles> {
+        let mut files = GroupFiles::of(state);
+        let mut values = NamedValues::default();
+        let mut parts = Vec::new();
+        for keyspace in keyspaces {
+            let scan = ScanOptions {
+                start: Some(self.range.group.to_vec()),
+                end: Some(self.range.end.clone()),
+                snapshot: Some(self.snapshot),
+                fill_cache: false,
+                persisted: true,
+                keys_only: false,
+            };
+            let written = copy(
+                self.core,
+                keyspace,
+                &scan,
+                Destination {
+                    store: &self.store,
+                    options: &keyspace.options,
+                    origin: keyspace.origin(),
+                    value_file_bytes: self.core.options.value_log_file_bytes,
+                    stop: self.core,
+                },
+            )?;
+            let of_tables = written.tables.iter().map(|meta| meta.number);
+            made.extend(of_tables.map(|number| names::table(&self.store.dir, number)));
+            made.extend(written.values.iter().map(|meta| meta.path(&self.store.dir)));
+            files.add(&written);
+            values.0.extend(written.values.iter().map(|meta| (meta.number, meta.clone())));
+            parts.push((keyspace, written.tables));
+        }
+        let map = Arc::new(values.map(&self.store.values).map_err(|what| self.damaged(what))?);
+        let empty = Version::default().with_values(map);
+        let mut records = BTreeMap::new();
+        for (keyspace, tables) in parts {
+            records.insert(keyspace.id, self.record_of(keyspace, &empty, tables)?);
+        }
+        let groups = BTreeMap::from([(self.range.group.clone(), state.clone())]);
+        let (no_logs, groups) = (NamedWals::default(), NamedGroups(groups));
+        let dir = &self.store.dir;
+        VersionSet::write_copy(
+            &self.store,
+            dir,
+            &records,
+            &no_logs,
+            &values,
+            &groups,
+            EXPORTED_SEQ,
+        )?;
+        Ok(files)
+    }
+
+    /// A keyspace whose tables are one run, in the first level with room for it.
+    fn record_of(
+        &self,
+        keyspace: &KeyspaceCore,
+        empty: &Version,
+        tables: Vec<TableMeta>,
+    ) -> Result<KeyspaceRecord> {
+        let options = keyspace.options.clone();
+        let bytes = tables.iter().map(|meta| meta.file_bytes).sum();
+        let level = roomy_level(&options, bytes) as u32;
+        let table =
+            |meta: TableMeta| (level, 1, self.store.table(meta.dated(EXPORTED_SEQ), &options));
+        let added = tables.into_iter().map(table).collect();
+        let version = empty.apply(&options.order, &[], added);
+        let version = Arc::new(version.map_err(|what| self.damaged(what))?);
+        Ok(KeyspaceRecord {
+            name: keyspace.name.clone(),
+            options,
+            version,
+            flushed_seq: EXPORTED_SEQ,
+        })
+    }
+
+    fn damaged(&self, what: &'static str) -> Error {
+        Error::corruption(&self.store.dir, 0, what)
+    }
+}
+
+/// Where records are copied to.
+struct Destination<'a> {
+    store: &'a Arc<TableStore>,
+    options: &'a Arc<KeyspaceOptions>,
+    origin: Origin,
+    value_file_bytes: u64,
+    /// Who may be closed meanwhile.
+    stop: &'a Core,
+}
+
+/// Writes what a scan sees into tables of one run, without numbers.
+fn copy(
+    from: &Core,
+    keyspace: &KeyspaceCore,
+    scan: &ScanOptions<'_>,
+    to: Destination<'_>,
+) -> Result<Written> {
+    let (store, options) = (to.store.clone(), to.options.clone());
+    let origin = Origin { ingested: true, ..to.origin };
+    let (none, no_grandparents) = (Vec::new(), Vec::new());
+    let (of_run, of_tables) = (store.clone(), options.clone());
+    let tables = RunOutput::new(of_run, of_tables, origin, DEEPEST_LEVEL, none, no_grandparents);
+    let mut output = SeparatedOutput::new(tables, store, options, Some(to.value_file_bytes));
+    let mut cursor = from.scan(keyspace, scan)?;
+    cursor.seek_to_first()?;
+    let mut records = 0u64;
+    while cursor.valid() {
+        output.add(cursor.key(), Trailer::new(0, Kind::Put), cursor.value())?;
+        records += 1;
+        if records.is_multiple_of(STOP_EVERY) && to.stop.background.stopping() {
+            return Err(Error::Cancelled);
+        }
+        cursor.next()?;
+    }
+    output.finish(to.store)
+}
+
+/// Takes a group over that stands in `dir` as a store of its own. What was there of it before is gone then.
+pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles> {
+    core.check_external()?;
+    core.check_writable()?;
+    let range = GroupRange::of(group)?;
+    let keyspaces = concerned(core)?;
+    let options = Options {
+        memory_budget_bytes: READING_BYTES,
+        create_if_missing: false,
+        ..Options::default()
+    };
+    let setup = Setup { env: core.env.clone(), listener: None, inline_background: true };
+    let export = open_read_only(dir, options, setup)?;
+    let state = state_of(&export.core, &range, dir)?;
+    let mut import = Import { core, from: &export.core, range: &range, parts: Vec::new() };
+    let taken = import.take_all(&keyspaces).and_then(|()| {
+        // Whatever was linked has its name.
+        core.env.vfs.sync_dir(&core.dir)
+    });
+    let parts = std::mem::take(&mut import.parts);
+    let mut files = GroupFiles::of(&state);
+    parts.iter().for_each(|(_, written)| files.add(written));
+    let right = taken.and_then(|()| core.right_to_erase());
+    let arrived = right.and_then(|right| Ok((arrive(core, range, state, parts.clone())?, right)));
+    let (number, _one_at_a_time) = arrived.inspect_err(|_| {
+        parts.iter().for_each(|(_, written)| written.remove(&core.store));
+    })?;
+    // From here on the files are the epoch's, whenever it comes into force.
+    core.wait_for_epochs(number)?;
+    core.measure_level0();
+    core.background.wake_workers();
+    core.store.sweep();
+    Ok(files)
+}
+
+/// How far the group was applied in an export of it, and of nothing else.
+fn state_of(export: &Core, range: &GroupRange, dir: &Path) -> Result<GroupState> {
+    let shown = range.group.escape_ascii();
+    let groups = export.groups();
+    match groups.as_slice() {
+        [one] if *one.group == *range.group => {
+            Ok(GroupState { index: one.applied, note: one.note.clone().into() })
+        }
+        _ => Err(Error::invalid(format!(
+            "{} does not hold the group {shown}, and no other: give the directory of an export of it",
+            dir.display()
+        ))),
+    }
+}
+
+/// Gives the group a moment, and an epoch that it arrives with, whose number is returned.
+fn arrive(
+    core: &Core,
+    range: GroupRange,
+    state: GroupState,
+    parts: Vec<(KeyspaceId, Written)>,
+) -> Result<u64> {
+    let mut commit = core.commit.lock();
+    let commit = commit.as_mut().ok_or(Error::Cancelled)?;
+    core.check_writable()?;
+    let erased_seq = commit.take_seq(core)?;
+    let seq = commit.take_seq(core)?;
+    commit.seal_all(core, Some(Arc::new(Arrival { range, state, erased_seq, seq, parts })));
+    core.visible_seq.store(seq, Ordering::Release);
+    Ok(commit.number)
+}
+
+/// Files of an export on their way into the store.
+struct Import<'a> {
+    core: &'a Core,
+    from: &'a Core,
+    range: &'a GroupRange,
+    /// What is there by now.
+    parts: Vec<(KeyspaceId, Written)>,
+}
+
+impl Import<'_> {
+    fn take_all(&mut self, keyspaces: &[Arc<KeyspaceCore>]) -> Result<()> {
+        let all = self.from.keyspaces.load_full();
+        for exported in all.by_id.values() {
+            let version = exported.view.load().version.clone();
+            let tables: Vec<&Arc<Table>> = version.tables().map(|(_, table)| table).collect();
+            if tables.is_empty() {
+                continue;
+            }
+            if !tables.iter().all(|table| self.range.holds_all_of(&table.meta)) {
+                return Err(Error::invalid(format!(
+                    "{} holds keys outside of the group: it is no export of it",
+                    self.from.dir.display()
+                )));
+            }
+            let Some(keyspace) = keyspaces.iter().find(|one| one.name == exported.name) else {
+                return Err(Error::invalid(format!(
+                    "there is no keyspace {:?} with keys in bytewise order, which the group has keys in: create it first",
+                    exported.name
+                )));
+            };
+            self.parts.push((keyspace.id, Written::default()));
+            if may_link(&version, exported, keyspace) {
+                tables.into_iter().try_for_each(|table| self.link(keyspace, table))?;
+                continue;
+            }
+            let everything = ScanOptions { fill_cache: false, ..ScanOptions::default() };
+            let written = copy(
+                self.from,
+                exported,
+                &everything,
+                Destination {
+                    store: &self.core.store,
+                    options: &keyspace.options,
+                    origin: keyspace.origin(),
+                    value_file_bytes: self.core.options.value_log_file_bytes,
+                    stop: self.core,
+                },
+            )?;
+            if let Some((_, part)) = self.parts.last_mut() {
+                *part = written;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a table a name in this store, makes sure that it is durable, and checks all of it.
+    fn link(&mut self, keyspace: &KeyspaceCore, table: &Table) -> Result<()> {
+        let (vfs, from) =
+            (self.core.env.vfs.as_ref(), names::table(&self.from.dir, table.meta.number));
+        let number = self.core.store.new_number();
+        let meta = TableMeta { number, ..table.meta.clone() };
+        let path = names::table(&self.core.dir, number);
+        if let Some((_, part)) = self.parts.last_mut() {
+            part.tables.push(meta.clone());
+        }
+        link_or_copy(vfs, &from, &path)?;
+        if vfs.open(&path, Access::Sequential)?.len_bytes()? != meta.file_bytes {
+            return Err(Error::corruption(
+                from,
+                0,
+                "the table is not as long as its manifest says",
+            ));
+        }
+        // Who knows how it has come there.
+        vfs.truncate(&path, meta.file_bytes)?;
+        let table = self.core.store.table(meta, &keyspace.options);
+        check_table(&self.core.store, &table)
+    }
+}
+
+/// True if the tables of an exported keyspace can be those of this one as they are.
+///
+/// They must be one run without pointers or range tombstones, whose records may all count as written at once; and as large values stand in
+/// them, this keyspace must keep none apart. What they say of themselves, for a repair, must be true here too.
+fn may_link(version: &Version, exported: &KeyspaceCore, keyspace: &KeyspaceCore) -> bool {
+    let is_plain = |meta: &TableMeta| {
+        meta.seq_override.is_some() && meta.references.is_empty() && meta.range_tombstones == 0
+    };
+    version.runs().count() == 1
+        && version.tables().all(|(_, table)| is_plain(&table.meta))
+        && keyspace.options.value_log_bytes_min.is_none()
+        && exported.id == keyspace.id
+        && !exported.has_memtables()
+}

@@ -1,0 +1,334 @@
+//! A group is carried from store to store as files: it arrives as a whole, with its index, or not at all.
+
+use super::support::{DIR, Model, Random, setup, setup_on};
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+use esker::base::vfs::strict::{StrictVfs, Survival};
+use esker::{
+    Applied, Batch, Compaction, Db, Durability, Error, GroupPrefix, KeyspaceOptions, Options, Setup,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+const EXPORT: &str = "/export";
+const GROUPS: u64 = 6;
+/// The group that is carried.
+const CARRIED: u64 = 3;
+
+fn options() -> Options {
+    Options {
+        durability: Durability::External,
+        memory_budget_bytes: 8 << 20,
+        memtables_bytes_max: 1 << 20,
+        value_log_file_bytes: 16 << 10,
+        default_keyspace: KeyspaceOptions {
+            memtable_bytes: 64 << 10,
+            block_bytes: 1 << 10,
+            table_bytes_max: 16 << 10,
+            level_base_bytes: 64 << 10,
+            level_fanout: 3,
+            groups: Some(GroupPrefix::Delimiter { byte: b'/' }),
+            group_table_bytes_min: 4 << 10,
+            ..KeyspaceOptions::default()
+        },
+        ..Options::default()
+    }
+}
+
+/// Values inline, values apart, tiers.
+fn all_options() -> [Options; 3] {
+    let (mut separated, mut tiered) = (options(), options());
+    separated.default_keyspace.value_log_bytes_min = Some(200);
+    tiered.default_keyspace.compaction = Compaction::Tiered;
+    [options(), separated, tiered]
+}
+
+fn group(number: u64) -> Vec<u8> {
+    format!("g{number}/").into_bytes()
+}
+
+fn open(setup: Setup, dir: &str, options: &Options) -> Db {
+    Db::open_with(dir, options.clone(), setup).expect("open")
+}
+
+/// Applies requests to a group, in two keyspaces.
+fn apply(db: &Db, random: &mut Random, number: u64, indexes: std::ops::RangeInclusive<u64>) {
+    let name = group(number);
+    let other = db.keyspace("other").expect("there");
+    for index in indexes {
+        let key = [&name[..], format!("{:02}", random.below(60)).as_bytes()].concat();
+        let value = vec![random.below(256) as u8; random.below(500) as usize];
+        let mut batch = Batch::new();
+        batch.put(&key, &value).put_in(&other, &key, &index.to_le_bytes());
+        if random.below(4) == 0 {
+            let key = [&name[..], format!("{:02}", random.below(60)).as_bytes()].concat();
+            batch.delete(&key).delete_in(&other, &key);
+        }
+        let note = format!("term {index}");
+        db.apply(Applied { group: &name, index, note: note.as_bytes() }, batch).expect("apply");
+    }
+}
+
+/// A store with groups, whose newest requests are in memory.
+fn store(setup: Setup, dir: &str, options: &Options, seed: u64) -> Db {
+    let db = open(setup, dir, options);
+    db.create_keyspace("other", options.default_keyspace.clone()).expect("create");
+    let mut random = Random(seed);
+    for round in 0..4 {
+        for number in 0..GROUPS {
+            apply(&db, &mut random, number, round * 50 + 1..=round * 50 + 50);
+        }
+        if round < 3 {
+            db.flush().expect("flush");
+        }
+        if round == 1 {
+            db.default_keyspace().compact_range(None, None).expect("compact");
+        }
+    }
+    db
+}
+
+/// What a group holds in both keyspaces, and how far it is: applied, and persistent.
+#[derive(Clone, Debug, PartialEq)]
+struct State {
+    contents: [Model; 2],
+    index: Option<(u64, u64)>,
+}
+
+fn state(db: &Db, number: u64) -> State {
+    let all = |name: &str| -> Model {
+        let keyspace = db.keyspace(name).expect("there");
+        keyspace.prefix(&group(number)).expect("scan").collect::<Result<_, _>>().expect("read")
+    };
+    let index = db.group(&group(number)).map(|group| (group.applied, group.persisted));
+    State { contents: [all("default"), all("other")], index }
+}
+
+/// The same after a crash: what is not persistent is gone.
+fn persisted_state(disk: &StrictVfs, options: &Options, number: u64) -> State {
+    state(&open(setup(&disk.crash(Survival::None, 1)), DIR, options), number)
+}
+
+fn assert_sound(db: &Db) {
+    let report = db.verify(|_| true).expect("verify");
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+}
+
+fn files(disk: &StrictVfs, dir: &str) -> Vec<String> {
+    let mut names = disk.file_names(Path::new(dir));
+    names.retain(|name| name.ends_with(".tbl") || name.ends_with(".val"));
+    names.sort();
+    names
+}
+
+#[test]
+fn a_group_is_carried_over_as_it_is_persistent() {
+    for (from, to) in
+        all_options().iter().flat_map(|from| all_options().map(|to| (from.clone(), to)))
+    {
+        let disk = StrictVfs::new();
+        let source = store(setup(&disk), DIR, &from, 1);
+        let sent = persisted_state(&disk, &from, CARRIED);
+        let files = source.export_group(&group(CARRIED), EXPORT).expect("export");
+        let index = sent.index.expect("it is known").0;
+        assert!(
+            index > 100 && files.index == index && files.note == format!("term {index}").as_bytes()
+        );
+        drop(source);
+        // It is a store like any other.
+        let alone = Db::open_read_only_with(EXPORT, from.clone(), setup(&disk)).expect("open");
+        assert!(state(&alone, CARRIED) == sent);
+        assert_eq!((alone.groups().len(), state(&alone, 2).contents[0].len()), (1, 0));
+        assert_sound(&alone);
+        drop(alone);
+
+        let target = store(setup(&disk), "/target", &to, 2);
+        let before = target.snapshot();
+        let others: Vec<State> = (0..GROUPS).map(|number| state(&target, number)).collect();
+        assert!(state(&target, CARRIED) != sent);
+        let taken = target.ingest_group(&group(CARRIED), EXPORT).expect("ingest");
+        assert_eq!(taken.index, index);
+        assert!(state(&target, CARRIED) == sent);
+        for number in (0..GROUPS).filter(|&number| number != CARRIED) {
+            assert!(state(&target, number).contents == others[number as usize].contents);
+        }
+        let snapshot = target.persisted_snapshot().expect("snapshot");
+        for (key, value) in &sent.contents[0] {
+            let keyspace = target.default_keyspace();
+            assert_eq!(keyspace.get_persisted(key).expect("get").as_deref(), Some(&value[..]));
+            assert_eq!(keyspace.get_at(key, &snapshot).expect("get").as_deref(), Some(&value[..]));
+            assert!(keyspace.get_at(key, &before).expect("get").is_none());
+        }
+        drop((before, snapshot));
+        assert_sound(&target);
+        // It goes on from there, also when it is merged with all there is.
+        apply(&target, &mut Random(4), CARRIED, index + 1..=index + 10);
+        target.flush().expect("flush");
+        target.default_keyspace().compact_range(None, None).expect("compact");
+        target.wait_idle().expect("idle");
+        let newest = state(&target, CARRIED);
+        assert_eq!(newest.index, Some((index + 10, index + 10)));
+        drop(target);
+        let target = open(setup(&disk), "/target", &to);
+        assert!(state(&target, CARRIED) == newest);
+        // Once more, over what has come before; and where the group was deleted.
+        target.ingest_group(&group(CARRIED), EXPORT).expect("ingest");
+        assert!(state(&target, CARRIED) == sent);
+        target.delete_group(&group(CARRIED)).expect("delete");
+        target.ingest_group(&group(CARRIED), EXPORT).expect("ingest");
+        assert!(state(&target, CARRIED) == sent);
+        assert_sound(&target);
+    }
+}
+
+#[test]
+fn a_group_arrives_as_a_whole_whenever_the_power_fails() {
+    for options in all_options() {
+        let run = |crash_at: Option<u64>| {
+            let disk = StrictVfs::new();
+            let source = store(setup(&disk), EXPORT, &options, 1);
+            source.export_group(&group(CARRIED), "/carried").expect("export");
+            drop(source);
+            let target = store(setup(&disk), DIR, &options, 2);
+            let before = disk.deep_copy();
+            let from = disk.mutating_calls();
+            crash_at.into_iter().for_each(|at| disk.set_crash_at(from + at));
+            let result = target.ingest_group(&group(CARRIED), "/carried").map(drop);
+            let calls = disk.mutating_calls() - from;
+            (disk, before, result, calls)
+        };
+        let (disk, before, result, calls) = run(None);
+        result.expect("ingest");
+        let there = persisted_state(&disk, &options, CARRIED);
+        let old = persisted_state(&before, &options, CARRIED);
+        assert!(calls > 10 && there != old, "{calls}");
+        let mut seen = [0, 0];
+        for at in 1..=calls {
+            let (disk, _, result, _) = run(Some(at));
+            for survival in [Survival::None, Survival::Some { percent: 50 }, Survival::All] {
+                let db = open(setup(&disk.crash(survival, at)), DIR, &options);
+                let found = state(&db, CARRIED);
+                // The epoch it comes with holds the newest requests of the old state, which must not be seen.
+                assert!(found == there || found == old, "crash at {at}, {survival:?}");
+                assert!(result.is_err() || found == there, "it had arrived");
+                seen[usize::from(found == there)] += 1;
+                assert_sound(&db);
+                let named = db.default_keyspace().tables().expect("tables").len()
+                    + db.keyspace("other").expect("there").tables().expect("tables").len();
+                let tables = files(&disk.crash(survival, at), DIR);
+                assert!(tables.iter().filter(|name| name.ends_with(".tbl")).count() >= named);
+            }
+        }
+        assert!(seen[0] > 5 && seen[1] > 2, "{seen:?}");
+    }
+}
+
+#[test]
+fn an_export_that_is_cut_off_is_no_store() {
+    let disk = StrictVfs::new();
+    drop(store(setup(&disk), DIR, &options(), 1));
+    let export = |disk: &StrictVfs| {
+        let source = open(setup(disk), DIR, &options());
+        let from = disk.mutating_calls();
+        (source.export_group(&group(CARRIED), EXPORT).map(drop), from, disk.mutating_calls())
+    };
+    let (whole, from, to) = export(&disk.deep_copy());
+    whole.expect("export");
+    for at in from + 1..=to {
+        let disk = disk.deep_copy();
+        disk.set_crash_at(at);
+        let (result, ..) = export(&disk);
+        let after = disk.crash(Survival::Some { percent: 50 }, at);
+        match Db::open_read_only_with(EXPORT, options(), setup(&after)) {
+            Ok(alone) => assert!(!state(&alone, CARRIED).contents[0].is_empty()),
+            Err(error) => {
+                assert!(
+                    result.is_err()
+                        && matches!(error, Error::NotFound { .. } | Error::Corruption { .. }),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_export_of_the_group_is_refused_and_changes_nothing() {
+    let disk = StrictVfs::new();
+    let source = store(setup(&disk), EXPORT, &options(), 1);
+    source.export_group(&group(CARRIED), "/carried").expect("export");
+    let nothing = source.export_group(b"unknown/", "/nothing").expect_err("unknown");
+    assert!(nothing.to_string().contains("nothing of group unknown/ is persistent"), "{nothing}");
+    source.export_group(&group(CARRIED), "/carried").expect_err("exists");
+    source.export_group(&group(CARRIED), EXPORT.to_owned() + "/inside").expect_err("inside");
+    drop(source);
+    let target = store(setup(&disk), DIR, &options(), 2);
+    let before: Vec<State> = (0..GROUPS).map(|number| state(&target, number)).collect();
+    for (name, dir) in [
+        (group(CARRIED), "/nowhere"),
+        (group(2), "/carried"),
+        // More than the group.
+        (group(CARRIED), EXPORT),
+        (b"".to_vec(), "/carried"),
+    ] {
+        target.ingest_group(&name, dir).expect_err("refused");
+    }
+    drop(target);
+    let damaged = disk.deep_copy();
+    let table = files(&damaged, "/carried").pop().expect("a table");
+    damaged.flip_bit(&Path::new("/carried").join(table), 8 * 100).expect("flip");
+    let target = open(setup(&damaged), DIR, &options());
+    let tables_now = files(&damaged, DIR);
+    let error = target.ingest_group(&group(CARRIED), "/carried").expect_err("damaged");
+    assert!(matches!(error, Error::Corruption { .. }), "{error}");
+    assert_eq!(files(&damaged, DIR), tables_now);
+    for (number, before) in before.iter().enumerate() {
+        assert!(state(&target, number as u64).contents == before.contents);
+    }
+    // A keyspace that is not there.
+    let empty = open(setup(&disk), "/empty", &options());
+    let missing = empty.ingest_group(&group(CARRIED), "/carried").expect_err("no keyspace");
+    assert!(missing.to_string().contains("\"other\""), "{missing}");
+    assert_eq!(files(&disk, "/empty"), Vec::<String>::new());
+    // And a store with a log.
+    let logged = Options { durability: Durability::Wal, ..options() };
+    let logged = open(setup(&disk), "/logged", &logged);
+    logged.ingest_group(&group(CARRIED), "/carried").expect_err("it has a log");
+    logged.export_group(&group(CARRIED), "/other").expect_err("it has a log");
+}
+
+/// The edit that puts the group in force fails, and is made again later: the files must be there then.
+#[test]
+fn a_group_arrives_later_if_the_manifest_cannot_be_written_now() {
+    for options in all_options() {
+        let strict = StrictVfs::new();
+        let source = store(setup(&strict), EXPORT, &options, 1);
+        source.export_group(&group(CARRIED), "/carried").expect("export");
+        drop(source);
+        let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+        let target = store(setup_on(Arc::new(vfs.clone()), 7), DIR, &options, 2);
+        let sent = persisted_state_of_export(&strict, &options);
+        let rule = FaultRule::nth(1, &[Op::Create, Op::CreateLog, Op::Append], Fault::NoSpace);
+        let fails = |path: &Path| path.to_string_lossy().contains("db/MANIFEST");
+        vfs.inject(rule.from_then_on().on(fails));
+        target.ingest_group(&group(CARRIED), "/carried").expect_err("no manifest");
+        vfs.heal();
+        // Nothing is erased in another order than it was asked for.
+        target.delete_group(&group(2)).expect("delete");
+        assert!(state(&target, CARRIED) == sent);
+        assert!(state(&target, 2).contents[0].is_empty());
+        apply(&target, &mut Random(8), 1, 201..=260);
+        target.flush().expect("flush");
+        target.default_keyspace().compact_range(None, None).expect("compact");
+        assert!(state(&target, CARRIED) == sent);
+        assert_sound(&target);
+        drop(target);
+        let target = open(setup(&strict), DIR, &options);
+        assert!(state(&target, CARRIED) == sent);
+        assert!(state(&target, 2).contents[0].is_empty());
+    }
+}
+
+fn persisted_state_of_export(disk: &StrictVfs, options: &Options) -> State {
+    let alone = Db::open_read_only_with("/carried", options.clone(), setup(disk)).expect("open");
+    state(&alone, CARRIED)
+}
