@@ -18,6 +18,8 @@ struct Run {
     random: Random,
     db: Option<Db>,
     logs: Vec<Log>,
+    /// Groups that were carried away and back.
+    carried: u64,
 }
 
 impl Run {
@@ -72,6 +74,14 @@ impl Run {
         self.logs[at].delete(&db)
     }
 
+    fn carry(&mut self) -> esker::Result<()> {
+        let db = self.db()?;
+        let at = self.random.below(self.logs.len() as u64) as usize;
+        self.carried += 1;
+        let dir = format!("/carried-{}", self.carried);
+        self.logs[at].carry(&db, &dir, &mut self.random)
+    }
+
     fn compact(&mut self) -> esker::Result<()> {
         self.db()?.default_keyspace().compact_range(None, None)?;
         self.all_persisted();
@@ -87,6 +97,7 @@ impl Run {
         self.apply(60)?;
         self.db()?.flush_oldest()?;
         self.compact()?;
+        self.carry()?;
         self.apply(30)?;
         self.delete()?;
         self.delete()?;
@@ -97,7 +108,9 @@ impl Run {
         self.db()?.wait_idle()?;
         self.db()?.collect_values(0.0, |_| true)?;
         self.apply(100)?;
+        self.carry()?;
         self.flush()?;
+        self.carry()?;
         self.delete()?;
         self.apply(10)?;
         self.close()
@@ -186,7 +199,8 @@ pub(super) fn cut_everywhere(
         vfs.set_crash_at(k);
         let logs = (0..groups).map(Log::new).collect();
         let random = Random::new(seed);
-        let mut run = Run { vfs: vfs.clone(), options: options.clone(), random, db: None, logs };
+        let mut run =
+            Run { vfs: vfs.clone(), options: options.clone(), random, db: None, logs, carried: 0 };
         let outcome = run.script();
         drop(run.db.take());
         if !vfs.is_off() {

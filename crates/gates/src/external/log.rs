@@ -47,13 +47,17 @@ pub(super) fn name(group: u64) -> Vec<u8> {
 #[derive(Clone)]
 pub(super) struct Log {
     pub(super) name: Vec<u8>,
-    /// How often the group was deleted, and what was applied since.
+    /// The group's life, and how many it had: each deletion ends one.
     incarnation: u64,
+    incarnations: u64,
+    /// What was applied in it.
     requests: Vec<Vec<Op>>,
     /// Requests up to here are persistent for certain.
     persisted: u64,
     /// The group was about to be deleted, and nobody knows whether it is.
     maybe_deleted: bool,
+    /// The group was about to be put back to what it was, by files, and nobody knows whether it is.
+    maybe_back: Option<Box<Log>>,
 }
 
 impl Log {
@@ -61,9 +65,11 @@ impl Log {
         Log {
             name: name(group),
             incarnation: 0,
+            incarnations: 0,
             requests: Vec::new(),
             persisted: 0,
             maybe_deleted: false,
+            maybe_back: None,
         }
     }
 
@@ -114,9 +120,37 @@ impl Log {
 
     fn begin_anew(&mut self) {
         self.maybe_deleted = false;
-        self.incarnation += 1;
+        self.incarnations += 1;
+        self.incarnation = self.incarnations;
         self.requests.clear();
         self.persisted = 0;
+    }
+
+    /// Writes the group out as files, applies some requests, and takes the files back: it is as it was then.
+    pub(super) fn carry(&mut self, db: &Db, dir: &str, random: &mut Random) -> esker::Result<()> {
+        let Some(index) = db.flush_group(&self.name)? else { return Ok(()) };
+        self.persisted = index;
+        let files = db.export_group(&self.name, dir)?;
+        let mut then = self.clone();
+        then.requests.truncate(files.index as usize);
+        then.persisted = files.index;
+        for _ in 0..random.below(20) {
+            self.grow(random);
+            self.apply(db, self.last())?;
+        }
+        if random.one_in(4) {
+            self.delete(db)?;
+        }
+        self.maybe_back = Some(Box::new(then));
+        db.ingest_group(&self.name, dir)?;
+        self.go_back();
+        Ok(())
+    }
+
+    fn go_back(&mut self) {
+        if let Some(then) = self.maybe_back.take() {
+            *self = Log { incarnations: self.incarnations, ..*then };
+        }
     }
 
     /// True if nothing of it must be there.
@@ -147,6 +181,14 @@ impl Log {
         let shown = self.name.escape_ascii().to_string();
         let known = db.group(&self.name);
         let index = known.as_ref().map_or(0, |group| group.applied);
+        let back = self.maybe_back.as_deref();
+        let is_back = known.as_ref().zip(back).is_some_and(|(group, then)| {
+            index == then.last() && group.note == then.note(index).into_bytes()
+        });
+        if is_back {
+            self.go_back();
+        }
+        self.maybe_back = None;
         if known.is_none() && self.maybe_deleted {
             // It is.
             self.begin_anew();

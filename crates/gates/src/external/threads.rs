@@ -38,6 +38,13 @@ fn apply_until_off(db: &Db, logs: &mut [Log], seed: u64) -> u64 {
             }
             continue;
         }
+        if random.one_in(400) {
+            requests += 1;
+            if log.carry(db, &format!("/carried-{seed}-{requests}"), &mut random).is_err() {
+                return requests;
+            }
+            continue;
+        }
         log.grow(&mut random);
         if log.apply(db, log.last()).is_err() {
             return requests;
