@@ -58,6 +58,10 @@ const MODELS: &[&str] = &["test", "-p", "esker", "--lib", "models::", "--", "--s
 const SHUTTLE: &[(&str, &str)] =
     &[("RUSTFLAGS", "--cfg esker_shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
 
+/// And those with faults that can be planted.
+const PLANTED: &[(&str, &str)] =
+    &[("RUSTFLAGS", "--cfg esker_planted"), ("CARGO_TARGET_DIR", "target/planted")];
+
 /// What stands between a change and the main branch.
 const STEPS: &[Step] = &[
     cargo("fmt", &["fmt", "--all", "--check"]),
@@ -111,6 +115,7 @@ const GATES: &[Step] = &[
     long(cargo("damage-long", gate!("damage", "--long"))),
     long(cargo("indexes-long", gate!("indexes", "--long"))),
     long(cargo("external-long", gate!("external", "--long"))),
+    long(cargo_in("external-planted", PLANTED, gate!("planted"))),
     long(cargo("kill-long", gate!("kill", "--long"))),
     long(cargo("fuzz-long", gate!("fuzz", "--long"))),
     long(cargo("threads-long", gate!("threads", "--long"))),

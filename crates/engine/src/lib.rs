@@ -56,6 +56,8 @@ pub mod repair {
     };
 }
 
+#[cfg(esker_planted)]
+pub use db::Planted;
 pub use db::{
     Applied, CollectReport, Cursor, Db, DeletedGroup, FindOptions, Found, GroupFiles, GroupIndex,
     IndexInfo, IndexReport, IndexState, Ingest, Keyspace, Pair, Pairs, ScanOptions, ScanRange,

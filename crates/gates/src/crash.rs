@@ -136,7 +136,12 @@ pub fn open(vfs: &StrictVfs, dir: &str, options: &Options) -> Result<Db> {
     // Every open draws other random numbers, as it would in life, yet the same ones when repeated.
     let seed =
         vfs.total_bytes() ^ vfs.mutating_calls() << 32 ^ (vfs.all_files().len() as u64) << 48;
-    let env = Env::with_vfs(Arc::new(vfs.clone()), seed);
+    open_on(Arc::new(vfs.clone()), seed, dir, options)
+}
+
+/// Opens a store on any disk, without threads in the background.
+pub fn open_on(vfs: Arc<dyn Vfs>, seed: u64, dir: &str, options: &Options) -> Result<Db> {
+    let env = Env::with_vfs(vfs, seed);
     Db::open_with(dir, options.clone(), Setup { env, listener: None, inline_background: true })
 }
 

@@ -92,6 +92,13 @@ const GATES: &[Gate] = &[
         long: "for 10 minutes",
         run: threads::gate,
     },
+    #[cfg(esker_planted)]
+    Gate {
+        name: "planted",
+        short: "faults that `external` must find",
+        long: "the same, at every call",
+        run: external::planted,
+    },
     #[cfg(esker_shuttle)]
     Gate {
         name: "schedules",

@@ -77,6 +77,8 @@ impl Core {
     pub(super) fn seal_epoch(&self, number: u64, seq: Seq, arrival: Option<Arc<Arrival>>) {
         let mut epochs = self.epochs.lock();
         let mut applied = std::mem::take(&mut epochs.active);
+        #[cfg(esker_planted)]
+        epochs.active.extend(super::planted::plant_indexes(&mut applied));
         if let Some(arrival) = &arrival {
             let Arrival { range, state, erased_seq, .. } = &**arrival;
             applied.insert(range.group.clone(), (state.clone(), *erased_seq));
@@ -97,11 +99,14 @@ impl Core {
 
     /// The number of the oldest epoch that is sealed, and its memtables.
     pub(super) fn oldest_epoch(&self) -> Option<(u64, Vec<SealedIn>)> {
+        #[cfg(esker_planted)]
+        self.plant_order();
         let number = self.epochs.lock().sealed.front()?.number;
         let keyspaces = self.keyspaces.load();
         let of_epoch = |keyspace: &Arc<KeyspaceCore>| {
-            let oldest = keyspace.view.load().sealed.last().cloned()?;
-            (oldest.next_wal == number).then(|| (keyspace.clone(), oldest))
+            let view = keyspace.view.load();
+            let sealed = view.sealed.iter().rev().find(|sealed| sealed.next_wal == number)?;
+            Some((keyspace.clone(), sealed.clone()))
         };
         Some((number, keyspaces.by_id.values().filter_map(of_epoch).collect()))
     }

@@ -72,6 +72,12 @@ impl FlushSet {
             if dropped() {
                 continue;
             }
+            #[cfg(esker_planted)]
+            if super::planted::Planted::KeyspaceLeftOut.is_here()
+                && keyspace.id != KeyspaceId::DEFAULT
+            {
+                continue;
+            }
             let (options, origin) = (&keyspace.options, keyspace.origin());
             // A writer has put them into the log, if there is one.
             let file_bytes = core.is_external().then_some(core.options.value_log_file_bytes);

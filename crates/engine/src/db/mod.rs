@@ -39,6 +39,8 @@ mod keyspaces;
 mod models;
 mod open;
 mod placing;
+#[cfg(esker_planted)]
+mod planted;
 mod queue;
 mod read;
 mod records;
@@ -72,6 +74,8 @@ pub use groups::DeletedGroup;
 pub use handle::{Db, Keyspace};
 pub use ingest::Ingest;
 pub use open::Setup;
+#[cfg(esker_planted)]
+pub use planted::Planted;
 pub use scan::{Cursor, Pair, Pairs};
 pub use scan_range::{ScanOptions, ScanRange};
 pub use secondary::catalogue::{IndexInfo, IndexState};

@@ -3,31 +3,47 @@
 use super::log::{DIR, Log, make_other, random_options};
 use crate::crash;
 use crate::random::Random;
-use esker::base::Error;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
+use esker::base::{Error, Vfs};
 use esker::{Db, Options};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a check comes to.
 type Checked = Result<(), String>;
 
 /// A store under test, and the logs of its groups.
-struct Run {
-    vfs: StrictVfs,
+pub(super) struct Run {
+    /// What the store is opened on.
+    disk: Arc<dyn Vfs>,
     options: Options,
     random: Random,
-    db: Option<Db>,
-    logs: Vec<Log>,
-    /// Groups that were carried away and back.
+    pub(super) db: Option<Db>,
+    pub(super) logs: Vec<Log>,
+    /// Times it was opened, and groups that were carried away and back.
+    opened: u64,
     carried: u64,
 }
 
 impl Run {
+    pub(super) fn new(disk: Arc<dyn Vfs>, options: &Options, seed: u64, groups: u64) -> Run {
+        Run {
+            disk,
+            options: options.clone(),
+            random: Random::new(seed),
+            db: None,
+            logs: (0..groups).map(Log::new).collect(),
+            opened: 0,
+            carried: 0,
+        }
+    }
+
     fn db(&mut self) -> esker::Result<Db> {
         if let Some(db) = &self.db {
             return Ok(db.clone());
         }
-        let db = crash::open(&self.vfs, DIR, &self.options)?;
+        self.opened += 1;
+        let db = crash::open_on(self.disk.clone(), self.opened, DIR, &self.options)?;
         make_other(&db, &self.options)?;
         Ok(self.db.insert(db).clone())
     }
@@ -89,7 +105,7 @@ impl Run {
     }
 
     /// Everything that happens to groups.
-    fn script(&mut self) -> esker::Result<()> {
+    pub(super) fn script(&mut self) -> esker::Result<()> {
         self.apply(60)?;
         self.flush()?;
         self.apply(120)?;
@@ -117,9 +133,9 @@ impl Run {
     }
 
     /// Reopens what the disk kept, in several ways.
-    fn survive(self, k: u64, totals: &[AtomicU64; 3]) -> Checked {
+    fn survive(self, vfs: &StrictVfs, k: u64, totals: &[AtomicU64; 3]) -> Checked {
         let ways = [Survival::None, Survival::Some { percent: 50 }, Survival::ProcessDeath];
-        let Run { vfs, options, logs, .. } = self;
+        let Run { options, logs, .. } = self;
         for (nth, &way) in ways.iter().enumerate() {
             let kept = vfs.crash(way, k * 31 + nth as u64);
             let again = kept.deep_copy();
@@ -141,7 +157,7 @@ impl Run {
 }
 
 /// Reopens a store, checks all groups, and goes on with their logs. True if requests were lost.
-fn check_store(
+pub(super) fn check_store(
     kept: &StrictVfs,
     options: &Options,
     mut logs: Vec<Log>,
@@ -197,17 +213,14 @@ pub(super) fn cut_everywhere(
         let vfs = StrictVfs::with_options(disk.clone());
         vfs.set_trace(12);
         vfs.set_crash_at(k);
-        let logs = (0..groups).map(Log::new).collect();
-        let random = Random::new(seed);
-        let mut run =
-            Run { vfs: vfs.clone(), options: options.clone(), random, db: None, logs, carried: 0 };
+        let mut run = Run::new(Arc::new(vfs.clone()), &options, seed, groups);
         let outcome = run.script();
         drop(run.db.take());
         if !vfs.is_off() {
             return outcome.map_err(|e| format!("the script itself fails: {e}"));
         }
         totals[0].fetch_add(1, Ordering::Relaxed);
-        run.survive(k, totals).map_err(|e| {
+        run.survive(&vfs, k, totals).map_err(|e| {
             let calls = vfs.trace().join("\n  ");
             format!(
                 "power cut at call {k}, {groups} groups, seed {seed}: {e}\nlast calls:\n  {calls}"

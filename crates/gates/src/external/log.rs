@@ -153,6 +153,11 @@ impl Log {
         }
     }
 
+    /// True if nobody knows what became of the last thing that was done with the group as a whole.
+    pub(super) fn is_uncertain(&self) -> bool {
+        self.maybe_deleted || self.maybe_back.is_some()
+    }
+
     /// True if nothing of it must be there.
     pub(super) fn is_free(&self) -> bool {
         self.persisted == 0

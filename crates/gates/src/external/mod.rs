@@ -4,10 +4,17 @@
 //! are deleted and made anew, carried away as files and back, and everything is flushed, compacted, collected, closed and reopened. In the second one (`threads`) four
 //! threads apply, each to groups of its own, with threads in the background, until the power fails; again and again in one store. Each time
 //! every group is compared, in both keyspaces, with what its requests up to the index made of it; and then its log goes on from there.
+//! In the third one (`faults`) calls of the same script fail, once or from then on, and then the disk heals.
 
 mod cuts;
+mod faults;
 mod log;
+#[cfg(esker_planted)]
+mod planted;
 mod threads;
+
+#[cfg(esker_planted)]
+pub use planted::gate as planted;
 
 use crate::gate::{Config, Outcome, case_seed, for_cases};
 use std::sync::atomic::AtomicU64;
@@ -19,15 +26,17 @@ const GROUPS: [u64; 3] = [1, 16, 256];
 pub fn gate(config: &Config) -> Outcome {
     let scripts = config.choose(9, 120);
     let totals: [AtomicU64; 3] = Default::default();
-    for_cases(&config.share(0.5), scripts, |case| {
+    for_cases(&config.share(0.4), scripts, |case| {
         let groups = GROUPS[case as usize % GROUPS.len()];
         let stride = config.choose(if groups > 16 { 23 } else { 11 }, 1);
         cuts::cut_everywhere(case_seed(config.seed, case), groups, stride, &totals)
     })?;
     let [cuts, reopens, lost] = totals.map(AtomicU64::into_inner);
-    let seconds = config.share(0.5).seconds(6.0, 600.0);
+    let faults = faults::fail_everywhere(&config.share(0.2))?;
+    let seconds = config.share(0.4).seconds(6.0, 600.0);
     let [outages, requests] = threads::outages(config.seed, seconds)?;
     Ok(format!(
-        "{cuts} cuts, {reopens} reopens, of which {lost} lost requests; {outages} outages under threads, {requests} requests"
+        "{cuts} cuts, {reopens} reopens, of which {lost} lost requests; {outages} outages under threads, {requests} requests; \
+         {faults} runs with calls that fail"
     ))
 }

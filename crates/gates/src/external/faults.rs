@@ -1,0 +1,98 @@
+//! Calls of the script fail, once or from then on; then the disk heals, and the store goes on; and what it keeps is exact.
+
+use super::cuts::{Run, check_store};
+use super::log::{Log, random_options};
+use crate::gate::{Config, case_seed, for_cases};
+use crate::random::Random;
+use esker::Db;
+use esker::base::Error;
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many groups there are.
+const GROUPS: u64 = 5;
+
+/// What fails, how, and whether from then on.
+type Plan = (Op, Fault, bool);
+
+fn plans() -> Vec<Plan> {
+    let failing = Op::CHANGES.iter().chain(&[Op::Open, Op::Read]).map(|&op| (op, Fault::Eio));
+    let full = Op::GROWS.iter().map(|&op| (op, Fault::NoSpace));
+    let all = failing.chain(full).chain([(Op::Append, Fault::ShortWrite)]);
+    all.flat_map(|(op, fault)| [false, true].map(|always| (op, fault, always))).collect()
+}
+
+/// Runs the script with faults. Returns how many runs there were.
+pub(super) fn fail_everywhere(config: &Config) -> Result<u64, String> {
+    let plans = plans();
+    let (runs, rounds) = (AtomicU64::new(0), config.choose(1, 40));
+    for_cases(config, rounds * plans.len() as u64, |case| {
+        let plan = plans[case as usize % plans.len()];
+        let seed = case_seed(config.seed ^ 0xfa17, case);
+        let mut k = 1;
+        loop {
+            runs.fetch_add(1, Ordering::Relaxed);
+            let fired =
+                run(seed, plan, k).map_err(|e| format!("{plan:?}, call {k}, seed {seed}: {e}"))?;
+            if !fired {
+                return Ok(());
+            }
+            k += 1 + config.choose(k / 2, 0);
+        }
+    })?;
+    Ok(runs.into_inner())
+}
+
+/// One run, in which the `k`-th call fails. False if there was none.
+fn run(seed: u64, (op, fault, always): Plan, k: u64) -> Result<bool, String> {
+    let options = random_options(&mut Random::new(seed));
+    let strict = StrictVfs::with_options(StrictOptions { seed, ..StrictOptions::default() });
+    let faulty = FaultyVfs::new(Arc::new(strict.clone()));
+    let rule = FaultRule::nth(k, &[op], fault);
+    faulty.inject(if always { rule.from_then_on() } else { rule });
+    let mut run = Run::new(Arc::new(faulty.clone()), &options, seed, GROUPS);
+    let outcome = run.script();
+    let fired = faulty.faults_fired() > 0;
+    if let (Err(error), false) = (&outcome, fired) {
+        return Err(format!("the script itself fails: {error}"));
+    }
+    faulty.heal();
+    for (nth, way) in
+        [Survival::ProcessDeath, Survival::None, Survival::Some { percent: 50 }].iter().enumerate()
+    {
+        let kept = strict.crash(*way, k * 31 + nth as u64);
+        check_store(&kept, &options, run.logs.clone(), true)
+            .map_err(|e| format!("{way:?}: {e}"))?;
+    }
+    if let Some(db) = run.db.take() {
+        go_on(&db, &mut run.logs).map_err(|e| format!("healed: {e}"))?;
+        drop(db);
+        check_store(&strict, &options, run.logs, false).map_err(|e| format!("closed: {e}"))?;
+    }
+    Ok(fired)
+}
+
+/// What the store should still be able to do, unless it was poisoned.
+fn go_on(db: &Db, logs: &mut [Log]) -> Result<(), String> {
+    for log in logs.iter_mut().filter(|log| !log.is_uncertain()) {
+        let applied = db.group(&log.name).map_or(0, |group| group.applied);
+        for index in applied + 1..=log.last() {
+            match log.apply(db, index) {
+                Err(Error::Poisoned { .. }) => return Ok(()),
+                applied => applied.map_err(|e| format!("apply: {e}"))?,
+            }
+        }
+        log.compare(db, log.last())?;
+    }
+    match db.flush() {
+        Err(Error::Poisoned { .. }) => return Ok(()),
+        flushed => flushed.map_err(|e| format!("flush: {e}"))?,
+    }
+    for log in logs.iter_mut().filter(|log| !log.is_uncertain()) {
+        log.all_persisted();
+        log.compare(db, log.last())?;
+    }
+    Ok(())
+}
