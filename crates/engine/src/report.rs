@@ -183,6 +183,28 @@ pub struct TableInfo {
     pub largest_key: Vec<u8>,
 }
 
+/// A group of keys whose log is applied to a store without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupStats {
+    /// Its name: what its keys begin with.
+    pub group: Vec<u8>,
+    /// Index of the newest request that was applied.
+    pub applied: u64,
+    /// Index of the newest request that is persistent; 0 if none is.
+    pub persisted: u64,
+    /// Tables that hold nothing else.
+    pub tables: u64,
+    /// Bytes of these.
+    pub table_bytes: u64,
+    /// Point records in them, tombstones and hidden ones included.
+    pub entries: u64,
+    /// Bytes of values kept apart that they point to.
+    pub value_bytes: u64,
+    /// Tables that it may share with others: their keys begin before it, or end behind it.
+    pub shared_tables: u64,
+}
+
 /// Memory by user, in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[non_exhaustive]

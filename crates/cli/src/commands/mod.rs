@@ -10,6 +10,7 @@ pub(crate) mod find;
 mod flush;
 mod gc;
 mod get;
+mod groups;
 mod index;
 mod keyspaces;
 pub(crate) mod levels;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Shell(shell::Args),
     Keyspaces(keyspaces::Args),
     Index(index::Args),
+    Groups(groups::Args),
     Stats(stats::Args),
     Levels(levels::Args),
     Verify(verify::Args),
@@ -91,6 +93,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Shell(args) => shell::run(&args),
         Command::Keyspaces(args) => keyspaces::run(&args),
         Command::Index(args) => index::run(&args),
+        Command::Groups(args) => groups::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Levels(args) => levels::run(&args),
         Command::Verify(args) => verify::run(&args),

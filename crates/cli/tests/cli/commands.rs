@@ -121,6 +121,7 @@ fn reading_changes_nothing_on_the_disk() {
         "verify",
         "keyspaces list",
         "index list",
+        "groups",
         "find v",
         "find v 1",
         "find v --scan",
@@ -186,6 +187,42 @@ fn flush_compact_checkpoint() {
     let again = on(&store, &["checkpoint", copy.to_str().expect("path")]);
     assert_eq!(again.code, 2, "{again:?}");
     assert_eq!(all(&copy), before);
+}
+
+#[test]
+fn groups_are_listed_with_their_tables() {
+    let temp = Temp::new();
+    let dir = temp.store();
+    let options = esker::Options {
+        durability: esker::Durability::External,
+        default_keyspace: esker::KeyspaceOptions {
+            groups: Some(esker::GroupPrefix::Delimiter { byte: b'/' }),
+            group_table_bytes_min: 4 << 10,
+            ..esker::KeyspaceOptions::default()
+        },
+        ..esker::Options::default()
+    };
+    let db = esker::Db::open(&dir, options).expect("open");
+    for (group, count) in [("a/", 500), ("b/", 2), ("c/", 300)] {
+        for index in 1..=count {
+            let mut batch = esker::Batch::new();
+            batch.put(format!("{group}{index:04}").as_bytes(), &[b'v'; 100]);
+            let group = group.as_bytes();
+            db.apply(esker::Applied { group, index, note: b"" }, batch).expect("apply");
+        }
+    }
+    db.close().expect("close");
+    let listed = on(&dir, &["groups"]);
+    let listed = listed.good();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines.len(), 3, "{listed}");
+    assert!(lines[0].starts_with("a/") && lines[0].contains("500") && lines[0].contains("1 table"));
+    assert!(lines[1].starts_with("b/") && lines[1].ends_with("in 0 tables, some in 1 shared"));
+    let json = on(&dir, &["groups", "--json"]);
+    let all: Vec<serde_json::Value> =
+        json.good().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((all[2]["group"].as_str(), all[2]["applied"].as_u64()), (Some("c/"), Some(300)));
+    assert_eq!(all[0]["entries"].as_u64(), Some(500));
 }
 
 #[test]

@@ -12,9 +12,11 @@
 //! tables by giving them narrower bounds. Here tables stay as they are, and the version says what is erased.
 
 use super::core::{Core, KeyspaceCore};
+use super::epochs::GroupIndex;
 use super::flushing::oldest_wal_of_memtables;
 use super::group_range::GroupRange;
 use crate::names;
+use crate::report::GroupStats;
 use crate::value_log::{Place, ValueFileMeta};
 use crate::version::{Change, VersionEdit, VersionSet, live_bytes};
 use esker_base::sync::MutexGuard;
@@ -83,6 +85,31 @@ impl Core {
         under_way.map_or(Ok(()), |number| self.wait_for_epochs(number))?;
         Ok(right)
     }
+}
+
+/// How far the log of each group was applied, and what it has of the tables.
+pub(super) fn statistics(core: &Core) -> Vec<GroupStats> {
+    let keyspaces = core.keyspaces.load_full();
+    let stats_of = |GroupIndex { group, applied, persisted, .. }: GroupIndex| {
+        let mut stats = GroupStats { group, applied, persisted, ..GroupStats::default() };
+        let Ok(range) = GroupRange::of(&stats.group) else { return stats };
+        for keyspace in keyspaces.by_id.values() {
+            let (order, view) = (&keyspace.options.order, keyspace.view.load());
+            let runs = view.version.runs().filter(|_| order.is_bytewise());
+            for table in runs.flat_map(|(_, run)| run.overlapping(order, &range.range())) {
+                if !range.holds_all_of(&table.meta) {
+                    stats.shared_tables += 1;
+                    continue;
+                }
+                stats.tables += 1;
+                stats.table_bytes += table.meta.file_bytes;
+                stats.entries += table.meta.entries;
+                stats.value_bytes += table.meta.value_bytes();
+            }
+        }
+        stats
+    };
+    core.groups().into_iter().map(stats_of).collect()
 }
 
 /// The keyspaces in which a group may have keys.

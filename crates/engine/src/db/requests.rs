@@ -7,6 +7,7 @@ use super::handle::Db;
 use super::secondary::write;
 use super::snapshot::Snapshot;
 use super::write::How;
+use crate::report::GroupStats;
 use esker_base::{Batch, Result};
 use std::path::Path;
 
@@ -57,6 +58,14 @@ impl Db {
     /// How far the log of a group was applied; `None` if it never was, or the group was deleted.
     pub fn group(&self, group: &[u8]) -> Option<GroupIndex> {
         self.core().group(group)
+    }
+
+    /// How far the logs of all groups were applied, and what each has of the tables, by group.
+    ///
+    /// # Cost
+    /// For each group a search in each sorted run.
+    pub fn group_stats(&self) -> Vec<GroupStats> {
+        groups::statistics(self.core())
     }
 
     /// Deletes a group, in all keyspaces with keys in bytewise order: every key that begins with its name, and how far its log
