@@ -48,7 +48,7 @@ impl Core {
             return Ok(());
         }
         Err(Error::invalid(
-            "requests of a log can be applied only to a store that is opened with durability = external",
+            "the store has a log of its own: this is for one that is opened with durability = external",
         ))
     }
 

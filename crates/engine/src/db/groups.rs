@@ -115,10 +115,11 @@ pub(super) fn statistics(core: &Core) -> Vec<GroupStats> {
 /// The keyspaces in which a group may have keys.
 pub(super) fn concerned(core: &Core) -> Result<Vec<Arc<KeyspaceCore>>> {
     let keyspaces = core.keyspaces.load();
-    if let Some(index) = keyspaces.by_id.values().find(|keyspace| names::is_index(&keyspace.name)) {
+    let indexes = keyspaces.by_id.values().filter_map(|one| names::parse_index(&one.name));
+    if let Some((of, field)) = indexes.min() {
+        let of = keyspaces.get(of).map_or("", |keyspace| &keyspace.name);
         return Err(Error::invalid(format!(
-            "groups cannot be deleted where fields are indexed: drop the index that {:?} holds first",
-            index.name
+            "groups are not deleted or carried where fields are indexed: drop the index of {field:?} of keyspace {of:?} first"
         )));
     }
     let bytewise = |keyspace: &&Arc<KeyspaceCore>| keyspace.options.order.is_bytewise();

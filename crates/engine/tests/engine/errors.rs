@@ -5,6 +5,7 @@
 //! instead. After each row the disk is healed and mended and the database opened again: what it held
 //! before, it holds still, and `verify` finds nothing.
 
+mod groups;
 mod table;
 
 use self::table::{Harm, SECTIONS};

@@ -48,11 +48,12 @@ pub(super) const SECTIONS: &[Section] = &[
     ("Reading", reading),
     ("Keyspaces", keyspaces),
     ("Records and indexes of fields", indexes),
+    ("Groups, and stores below a log", super::groups::rows),
     ("Upkeep", upkeep),
     ("Repair and inspection", tools),
 ];
 
-fn row(
+pub(super) fn row(
     call: &'static str,
     wrong: impl Into<String>,
     error: &'static str,
