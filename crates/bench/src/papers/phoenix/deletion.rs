@@ -1,9 +1,10 @@
 //! What it takes to delete one group of many, and what those of the others notice who read and write.
 
-use super::Lab;
-use super::groups::{Owner, PAIR_BYTES, end_of, name, options, values, write_key};
-use super::latency::percent;
-use super::watch::{Told, latencies};
+use super::choice::Choice;
+use super::figures::{latencies, percent};
+use super::groups::{Owner, end_of, name, options, values, write_key};
+use super::lab::{Each, Lab};
+use super::watch::Told;
 use crate::keys::Shuffled;
 use crate::machine::disk_bytes;
 use crate::report::median;
@@ -71,7 +72,7 @@ struct Call {
 
 impl Lab<'_> {
     /// Deletes a group of a store of its own in each round.
-    pub(super) fn deletion(&mut self) -> Outcome<()> {
+    pub(super) fn deletion(&mut self, each: Each<'_, Deletion>) -> Outcome<()> {
         let place = self.place;
         for _ in 0..self.choice.repeat {
             let deleted = place.within("deletion", |dir| {
@@ -83,8 +84,7 @@ impl Lab<'_> {
                 Ok(deleted)
             })?;
             let Some(deleted) = deleted else { return Ok(()) };
-            self.found.deletions.push(deleted);
-            self.keep()?;
+            each(deleted)?;
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Lab<'_> {
         for at in 0..2 * pairs {
             if at % LOOK == 0 {
                 self.progress.at("pairs", at, 2 * pairs);
-                if self.stop.load(Ordering::Relaxed) {
+                if self.is_stopped() {
                     return Ok(None);
                 }
             }
@@ -177,17 +177,6 @@ fn joined<T>(thread: ScopedJoinHandle<'_, Outcome<T>>) -> Outcome<T> {
 fn size_of(db: &Db, group: u64) -> Outcome<u64> {
     let (start, end) = (name(group), end_of(group));
     Ok(db.default_keyspace().approximate_size(Some(&start), Some(&end))?)
-}
-
-impl super::Choice {
-    /// The group that is deleted stands in the midst of the others.
-    fn victim(&self) -> u64 {
-        self.groups / 2
-    }
-
-    fn pairs_of_victim(&self) -> u64 {
-        (self.group_size() / PAIR_BYTES).max(1)
-    }
 }
 
 /// A group other than the one that is deleted.
@@ -288,7 +277,7 @@ fn middle(all: &[Deletion], figure: impl Fn(&Deletion) -> u64) -> f64 {
 }
 
 /// The tables of all rounds.
-pub(super) fn page(choice: &super::Choice, all: &[Deletion]) -> String {
+pub(super) fn page(choice: &Choice, all: &[Deletion]) -> String {
     let mut text = format!(
         "## Deletion of a group\n\nOne of {} groups, which has as many bytes as all others together; {} reads and {} writes a second of the \
          others meanwhile; {} s before, and after the second in which it is deleted.\n\n| bytes of the group | took | flushed, and \
@@ -376,7 +365,7 @@ pub(super) mod tests {
     #[test]
     fn every_round_has_its_row_and_the_others_their_medians() {
         let all = [deletion(5), deletion(1), deletion(2)];
-        let text = page(&super::super::tests::choice(), &all);
+        let text = page(&super::super::choice::tests::choice(), &all);
         for line in [
             "\n| 64.0 MiB | 5.00 ms | 0 B, 3.00 KiB | 7 | 2 | 128 MiB | 65.0 MiB | 64.0 MiB | 2.00 MiB |",
             "\n| reads | 10.0 µs | 11.0 µs | 10.0 µs | +10.0 % |",

@@ -1,9 +1,9 @@
 //! What a write costs by what makes it durable: figure 8 of the paper.
 
-use super::Lab;
+use super::choice::Choice;
+use super::figures::{latencies, percent};
 use super::groups::{self, name, options, write_key};
-use super::watch::latencies;
-use crate::progress::Progress;
+use super::lab::{Each, Lab};
 use crate::report::median;
 use crate::result::Latency;
 use esker::base::checksum::mix64;
@@ -15,6 +15,7 @@ use rand::rngs::Xoshiro256PlusPlus as Random;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,7 @@ impl Arm {
         }
     }
 
-    fn open(self, dir: &std::path::Path) -> Outcome<Db> {
+    fn open(self, dir: &Path) -> Outcome<Db> {
         let durability = match self {
             Arm::Synced | Arm::Logged => Durability::Wal,
             Arm::Unlogged | Arm::Written | Arm::Applied => Durability::External,
@@ -88,39 +89,30 @@ struct Done(AtomicU64);
 
 impl Lab<'_> {
     /// All arms, in turns.
-    pub(super) fn latency(&mut self) -> Outcome<()> {
+    pub(super) fn latency(&mut self, each: Each<'_, Run>) -> Outcome<()> {
+        let place = self.place;
         for round in 0..self.choice.repeat {
             for turn in 0..Arm::ALL.len() {
                 let arm = Arm::ALL[(turn + round as usize) % Arm::ALL.len()];
-                let place = format!("latency-{turn}");
-                let run = self.place.within(&place, |dir| {
+                let run = place.within(&format!("latency-{turn}"), |dir| {
                     let db = arm.open(dir)?;
-                    let run = self.choice.writes_of(&db, arm, round, self.stop, self.progress)?;
+                    let run = self.writes(&db, arm, round)?;
                     db.close()?;
                     Ok(run)
                 })?;
-                if self.stop.load(Ordering::Relaxed) {
+                if self.is_stopped() {
                     return Ok(());
                 }
-                self.found.latency.push(run);
+                each(run)?;
             }
-            self.keep()?;
         }
         Ok(())
     }
-}
 
-impl super::Choice {
     /// Writes from all threads.
-    fn writes_of(
-        &self,
-        db: &Db,
-        arm: Arm,
-        round: u32,
-        stop: &AtomicBool,
-        progress: &mut Progress,
-    ) -> Outcome<Run> {
-        let (threads, all) = (self.threads, self.writes());
+    fn writes(&mut self, db: &Db, arm: Arm, round: u32) -> Outcome<Run> {
+        let (threads, all) = (self.choice.threads, self.choice.writes());
+        let (groups, stop) = (self.choice.groups, self.stop);
         let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
         let start = Instant::now();
         let workers = std::thread::scope(|scope| {
@@ -128,7 +120,7 @@ impl super::Choice {
                 .map(|thread| {
                     let writes = all / threads + u64::from(thread < all % threads);
                     let seed = mix64(u64::from(round)) ^ thread;
-                    let seat = Seat { thread, threads, groups: self.groups, writes, seed };
+                    let seat = Seat { thread, threads, groups, writes, seed };
                     let done = &done[thread as usize];
                     scope.spawn(move || work(db, arm, seat, done, stop))
                 })
@@ -136,7 +128,7 @@ impl super::Choice {
             while !workers.iter().all(|worker| worker.is_finished()) {
                 std::thread::sleep(ROUND);
                 let count = done.iter().map(|done| done.0.load(Ordering::Relaxed)).sum();
-                progress.at(arm.name(), count, all);
+                self.progress.at(arm.name(), count, all);
             }
             let joined = workers.into_iter().map(|worker| {
                 worker.join().unwrap_or_else(|_| Err("a thread of the benchmark panicked".into()))
@@ -225,13 +217,8 @@ fn medians(runs: &[Run], arm: Arm) -> Option<Medians> {
     })
 }
 
-/// By how much a figure is above another one, in percent: below it, less than nothing.
-pub(super) fn percent(figure: f64, other: f64) -> String {
-    format!("{:+.1} %", 100.0 * (figure / other.max(f64::MIN_POSITIVE) - 1.0))
-}
-
 /// The table of all arms, and how they stand to each other.
-pub(super) fn page(choice: &super::Choice, runs: &[Run]) -> String {
+pub(super) fn page(choice: &Choice, runs: &[Run]) -> String {
     let mut text = format!(
         "## Latency of a write\n\n{} threads, {} writes in each run, {} groups, keys of {} and values of {} bytes, medians of {} \
          rounds in which the arms take turns.\n\n| | writes a second | mean | p50 | p99 | p99.9 |\n|---|---|---|---|---|---|\n",
@@ -320,7 +307,7 @@ pub(super) mod tests {
             run(Arm::Applied, 1.0),
             run(Arm::Applied, 70.0),
         ];
-        let text = page(&super::super::tests::choice(), &runs);
+        let text = page(&super::super::choice::tests::choice(), &runs);
         for line in [
             "| log, each write synced | 20.0 k | 50.0 µs | 45.0 µs | 100 µs | 150 µs |",
             "| no log: apply | 1.00 M | 1.00 µs | 900 ns | 2.00 µs | 3.00 µs |",
@@ -335,7 +322,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_arm_that_was_not_measured_has_no_row() {
-        let text = page(&super::super::tests::choice(), &[run(Arm::Applied, 1.0)]);
+        let text = page(&super::super::choice::tests::choice(), &[run(Arm::Applied, 1.0)]);
         assert!(text.contains("| no log: apply |") && !text.contains("against"), "{text}");
         assert!(!text.contains("synced"), "{text}");
     }

@@ -4,9 +4,10 @@
 //! The new state comes from memory, in the order of its keys, as from a replica that is healthy. A repair is done when it
 //! would outlive a crash, and at rest when the store has no more work.
 
-use super::Lab;
+use super::choice::Choice;
+use super::figures::percent;
 use super::groups::{Owner, PAIR_BYTES, end_of, name, options, values, write_key};
-use super::latency::percent;
+use super::lab::{Each, Lab};
 use super::watch::{Space, space_during, written_bytes};
 use crate::machine::disk_bytes;
 use crate::report::median;
@@ -126,19 +127,18 @@ struct Replica<'a> {
 
 impl Lab<'_> {
     /// All arms, in turns.
-    pub(super) fn repair(&mut self) -> Outcome<()> {
+    pub(super) fn repair(&mut self, each: Each<'_, Repair>) -> Outcome<()> {
         let place = self.place;
         for round in 0..self.choice.repeat {
             for turn in 0..Arm::ALL.len() {
                 let arm = Arm::ALL[(turn + round as usize) % Arm::ALL.len()];
                 let repairs =
                     place.within(&format!("repair-{turn}"), |dir| self.repair_by(arm, dir))?;
-                if self.stop.load(Ordering::Relaxed) {
+                if self.is_stopped() {
                     return Ok(());
                 }
-                self.found.repairs.extend(repairs);
+                repairs.into_iter().try_for_each(&mut *each)?;
             }
-            self.keep()?;
         }
         Ok(())
     }
@@ -250,7 +250,7 @@ fn middle(repairs: &[&Repair], figure: impl Fn(&Repair) -> f64) -> Option<f64> {
 }
 
 /// The table of all arms.
-pub(super) fn page(choice: &super::Choice, all: &[Repair]) -> String {
+pub(super) fn page(choice: &Choice, all: &[Repair]) -> String {
     let mut text = format!(
         "## Full repair\n\nThe states of one of {} groups, and of all of them one after the other, replaced by new ones; {} of pairs of {} \
          bytes before compression, medians of {} rounds. Space beyond that of what is alive.\n\n| | | most extra space | done in | against \
@@ -337,7 +337,7 @@ pub(super) mod tests {
     #[test]
     fn arms_stand_beside_the_first() {
         let mut all = repairs();
-        let text = page(&super::super::tests::choice(), &all);
+        let text = page(&super::super::choice::tests::choice(), &all);
         for line in [
             "\n| one group | log, delete_range, batches | 60.0 % | 16.0 s | +0.0 % | 32.0 s | 16.0 MiB |",
             "\n| all groups | delete_range, apply | 20.0 % | 12.0 s | -25.0 % | 24.0 s | 12.0 MiB |",
@@ -349,7 +349,7 @@ pub(super) mod tests {
         let drawn = drawing(&all).expect("a drawing");
         assert!(drawn.contains("delete_group, apply") && drawn.contains("MiB"), "{drawn}");
         all.retain(|repair| repair.arm == Arm::Group);
-        let text = page(&super::super::tests::choice(), &all);
+        let text = page(&super::super::choice::tests::choice(), &all);
         assert!(text.contains("| one group | delete_group, apply | 0.0 % | 4.00 s |  |"), "{text}");
         assert!(!text.contains("batches"), "{text}");
     }

@@ -1,7 +1,7 @@
 //! How many tables there are, with groups in tables of their own and without: figure 12 of the paper.
 
-use super::Lab;
 use super::groups::{Owner, PAIR_BYTES, options, values, write_key};
+use super::lab::{Each, Lab};
 use crate::keys::Shuffled;
 use crate::machine::disk_bytes;
 use esker::{Batch, Db, Durability};
@@ -9,7 +9,6 @@ use esker_draw::units::bytes;
 use esker_draw::{Group, Outcome, Palette, bars};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
 
 /// What the paper counted with 10 million and with 1 000 million pairs: without and with tables for each group.
 const THERE: [(u64, [u64; 2]); 2] = [(10_000_000, [20, 210]), (1_000_000_000, [2_161, 2_176])];
@@ -46,7 +45,7 @@ impl Filled {
 
 impl Lab<'_> {
     /// Counts tables at every size.
-    pub(super) fn tables(&mut self) -> Outcome<()> {
+    pub(super) fn tables(&mut self, each: Each<'_, Filled>) -> Outcome<()> {
         for pairs in self.choice.pairs() {
             for grouped in [false, true] {
                 let name = format!("tables-{pairs}-{}", if grouped { "own" } else { "shared" });
@@ -65,8 +64,7 @@ impl Lab<'_> {
                     Ok(Some(Filled { pairs, grouped, levels, disk_bytes }))
                 })?;
                 let Some(filled) = filled else { return Ok(()) };
-                self.found.tables.push(filled);
-                self.keep()?;
+                each(filled)?;
             }
         }
         Ok(())
@@ -80,7 +78,7 @@ impl Lab<'_> {
         for at in 0..pairs {
             if at % LOOK == 0 {
                 self.progress.at("pairs", at, pairs);
-                if self.stop.load(Ordering::Relaxed) {
+                if self.is_stopped() {
                     return Ok(false);
                 }
             }

@@ -4,7 +4,6 @@ use crate::machine::disk_bytes;
 use esker::event::{Event, EventListener};
 use esker::{Db, Setup};
 use esker_draw::Outcome;
-use hdrhistogram::Histogram;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,16 +11,6 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks at the disk.
 const LOOK: Duration = Duration::from_millis(10);
-
-/// Longest latency told apart from longer ones, in nanoseconds: 100 s.
-const LATENCY_NS_MAX: u64 = 100_000_000_000;
-/// Digits of a latency that are kept: what is compared differs by a few in a hundred.
-const LATENCY_DIGITS: u8 = 3;
-
-/// No latencies yet.
-pub(super) fn latencies() -> Outcome<Histogram<u64>> {
-    Ok(Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS)?)
-}
 
 /// Bytes that flushes and compactions wrote, as events tell them.
 #[derive(Debug, Default)]
@@ -100,16 +89,6 @@ pub(super) fn space_during<T>(
 mod tests {
     use super::*;
     use std::fs;
-
-    #[test]
-    fn latencies_of_every_length_are_told_apart() {
-        let mut taken = latencies().expect("a histogram");
-        for ns in [300, 400_000, 5_000_000_000] {
-            taken.saturating_record(ns);
-        }
-        let near = |quantile, ns: u64| taken.value_at_quantile(quantile).abs_diff(ns) <= ns / 1_000;
-        assert!(near(0.3, 300) && near(0.6, 400_000) && near(1.0, 5_000_000_000));
-    }
 
     #[test]
     fn files_that_come_and_go_are_seen() {
