@@ -8,7 +8,7 @@ use esker::base::checksum::mix64;
 use esker::base::vfs::strict::Survival;
 use esker_replicated_log::cluster::{Cluster, Failure, REPLICAS};
 use esker_replicated_log::log::{Entry, OPS_MAX, Op};
-use esker_replicated_log::replica::{Pairs, Replica, State};
+use esker_replicated_log::replica::{Copied, Pairs, Replica, State};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -287,4 +287,37 @@ fn a_copy_is_as_of_its_index_while_requests_are_applied() {
         before = copied.index;
     }
     assert!(before > 40, "requests were applied meanwhile");
+}
+
+#[test]
+fn a_group_that_is_gone_is_not_told_to_be_persistent() {
+    let entry =
+        |byte: u8| Entry { term: 1, ops: vec![Op { key: vec![byte], value: Some(vec![1; 100]) }] };
+    let pairs: Pairs = (0..60).map(|byte| (vec![byte], vec![2; 100])).collect();
+    let copied = Copied { index: 9, pairs };
+    let (mut kept, mut gone, mut calls) = (0, 0, 0);
+    loop {
+        calls += 1;
+        let mut replica = Replica::new(true);
+        replica.start().expect("it starts");
+        for index in 1..=5 {
+            replica.apply(GROUPS[0], index, &entry(index as u8)).expect("applied");
+        }
+        replica.flush_oldest().expect("flushed");
+        assert_eq!(replica.persisted(GROUPS[0]), 5);
+        replica.disk().set_crash_at(replica.disk().mutating_calls() + calls);
+        let installed = replica.install(GROUPS[0], &copied, 1);
+        match (installed, replica.state(GROUPS[0]).expect("it is up")) {
+            (Ok(()), state) => {
+                assert_eq!((state, replica.persisted(GROUPS[0])), (State::At(9), 9));
+                break;
+            }
+            (Err(_), State::At(5)) => kept += 1,
+            (Err(_), _) => {
+                assert_eq!(replica.persisted(GROUPS[0]), 0, "at call {calls}");
+                gone += 1;
+            }
+        }
+    }
+    assert!(kept > 0 && gone > 0, "{kept} {gone}");
 }
