@@ -1,8 +1,9 @@
 //! The cluster at work: requests, flushes, crashes, repair. See the library's head.
 
 use esker::base::vfs::strict::Survival;
-use esker_replicated_log::cluster::{Cluster, Failure, REPLICAS};
+use esker_replicated_log::cluster::{Cluster, Failure, REPLICAS, Recovered};
 use esker_replicated_log::log::{Log, Op};
+use esker_replicated_log::replica::State;
 use std::process::ExitCode;
 
 /// Groups that are written to all the time, and one that is not.
@@ -88,16 +89,17 @@ fn write(cluster: &mut Cluster, numbers: std::ops::Range<u64>) -> Result<(), Fai
 fn restart(cluster: &mut Cluster, at: usize) -> Result<(), Failure> {
     cluster.start(at)?;
     for group in [BUSY[0], BUSY[1], IDLE] {
-        let (state, log) = (cluster.replica(at).state(group)?, cluster.log(group));
-        let (cut, last) = log.map_or((0, 0), |log| (log.cut(), log.last()));
+        let found = match cluster.replica(at).state(group)? {
+            State::At(index) => format!("as after request {index}"),
+            State::Installing => "half put in".to_owned(),
+        };
+        let (cut, last) = cluster.log(group).map_or((0, 0), |log| (log.cut(), log.last()));
         println!(
-            "  replica {at} finds {} {state:?}; its log has {} to {last}",
-            group.escape_ascii(),
-            cut + 1
+            "  replica {at} finds {} {found}; the log begins behind {cut} and has {last}",
+            group.escape_ascii()
         );
     }
-    if let Some(recovered) = cluster.recover(at)? {
-        let (replayed, copied) = (recovered.replayed, recovered.copied);
+    if let Some(Recovered { replayed, copied }) = cluster.recover(at)? {
         println!("  it is live again: {replayed} requests once more, {copied} groups copied");
     }
     Ok(())
