@@ -218,13 +218,13 @@ impl Cluster {
                     index
                 }
             };
-            for index in applied + 1..=self.logs[group].last() {
-                let Some(entry) = self.logs[group].get(index) else { continue };
-                let again = self.replicas[at].apply(group, index, entry);
-                if self.unless_off(at, again)?.is_none() {
-                    return Ok(None);
-                }
+            let (replica, log) = (&self.replicas[at], &self.logs[group]);
+            let again = log.behind(applied).try_for_each(|(index, entry)| {
                 recovered.replayed += 1;
+                replica.apply(group, index, entry)
+            });
+            if self.unless_off(at, again)?.is_none() {
+                return Ok(None);
             }
         }
         self.live[at] = true;

@@ -67,6 +67,12 @@ impl Log {
         self.entries.get(index.checked_sub(self.cut.0 + 1)? as usize)
     }
 
+    /// The entries behind an index, with theirs. It must not be one before which the log was cut off.
+    pub fn behind(&self, index: u64) -> impl Iterator<Item = (u64, &Entry)> {
+        assert!(index >= self.cut.0, "entries behind {index} are gone");
+        (index + 1..).zip(self.entries.iter().skip((index - self.cut.0) as usize))
+    }
+
     /// The term of an entry; the newest that was cut off is still known.
     pub fn term(&self, index: u64) -> Option<u64> {
         let (cut, term) = self.cut;
@@ -102,6 +108,11 @@ mod tests {
             (None, Some(2), Some(3), None)
         );
         assert!(log.get(3).is_none() && log.get(4).is_some());
+        assert_eq!(
+            log.behind(3).map(|(index, entry)| (index, entry.term)).collect::<Vec<_>>(),
+            [(4, 3)]
+        );
+        assert_eq!(log.behind(4).count(), 0);
         log.cut_off(99);
         assert_eq!((log.cut(), log.last(), log.is_empty()), (4, 4, true));
         assert_eq!(log.append(Entry { term: 4, ops: Vec::new() }), 5);
