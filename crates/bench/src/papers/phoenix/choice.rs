@@ -15,7 +15,7 @@ pub struct Choice {
     /// deleted or repaired. Takes about an hour and 15 GB of disk
     #[arg(long)]
     paper: bool,
-    /// Writes of each arm; 300 thousand if not given
+    /// Writes of each arm; 200 thousand if not given
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     writes: Option<u64>,
     /// Threads that write
@@ -77,7 +77,7 @@ impl Choice {
     }
 
     pub(super) fn writes(&self) -> u64 {
-        self.of_size(self.writes, 10_000_000, 300_000)
+        self.of_size(self.writes, 10_000_000, 200_000)
     }
 
     pub(super) fn pairs(&self) -> Vec<u64> {
@@ -148,7 +148,7 @@ pub(super) mod tests {
         let sizes = |choice: &Choice| {
             (choice.writes(), choice.pairs(), choice.group_size(), choice.repair_groups())
         };
-        assert_eq!(sizes(&choice()), (300_000, vec![1_000_000], 200_000_000, 16));
+        assert_eq!(sizes(&choice()), (200_000, vec![1_000_000], 200_000_000, 16));
         let paper = sizes(&chosen(&["--paper"]));
         assert_eq!(paper, (10_000_000, vec![1_000_000, 10_000_000], 10_000_000_000, 256));
         let given = ["--paper", "--pairs", "100000000", "--writes", "7", "--group-size", "1GB"];
