@@ -8,7 +8,7 @@
 //!
 //! **Full repair.** When the log does not reach back to where a group is, the group is deleted and put in anew, from a
 //! copy of another replica's. That takes several requests, and the power may fail between them, so that half of a group
-//! is there. Notes tell: all requests but the last carry the note "installing", and whoever finds that note after a crash has it
+//! is there. Notes tell: that of all requests but the last is "installing", and whoever finds it after a crash has the group
 //! repaired once more. Indexes must ascend, and the last one is that of the copy; so the others get 1, 2, 3 and so on, which
 //! are enough: a copy as of index i has at most i times [`OPS_MAX`] pairs, and each request here puts in as many.
 
