@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use esker_bench::config::Config;
 use esker_bench::esker_store::{Esker, Tree};
-use esker_bench::papers::{basics, loose, slot};
+use esker_bench::papers::{basics, loose, phoenix, slot};
 use esker_bench::place::make_dir;
 use esker_bench::progress::Progress;
 use esker_bench::report::Report;
@@ -137,6 +137,14 @@ enum Paper {
         #[arg(long)]
         quiet: bool,
     },
+    /// Without a log, with groups that can be deleted at once: `PheonixLSM`
+    Phoenix {
+        #[command(flatten)]
+        choice: phoenix::Choice,
+        /// No progress
+        #[arg(long)]
+        quiet: bool,
+    },
     /// Compaction in turns of time slices, against level 0 before all others
     Slot {
         #[command(flatten)]
@@ -182,6 +190,9 @@ fn command(command: Command) -> Outcome<ExitCode> {
         }
         Command::Papers(Paper::Loose { choice, quiet }) => {
             return watched(quiet, |stop, progress| loose::run(&choice, stop, progress));
+        }
+        Command::Papers(Paper::Phoenix { choice, quiet }) => {
+            return watched(quiet, |stop, progress| phoenix::run(&choice, stop, progress));
         }
         Command::Stalls { choice, quiet } => {
             return watched(quiet, |stop, progress| stalls::run(&choice, stop, progress));

@@ -248,6 +248,54 @@ fn gets_and_puts_of_a_course_are_measured_and_drawn() {
 }
 
 #[test]
+fn stores_without_a_log_are_measured_and_drawn() {
+    let place = Place::new("phoenix");
+    let (out, db) = (place.path("out"), place.path("db"));
+    let flags = ["papers", "phoenix", "--quiet", "--writes", "2000", "--pairs", "20000,40000"];
+    let sizes = ["--group_size", "4MB", "--repair_size", "4MB", "--repair_groups", "4"];
+    let more = ["--rate", "500", "--seconds", "0.3", "--repeat", "1", "--db", &db, "--out", &out];
+    said(&[&flags[..], &sizes, &more].concat());
+    let found: Value = serde_json::from_str(&file(&out, "phoenix.json")).expect("JSON");
+    let all = |name: &str| found[name].as_array().expect("a list").clone();
+    let latency = all("latency");
+    assert_eq!(latency.len(), 5);
+    for run in &latency {
+        assert_eq!(figure(&run["latency"], "count"), 2_000, "{run}");
+        assert!(figure(&run["latency"], "p99") > 10, "{run}");
+    }
+    let sizes: Vec<(u64, bool)> = all("tables")
+        .iter()
+        .map(|filled| (figure(filled, "pairs"), filled["grouped"] == true))
+        .collect();
+    assert_eq!(sizes, [(20_000, false), (20_000, true), (40_000, false), (40_000, true)]);
+    let deleted = &all("deletions")[0];
+    let written = figure(deleted, "flushed_bytes") + figure(deleted, "compacted_bytes");
+    assert_eq!(written, 0, "{deleted}");
+    assert!(figure(&deleted["reads"][1], "count") > 100, "{deleted}");
+    let repairs = all("repairs");
+    assert_eq!(repairs.len(), 6);
+    for repair in &repairs {
+        assert!(figure(repair, "live_bytes") > 1_000_000, "{repair}");
+        assert!(figure(repair, "written_bytes") > 0, "{repair}");
+    }
+    let page = file(&out, "phoenix.md");
+    for row in ["\n| no log: apply | ", "\n| all groups | delete_group, apply | "] {
+        assert_eq!(page.matches(row).count(), 1, "{row}: {page}");
+    }
+    for drawing in ["latency", "tables", "deletion", "repair"] {
+        assert!(file(&out, &format!("{drawing}.svg")).contains("<svg"), "{drawing}");
+    }
+    assert_eq!(fs::read_dir(&db).expect("it stays").count(), 0, "stores are removed");
+    // A part alone.
+    let only = place.path("only");
+    said(&["papers", "phoenix", "--quiet", "--parts", "tables", "--pairs", "5000", "--out", &only]);
+    let page = file(&only, "phoenix.md");
+    assert!(page.contains("## Tables") && !page.contains("## Full"), "{page}");
+    let few = ["papers", "phoenix", "--groups", "8", "--out", &only];
+    assert!(refused(&few).contains("--threads"));
+}
+
+#[test]
 fn puts_are_paced_below_and_above_what_is_sustained() {
     let place = Place::new("stalls");
     let (out, db) = (place.path("out"), place.path("db"));

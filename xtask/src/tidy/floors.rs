@@ -64,6 +64,7 @@ pub(super) const CRATES: &[CrateFloor] = &[
     ("crates/cli", "esker-cli", 3),
     ("crates/capi", "esker-capi", 3),
     ("crates/py", "esker-py", 2),
+    ("examples/replicated-log", "esker-replicated-log", 2),
     ("compare", "esker-compare", 4),
     ("xtask", "xtask", 0),
 ];

@@ -2,4 +2,5 @@
 
 pub mod basics;
 pub mod loose;
+pub mod phoenix;
 pub mod slot;

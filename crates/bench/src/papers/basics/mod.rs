@@ -47,7 +47,7 @@ pub struct Choice {
     out: PathBuf,
 }
 
-fn amount(text: &str) -> Result<u64, String> {
+pub(in crate::papers) fn amount(text: &str) -> Result<u64, String> {
     let wrong = || "write it as 500MB, 4GB or 1000000".to_owned();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale = match &text[digits.len()..] {
