@@ -2,8 +2,11 @@
 
 use super::group_range::GroupRange;
 use crate::version::{GROUP_BYTES_MAX, GroupState, NOTE_BYTES_MAX, NamedGroups, Written};
+use esker_base::checksum::{hash64, mix64};
 use esker_base::{Error, KeyspaceId, Result, Seq};
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// Where a request stands in its group's log.
@@ -32,16 +35,22 @@ pub struct GroupIndex {
     pub note: Vec<u8>,
 }
 
-/// As [`Applied`], on its way through the write queue.
+/// As [`Applied`], on its way through the write queue. Its memory is used again by the next request of the thread.
+#[derive(Debug, Default)]
 pub(super) struct Application {
-    pub(super) group: Arc<[u8]>,
-    pub(super) state: GroupState,
+    pub(super) group: Vec<u8>,
+    pub(super) index: u64,
+    pub(super) note: Vec<u8>,
+}
+
+esker_base::sync::thread_local! {
+    static REUSED: RefCell<Option<Box<Application>>> = RefCell::new(Some(Box::default()));
 }
 
 impl Application {
     /// # Errors
     /// `InvalidArgument` if a length is not allowed.
-    pub(super) fn new(applied: &Applied<'_>) -> Result<Application> {
+    pub(super) fn new(applied: &Applied<'_>) -> Result<Box<Application>> {
         let Applied { group, index, note } = *applied;
         if group.is_empty() || group.len() > GROUP_BYTES_MAX {
             return Err(Error::invalid("the name of a group is empty or longer than 1 KiB"));
@@ -49,13 +58,50 @@ impl Application {
         if note.len() > NOTE_BYTES_MAX {
             return Err(Error::invalid("the note of a request is longer than 64 KiB"));
         }
-        let state = GroupState { index, note: note.into() };
-        Ok(Application { group: group.into(), state })
+        // A thread that is ending has none any more.
+        let reused = REUSED.try_with(|reused| reused.try_borrow_mut().ok()?.take());
+        let mut application = reused.ok().flatten().unwrap_or_default();
+        application.group.clear();
+        application.group.extend_from_slice(group);
+        application.index = index;
+        application.note.clear();
+        application.note.extend_from_slice(note);
+        Ok(application)
+    }
+
+    /// Keeps the memory for this thread's next request.
+    pub(super) fn give_back(self: Box<Application>) {
+        let _ = REUSED.try_with(|reused| {
+            if let Ok(mut reused) = reused.try_borrow_mut() {
+                *reused = Some(self);
+            }
+        });
     }
 }
 
 /// How far groups were applied, and the sequence number that was newest before the request.
-pub(super) type Groups = BTreeMap<Arc<[u8]>, (GroupState, Seq)>;
+pub(super) type Groups = HashMap<Arc<[u8]>, (GroupState, Seq), BuildHasherDefault<NameHasher>>;
+
+/// Hashes names of groups, which are short.
+#[derive(Default)]
+pub(super) struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = mix64(self.0) ^ hash64(bytes);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, length: usize) {
+        self.0 ^= length as u64;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// A group that has come from another store, its files in place. Its epoch comes into force with it, or neither does.
 #[derive(Debug)]
@@ -98,7 +144,7 @@ impl Epochs {
         let persisted =
             groups.0.iter().map(|(group, state)| (group.clone(), (state.clone(), last_seq)));
         Epochs {
-            active: Groups::new(),
+            active: Groups::default(),
             sealed: VecDeque::new(),
             persisted: persisted.collect(),
             persisted_seq: last_seq,
@@ -119,6 +165,34 @@ impl Epochs {
 
     pub(super) fn is_empty(&self) -> bool {
         self.active.is_empty() && self.sealed.is_empty()
+    }
+
+    /// Notes how far the log of a group is applied. The newest sequence number before the request is `last_seq`.
+    ///
+    /// # Errors
+    /// The index of the newest request, if this one was applied before.
+    #[inline]
+    pub(super) fn note(&mut self, application: &Application, last_seq: Seq) -> Result<(), u64> {
+        let Application { group, index, note } = application;
+        if let Some((state, seq)) = self.active.get_mut(&group[..]) {
+            if *index <= state.index {
+                return Err(state.index);
+            }
+            (state.index, *seq) = (*index, last_seq);
+            // It often says the same, such as a term.
+            if *state.note != note[..] {
+                state.note = note[..].into();
+            }
+            return Ok(());
+        }
+        match self.applied(group) {
+            Some(newest) if *index <= newest.index => Err(newest.index),
+            _ => {
+                let state = GroupState { index: *index, note: note[..].into() };
+                self.active.insert(group[..].into(), (state, last_seq));
+                Ok(())
+            }
+        }
     }
 
     pub(super) fn index_of(&self, group: &Arc<[u8]>) -> Option<GroupIndex> {

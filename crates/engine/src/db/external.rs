@@ -24,7 +24,7 @@ use crate::event::{Event, PersistedGroup};
 use crate::options::Durability;
 use crate::version::{Change, GroupState};
 use esker_base::{Error, Result, Seq};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,21 +56,15 @@ impl Core {
     ///
     /// # Errors
     /// `InvalidArgument` if it was applied before.
-    pub(super) fn admit(&self, application: Application, last_seq: Seq) -> Result<()> {
-        let Application { group, state } = application;
-        let mut epochs = self.epochs.lock();
-        match epochs.applied(&group) {
-            Some(newest) if state.index <= newest.index => Err(Error::invalid(format!(
-                "request {} of group {} was not applied: the newest that was is {}",
-                state.index,
-                group.escape_ascii(),
-                newest.index
-            ))),
-            _ => {
-                epochs.active.insert(group, (state, last_seq));
-                Ok(())
-            }
-        }
+    #[inline]
+    pub(super) fn admit(&self, application: &Application, last_seq: Seq) -> Result<()> {
+        self.epochs.lock().note(application, last_seq).map_err(|newest| {
+            Error::invalid(format!(
+                "request {} of group {} was not applied: the newest that was is {newest}",
+                application.index,
+                application.group.escape_ascii()
+            ))
+        })
     }
 
     /// Begins the next epoch: the memtables were sealed under this number. Under the right to write.
@@ -116,12 +110,11 @@ impl Core {
         let epochs = self.epochs.lock();
         let epoch = epochs.sealed.front().filter(|epoch| epoch.number == number);
         let applied = epoch.into_iter().flat_map(|epoch| &epoch.applied);
-        applied
-            .map(|(group, (state, _))| Change::Applied {
-                group: group.clone(),
-                state: state.clone(),
-            })
-            .collect()
+        let applied = applied.map(|(group, (state, _))| (group.clone(), state.clone()));
+        // In the order of their names, so that the same requests make the same edits.
+        let applied: BTreeMap<Arc<[u8]>, GroupState> = applied.collect();
+        let tell = |(group, state)| Change::Applied { group, state };
+        applied.into_iter().map(tell).collect()
     }
 
     /// The newest sequence number of the oldest epoch that is sealed.
@@ -141,7 +134,8 @@ impl Core {
             group: group.to_vec(),
             index: state.index,
         };
-        let groups = epoch.applied.iter().map(tell).collect();
+        let mut groups: Vec<PersistedGroup> = epoch.applied.iter().map(tell).collect();
+        groups.sort_unstable_by(|a, b| a.group.cmp(&b.group));
         epochs.persisted.extend(epoch.applied);
         drop(epochs);
         self.events.emit(&Event::Persisted { seq: epoch.seq, groups });

@@ -18,11 +18,14 @@ use super::group_range::GroupRange;
 use crate::names;
 use crate::report::GroupStats;
 use crate::value_log::{Place, ValueFileMeta};
-use crate::version::{Change, VersionEdit, VersionSet, live_bytes};
-use esker_base::sync::MutexGuard;
+use crate::version::{Change, Table, VersionEdit, VersionSet, live_bytes};
+use esker_base::sync::{MutexGuard, thread};
 use esker_base::{Error, KeyspaceId, Result, Seq};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+
+/// How long a deletion waits for readers that still hold its tables: far longer than a get takes.
+const PASSING_NS: u64 = 2_000_000;
 
 /// What the deletion of a group has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,10 +58,11 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         core.visible_seq.store(seq, std::sync::atomic::Ordering::Release);
         (seq, idle)
     };
-    let deleted = {
+    let (deleted, gone) = {
         let mut versions = core.lock_versions()?;
         let mut edit = VersionEdit::new();
         let deleted = erase(core, &versions, &range, seq, &mut edit);
+        let gone = tables_that_leave(&versions, &edit);
         edit.push(Change::GroupForgotten(range.group.clone()));
         // What no memtable holds either can be forgotten when no table does: nothing else may ever flush them.
         edit.changes.extend(idle.into_iter().map(|id| Change::Flushed { id, seq }));
@@ -66,12 +70,32 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         core.measure_values(&versions);
         core.forget_group(&range.group, seq);
         core.show_versions(&versions);
-        deleted
+        (deleted, gone)
     };
     core.measure_level0();
+    give_up(core, &gone);
     core.background.wake_workers();
-    core.store.sweep();
     Ok(deleted)
+}
+
+fn tables_that_leave(versions: &VersionSet, edit: &VersionEdit) -> Vec<Weak<Table>> {
+    let leave = edit.changes.iter().filter_map(|change| match change {
+        Change::TableRemoved { number, .. } => Some(*number),
+        _ => None,
+    });
+    let leave: BTreeSet<u64> = leave.collect();
+    let tables = versions.keyspaces.values().flat_map(|record| record.tables());
+    tables.filter(|table| leave.contains(&table.meta.number)).map(Arc::downgrade).collect()
+}
+
+/// Removes the files of tables that have left, also of those that a reader holds who is just passing.
+fn give_up(core: &Core, gone: &[Weak<Table>]) {
+    let until = core.env.clock.now_ns() + PASSING_NS;
+    let is_held = |table: &Weak<Table>| table.strong_count() > 0;
+    while gone.iter().any(is_held) && core.env.clock.now_ns() < until {
+        thread::yield_now();
+    }
+    core.store.sweep();
 }
 
 impl Core {

@@ -50,6 +50,7 @@ impl Core {
 
 /// When an epoch is sealed: what its groups say of the next one instead.
 pub(super) fn plant_indexes(applied: &mut Groups) -> Groups {
-    let late = if Planted::IndexInNextEpoch.is_here() { applied.pop_last() } else { None };
+    let group = applied.keys().next().filter(|_| Planted::IndexInNextEpoch.is_here()).cloned();
+    let late = group.and_then(|group| applied.remove_entry(&group));
     late.into_iter().collect()
 }

@@ -73,13 +73,14 @@ pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) 
         core.stall.admit_values(separated.stored_bytes, core.values_fill());
     }
     let mut request = Request::new(std::mem::take(batch), how.sync);
-    request.application = application.map(Box::new);
+    request.application = application;
     request.separated = separated;
     request.indexes = indexes;
     let answer = match core.queue.enter(request) {
         Turn::Done(answer) => answer,
         Turn::Lead(leader) => lead(core, leader),
     };
+    answer.application.into_iter().for_each(Application::give_back);
     *batch = answer.batch;
     core.run_inline();
     if answer.outdated { Ok(false) } else { answer.result.map(|()| true) }
@@ -169,9 +170,9 @@ impl CommitState {
         if batch.names_keyspaces() && batch.iter().any(|op| is_missing(op.keyspace)) {
             return Err(Error::invalid("the batch names a keyspace that does not exist"));
         }
-        if let Some(application) = application.take() {
+        if let Some(application) = application {
             // Where there is no log nothing that follows can fail.
-            core.admit(*application, self.last_seq())?;
+            core.admit(application, self.last_seq())?;
         }
         if batch.is_empty() {
             return Ok(());

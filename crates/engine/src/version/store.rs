@@ -45,6 +45,8 @@ pub(crate) struct TableStore {
     next_number: AtomicU64,
     /// Numbers of table files that nobody holds any more.
     garbage: Mutex<Vec<u64>>,
+    /// The right to remove them: whoever has it is done when it is free again.
+    sweeping: Mutex<()>,
 }
 
 /// A live table. Dropping the last reference to an obsolete one gives its file up.
@@ -110,6 +112,7 @@ impl TableStore {
             pin_bytes_promised: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             garbage: Mutex::new(Vec::new()),
+            sweeping: Mutex::new(()),
         }
     }
 
@@ -183,10 +186,12 @@ impl TableStore {
         self.garbage.lock().extend(tables.iter().map(|meta| meta.number));
     }
 
-    /// Removes the files of obsolete tables that nobody holds. Returns how many.
+    /// Removes the files of obsolete tables that nobody holds. Returns how many. When it returns, those are gone too that
+    /// another thread was about to remove.
     ///
     /// A file that cannot be removed now is an orphan that the next open removes.
     pub(crate) fn sweep(&self) -> usize {
+        let _one_at_a_time = self.sweeping.lock();
         let of_values = self.values.sweep();
         let numbers = std::mem::take(&mut *self.garbage.lock());
         for &number in &numbers {
