@@ -14,6 +14,17 @@ pub(crate) enum Face {
     Plyvel,
 }
 
+/// What a store is called where it was closed.
+pub(crate) const STORE: &str = "store";
+
+/// That something was closed, and what to do.
+fn was_closed(what: &str) -> String {
+    match what {
+        STORE => "the store was closed: open it again".to_owned(),
+        what => format!("the {what} was closed, by itself or with its store: make another"),
+    }
+}
+
 /// Makes an exception of a class that Python defines.
 fn raise(py: Python<'_>, module: &str, class: &str, text: &str) -> PyErr {
     let made = py
@@ -70,8 +81,8 @@ impl Face {
     #[cold]
     pub(crate) fn closed(self, py: Python<'_>, what: &str) -> PyErr {
         match self {
-            Face::Own => own_closed(py, what),
-            Face::Plyvel => PyRuntimeError::new_err(format!("{what} is closed")),
+            Face::Own => raise(py, "esker._errors", "ClosedError", &was_closed(what)),
+            Face::Plyvel => PyRuntimeError::new_err(was_closed(what)),
         }
     }
 }
@@ -115,12 +126,6 @@ fn own(py: Python<'_>, error: &Error) -> PyErr {
 #[cold]
 pub(crate) fn invalid(py: Python<'_>, what: &str) -> PyErr {
     raise(py, "esker._errors", "InvalidArgumentError", what)
-}
-
-/// The own face's exception for the use of something that was closed.
-#[cold]
-fn own_closed(py: Python<'_>, what: &str) -> PyErr {
-    raise(py, "esker._errors", "ClosedError", &format!("{what} is closed: open it again"))
 }
 
 /// The exception of plyvel for a raw iterator that stands on nothing.

@@ -10,7 +10,7 @@
 //! whoever lets go of it last, without the interpreter, since work in the background may want it to end.
 
 use crate::comparator::guarded;
-use crate::errors::Face;
+use crate::errors::{Face, STORE};
 use arc_swap::{ArcSwapOption, Guard};
 use esker::base::sync::{Mutex, MutexGuard};
 use esker::{Db, Keyspace, Options, Snapshot};
@@ -156,7 +156,7 @@ impl Handle {
 
     #[cold]
     fn closed(&self, py: Python<'_>) -> PyErr {
-        self.store.face.closed(py, "Database")
+        self.store.face.closed(py, STORE)
     }
 
     /// Closes what was made from the store, and the store. The second time it does nothing.
@@ -311,7 +311,7 @@ impl Moment {
     /// If it, or its store, was closed.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<Snapshot>> {
         let held = self.held.load_full();
-        held.ok_or_else(|| self.handle.store.face.closed(py, "Database or snapshot"))
+        held.ok_or_else(|| self.handle.store.face.closed(py, "snapshot"))
     }
 
     /// Closes it. The second time it does nothing.

@@ -142,7 +142,7 @@ def test_membership_means_nothing(db, is_ours):
     if not is_ours:
         pytest.skip("plyvel 1.5 compares keys with pairs and always says no, see docs/python.md")
     for place in (db, db.snapshot(), db.prefixed_db(b"p"), db.iterator(), db.raw_iterator()):
-        with pytest.raises(TypeError, match="__contains__ is not supported"):
+        with pytest.raises(TypeError, match="compare what get.key. gives"):
             b"k" in place
 
 

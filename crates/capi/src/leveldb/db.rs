@@ -337,7 +337,8 @@ pub unsafe extern "C" fn leveldb_repair_db(
             match esker::repair::repair(dir, &options.engine()?, Setup::default(), |_| true) {
                 Ok(_) => Ok(()),
                 Err(Error::NotFound { .. }) => {
-                    Err(Status::io(&format!("{}: repair found no files", dir.display())))
+                    let at = dir.display();
+                    Err(Status::io(&format!("{at}: no file of a database is there to be repaired")))
                 }
                 Err(error) => Err(error.into()),
             }

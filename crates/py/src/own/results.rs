@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What closed results are called.
-const RESULTS: &str = "Database or iterator";
+const RESULTS: &str = "result";
 
 /// The most results that are read ahead.
 const AHEAD_MAX: usize = 256;

@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use std::sync::Arc;
 
 /// What a closed scan is called.
-const SCAN: &str = "Database or scan";
+const SCAN: &str = "scan";
 
 /// A bound of a scan; `None` is open.
 type Key = Option<Vec<u8>>;

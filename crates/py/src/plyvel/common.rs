@@ -34,5 +34,5 @@ pub(super) fn answer<'py>(
 
 /// `in` means nothing here.
 pub(super) fn no_membership() -> PyErr {
-    PyTypeError::new_err("__contains__ is not supported ('in' and 'not in' operators)")
+    PyTypeError::new_err("'in' says nothing of keys here: compare what get(key) gives with None")
 }

@@ -272,7 +272,7 @@ impl PlyvelDb {
             match (start.cast_into::<PyBytes>(), stop.cast_into::<PyBytes>()) {
                 (Ok(start), Ok(stop)) => given.push((start, stop)),
                 _ => {
-                    let what = "Start and stop of range must be byte strings";
+                    let what = "each range is a pair of bytes, its start and its stop";
                     return Err(PyTypeError::new_err(what));
                 }
             }

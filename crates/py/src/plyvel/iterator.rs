@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use std::sync::Arc;
 
 /// What a closed iterator is called.
-const ITERATOR: &str = "Database or iterator";
+const ITERATOR: &str = "iterator";
 
 /// What an iterator covers and gives.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Range {
     fn below(mut self, base: &[u8]) -> PyResult<Range> {
         if let Some(prefix) = self.prefix.take() {
             if self.start.is_some() || self.stop.is_some() {
-                let what = "'prefix' cannot be used together with 'start' or 'stop'";
+                let what = "a prefix is a range by itself: leave out start and stop, or the prefix";
                 return Err(PyTypeError::new_err(what));
             }
             let prefix = joined(base, &prefix);
