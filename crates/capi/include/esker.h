@@ -216,9 +216,9 @@ typedef struct {
    */
   int32_t kind;
   /*
-   Of `ESKER_BOOL`.
+   Of `ESKER_BOOL`: 0 is false, everything else true.
    */
-  bool boolean;
+  uint8_t boolean;
   /*
    Of `ESKER_INT`.
    */
@@ -284,9 +284,13 @@ esker_code esker_default_keyspace(const esker_db *db, esker_keyspace **keyspace)
 esker_code esker_open_keyspace(const esker_db *db, const char *name, esker_keyspace **keyspace);
 
 /*
- Makes a keyspace. `options`: those of a keyspace, `name=value` with commas between; NULL is the defaults.
+ Makes a keyspace. `options`: those of a keyspace, `name=value` with commas between. What they do not say is as the options
+ say that the database was opened with; NULL is all of it.
  */
-esker_code esker_create_keyspace(const esker_db *db, const char *name, const char *options, esker_keyspace **keyspace);
+esker_code esker_create_keyspace(const esker_db *db,
+                                 const char *name,
+                                 const char *options,
+                                 esker_keyspace **keyspace);
 
 /*
  Removes a keyspace with everything in it. Calls with handles to it fail from then on.

@@ -7,6 +7,7 @@
 )]
 
 mod boundary;
+mod fork;
 mod handle;
 #[cfg(feature = "leveldb")]
 pub mod leveldb;

@@ -89,6 +89,11 @@ int main(void) {
     printf("valid: %d\n", leveldb_iter_valid(it));
     leveldb_iter_get_error(it, &error);
     say_error("iterate over a damaged table", &error, 0);
+    /* What went wrong is told at the end of a walk too, whatever came after it. */
+    leveldb_iter_seek(it, "zenith", 6);
+    printf("valid: %d\n", leveldb_iter_valid(it));
+    leveldb_iter_get_error(it, &error);
+    say_error("after another move", &error, 0);
     leveldb_iter_destroy(it);
     leveldb_close(db);
   } else {

@@ -26,6 +26,9 @@ use std::sync::Arc;
 ///
 /// Reads and writes without a keyspace are for the default one.
 ///
+/// It belongs to the process that has opened it. A child that this process forks may drop it, or end, and the parent does not
+/// notice; whatever else the child does with it, or with what was made of it, is not defined. The child opens a store of its own.
+///
 /// ```
 /// # fn main() -> esker::Result<()> {
 /// # let dir = std::env::temp_dir().join(format!("esker-doc-{}", std::process::id()));
@@ -272,7 +275,8 @@ impl Db {
     /// Makes every write durable and closes the database, also for other handles.
     ///
     /// # Errors
-    /// What could not be made durable. The database is closed in any case.
+    /// What could not be made durable. The database is closed in any case. `InvalidArgument` in a process that was forked from
+    /// the one that has opened it: nothing is touched then.
     pub fn close(self) -> Result<()> {
         self.default.running.close()
     }
