@@ -318,6 +318,7 @@ pub unsafe extern "C" fn leveldb_destroy_db(
             let dir = path(name)?;
             foreign::refuse(dir)?;
             match esker::destroy(dir, &Setup::default()) {
+                // There is no file of a database: what stands there, if anything, is somebody else's and stays.
                 Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(error.into()),
             }

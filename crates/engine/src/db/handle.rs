@@ -304,16 +304,30 @@ impl Keyspace {
     #[inline]
     fn write_one(&self, fill: impl FnOnce(&mut Batch)) -> Result<()> {
         self.check_live()?;
-        SCRATCH.with(|scratch| {
-            let batch = &mut *scratch.borrow_mut();
+        let mut fill = Some(fill);
+        let written = SCRATCH.try_with(|scratch| {
+            let mut batch = scratch.try_borrow_mut().ok()?;
+            let fill = fill.take()?;
             batch.clear();
-            fill(batch);
-            let result = write::write(&self.running.core, batch, How::default());
+            fill(&mut batch);
+            let result = write::write(&self.running.core, &mut batch, How::default());
             if batch.size_bytes() > SCRATCH_BYTES_MAX {
                 *batch = Batch::new();
             }
-            result
-        })
+            Some(result)
+        });
+        match written {
+            Ok(Some(result)) => result,
+            _ => self.write_apart(fill.expect("whoever takes it writes")),
+        }
+    }
+
+    /// The same where the scratch batch is gone, since the thread is ending, or is in use further up.
+    #[cold]
+    fn write_apart(&self, fill: impl FnOnce(&mut Batch)) -> Result<()> {
+        let mut batch = Batch::new();
+        fill(&mut batch);
+        write::write(&self.running.core, &mut batch, How::default())
     }
 
     /// Sets a key. Survives the death of the process; see [`Db::sync`] for power cuts.

@@ -317,7 +317,7 @@ impl Opening {
                 FileKind::Manifest(n) if n != versions.manifest_number() => {
                     names::manifest(&self.dir, n)
                 }
-                FileKind::Temporary => names::current(&self.dir).with_extension("tmp"),
+                FileKind::Temporary => names::temporary(&self.dir),
                 _ => continue,
             };
             match self.env.vfs.remove(&path) {
