@@ -80,9 +80,22 @@ impl Face {
     /// The exception for the use of something that was closed.
     #[cold]
     pub(crate) fn closed(self, py: Python<'_>, what: &str) -> PyErr {
+        self.unusable(py, &was_closed(what))
+    }
+
+    /// The exception for the use of a store in a child of the process that has opened it.
+    #[cold]
+    pub(crate) fn inherited(self, py: Python<'_>) -> PyErr {
+        self.unusable(
+            py,
+            "the store was opened by another process, from which this one was forked: open it after the fork",
+        )
+    }
+
+    fn unusable(self, py: Python<'_>, text: &str) -> PyErr {
         match self {
-            Face::Own => raise(py, "esker._errors", "ClosedError", &was_closed(what)),
-            Face::Plyvel => PyRuntimeError::new_err(was_closed(what)),
+            Face::Own => raise(py, "esker._errors", "ClosedError", text),
+            Face::Plyvel => PyRuntimeError::new_err(text.to_owned()),
         }
     }
 }

@@ -133,7 +133,7 @@ impl Results {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let ready = self.slot.lock(py).as_mut().map(|ahead| ahead.ready.pop_front());
+        let ready = self.slot.lock(py)?.as_mut().map(|ahead| ahead.ready.pop_front());
         let ready = match ready.ok_or_else(|| self.closed(py))? {
             Some(ready) => Some(ready),
             None => self.slot.run(py, RESULTS, |ahead| {
