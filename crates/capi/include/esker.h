@@ -198,13 +198,13 @@ typedef struct {
    */
   const esker_snapshot *snapshot;
   /*
-   Read no values: they are empty then.
+   Not 0: read no values, they are empty then.
    */
-  bool keys_only;
+  uint8_t keys_only;
   /*
-   Do not keep blocks that are read in the cache: for scans of everything.
+   Not 0: do not keep blocks that are read in the cache, for scans of everything.
    */
-  bool past_cache;
+  uint8_t past_cache;
 } esker_scan_options;
 
 /*
@@ -256,7 +256,7 @@ esker_code esker_open(const char *path, const char *options, esker_db **db);
 
 /*
  Opens a database with options of their own for some of its keyspaces, or for reading only, when nothing on the disk
- changes and it must be there.
+ changes and it must be there. Options of a keyspace that is not there are an error: see `esker_create_keyspace`.
  */
 esker_code esker_open_with(const char *path,
                            const char *options,

@@ -9,6 +9,7 @@
 mod boundary;
 mod fork;
 mod handle;
+mod keyspaces;
 #[cfg(feature = "leveldb")]
 pub mod leveldb;
 #[cfg(feature = "native")]

@@ -10,6 +10,7 @@ use super::{foreign, property};
 use crate::boundary::{copy_out, free, slice, text_out};
 use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
+use crate::keyspaces;
 use esker::{Batch, Cursor, Db, Error, Keyspace, ScanOptions, Setup};
 use libc::{c_char, c_int, c_void, size_t};
 use std::ffi::{CStr, OsStr};
@@ -56,8 +57,12 @@ pub unsafe extern "C" fn leveldb_open(
             foreign::refuse(dir)?;
             let engine = options.engine()?;
             let bytewise = engine.default_keyspace.order.is_bytewise();
+            let named: Vec<String> = engine.keyspaces.keys().cloned().collect();
             let opened = Db::open(dir, engine);
             let db = opened.map_err(|error| explain(dir, options, error))?;
+            if let Some(what) = keyspaces::missing(named.iter(), &db) {
+                return Err(Status::invalid(&what));
+            }
             Ok(handle::open(Database { db: Own::new(db), bytewise }))
         })
     }

@@ -40,10 +40,10 @@ pub struct esker_scan_options {
     pub end_len: size_t,
     /// The moment to read at; NULL is now.
     pub snapshot: *const esker_snapshot,
-    /// Read no values: they are empty then.
-    pub keys_only: bool,
-    /// Do not keep blocks that are read in the cache: for scans of everything.
-    pub past_cache: bool,
+    /// Not 0: read no values, they are empty then.
+    pub keys_only: u8,
+    /// Not 0: do not keep blocks that are read in the cache, for scans of everything.
+    pub past_cache: u8,
 }
 
 /// # Safety
@@ -64,8 +64,8 @@ unsafe fn scan<C>(
             scan.start = bound(options.start, options.start_len)?;
             scan.end = bound(options.end, options.end_len)?;
             scan.snapshot = moment(options.snapshot)?;
-            scan.keys_only = options.keys_only;
-            scan.fill_cache = !options.past_cache;
+            scan.keys_only = options.keys_only != 0;
+            scan.fill_cache = options.past_cache == 0;
         }
         let cursor = Own::new(make(space.open()?, &scan)?);
         Ok(Walk { cursor, store: space.store.clone() })

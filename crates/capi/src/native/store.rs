@@ -4,6 +4,7 @@ use super::error::{Failure, Outcome, esker_code, give_json, place, run, text, te
 use crate::boundary::free;
 use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
+use crate::keyspaces;
 use esker::{Db, Keyspace, KeyspaceOptions, Options, Setup, Snapshot};
 use libc::{c_char, c_void, size_t};
 use std::sync::Arc;
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn esker_open(
 }
 
 /// Opens a database with options of their own for some of its keyspaces, or for reading only, when nothing on the disk
-/// changes and it must be there.
+/// changes and it must be there. Options of a keyspace that is not there are an error: see `esker_create_keyspace`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_open_with(
     path: *const c_char,
@@ -157,10 +158,14 @@ pub unsafe extern "C" fn esker_open_with(
         let path = text(path, "path")?;
         let options = all_options(options, keyspaces, keyspaces_count)?;
         let keyspace_options = options.default_keyspace.clone();
+        let named: Vec<String> = options.keyspaces.keys().cloned().collect();
         let opened = match read_only {
             true => Db::open_read_only(path, options)?,
             false => Db::open(path, options)?,
         };
+        if let Some(what) = keyspaces::missing(named.iter(), &opened) {
+            return Err(Failure::invalid(what));
+        }
         let (db, closed) = (Own::new(opened), AtomicBool::new(false));
         *out = handle::open(Arc::new(Store { db, keyspace_options, closed }));
         Ok(())

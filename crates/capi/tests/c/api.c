@@ -20,6 +20,15 @@ static void say_files(leveldb_t *db) {
   printf("there are files: %s\n", files > 0 ? "yes" : "no");
 }
 
+/* The heading of the table of compactions; its rows are each library's own. */
+static void say_heading(leveldb_t *db) {
+  char *stats = leveldb_property_value(db, "leveldb.stats");
+  char *end = stats;
+  for (int line = 0; line < 3 && end != NULL; line++) end = strchr(end, '\n') == NULL ? NULL : strchr(end, '\n') + 1;
+  if (end != NULL) fwrite(stats, 1, (size_t)(end - stats), stdout);
+  leveldb_free(stats);
+}
+
 static void walk(leveldb_t *db, leveldb_readoptions_t *reads) {
   leveldb_iterator_t *it = leveldb_create_iterator(db, reads);
   printf("valid at first: %d\n", leveldb_iter_valid(it));
@@ -161,6 +170,7 @@ int main(void) {
   say_property(db, "leveldb.num-files-at-level");
   say_property(db, "leveldb.num-files-at-levelx");
   say_property(db, "leveldb.stats");
+  say_heading(db);
   say_property(db, "leveldb.sstables");
   say_property(db, "leveldb.approximate-memory-usage");
   say_property(db, "leveldb.tide-tables");

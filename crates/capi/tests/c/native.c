@@ -75,6 +75,9 @@ static void opening(void) {
   OK(esker_close(db));
   own[0].options = "memtable_bytes=1";
   FAILS(ESKER_INVALID_ARGUMENT, "memtable_bytes = 1", esker_open_with("store", NULL, own, 1, false, &db));
+  own[0] = (esker_keyspace_options){"lagre", "memtable_bytes=1MiB"};
+  FAILS(ESKER_INVALID_ARGUMENT, "there are default, large", esker_open_with("store", NULL, own, 1, false, &db));
+  CHECK(db == NULL);
   FAILS(ESKER_INVALID_ARGUMENT, "keyspaces are NULL", esker_open_with("store", NULL, NULL, 1, false, &db));
   FAILS(ESKER_NOT_FOUND, "", esker_destroy("nowhere"));
   OK(esker_destroy("store"));
@@ -172,7 +175,7 @@ static void scans(esker_keyspace *keyspace, const esker_snapshot *empty) {
   CHECK(stands_on(cursor, NULL, NULL));
   OK(esker_cursor_next(cursor));
   OK(esker_cursor_close(cursor));
-  range.keys_only = true;
+  range.keys_only = 2;
   range.past_cache = true;
   OK(esker_scan(keyspace, &range, &cursor));
   OK(esker_cursor_seek_to_first(cursor));

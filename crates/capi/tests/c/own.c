@@ -105,6 +105,9 @@ static void text_options(void) {
   leveldb_approximate_sizes(db, 1, &start, &one, &limit, &one, &size);
   CHECK(size > 1000 && size < 500000);
   leveldb_close(db);
+  leveldb_options_set_string(options, "keyspaces={\"prices\":{}}", &error);
+  CHECK(error == NULL && leveldb_open(options, "text", &error) == NULL);
+  CHECK(told(&error, "which is not there; there are default"));
   leveldb_destroy_db(options, "text", &error);
   CHECK(error == NULL);
   leveldb_options_destroy(options);
