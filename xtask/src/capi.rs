@@ -3,18 +3,26 @@
 //! Flow: `cargo rustc` with one interface of `crates/capi` -> a library with the name that the linker looks for -> a
 //! directory. Templates of what describes them stand in `crates/capi/install`.
 
-use crate::process::{cargo_command, succeeds};
+use crate::process::{cargo_command, output, succeeds, succeeds_within};
+use serde_json::Value;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The version of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What programs that are linked with LevelDB ask for: Debian's name, and that of LevelDB's own build.
 const LEVELDB_NAMES: [&str; 3] = ["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"];
+
+/// An example takes less than a second.
+const EXAMPLE_MAX: Duration = Duration::from_secs(60);
+
+/// The tests of the crate take less than a minute, and building them a few.
+const TESTS_MAX: Duration = Duration::from_secs(3_600);
 
 /// What programs that are linked with our own library ask for.
 const SONAME: &str = "libesker.so.0";
@@ -40,22 +48,23 @@ pub(crate) fn install(root: &Path, prefix: &Path) -> bool {
 
 fn lay_out_leveldb(root: &Path, dir: &Path, profile: &str) -> bool {
     let [soname, others @ ..] = LEVELDB_NAMES;
-    build(root, "leveldb", soname, profile)
-        && told(dir, || {
+    build(root, "leveldb", soname, profile).is_some_and(|built| {
+        told(dir, || {
             fs::create_dir_all(dir)?;
-            replace(&built(root, profile, "so"), &dir.join(soname))?;
-            replace(&built(root, profile, "a"), &dir.join("libleveldb.a"))?;
+            replace(&built.shared, &dir.join(soname))?;
+            replace(&built.archive, &dir.join("libleveldb.a"))?;
             others.iter().try_for_each(|name| link(soname, &dir.join(name)))
         })
+    })
 }
 
 fn install_as(root: &Path, prefix: &Path, profile: &str) -> bool {
     build(root, "native", SONAME, profile)
-        && told(prefix, || lay_out(root, prefix, profile))
+        .is_some_and(|built| told(prefix, || lay_out(root, prefix, &built)))
         && lay_out_leveldb(root, &prefix.join("lib/esker/leveldb"), profile)
 }
 
-fn lay_out(root: &Path, prefix: &Path, profile: &str) -> io::Result<()> {
+fn lay_out(root: &Path, prefix: &Path, built: &Built) -> io::Result<()> {
     let lib = prefix.join("lib");
     let (pkgconfig, cmake) = (lib.join("pkgconfig"), lib.join("cmake/esker"));
     let include = prefix.join("include");
@@ -68,8 +77,8 @@ fn lay_out(root: &Path, prefix: &Path, profile: &str) -> io::Result<()> {
     fs::copy(capi.join("include/esker.h"), include.join("esker.h"))?;
     fs::copy(capi.join("include/leveldb/c.h"), leveldb.join("c.h"))?;
     let full = format!("libesker.so.{VERSION}");
-    replace(&built(root, profile, "so"), &lib.join(&full))?;
-    replace(&built(root, profile, "a"), &lib.join("libesker.a"))?;
+    replace(&built.shared, &lib.join(&full))?;
+    replace(&built.archive, &lib.join("libesker.a"))?;
     link(&full, &lib.join(SONAME))?;
     link(SONAME, &lib.join("libesker.so"))?;
     let absolute = fs::canonicalize(prefix)?;
@@ -87,32 +96,38 @@ fn lay_out(root: &Path, prefix: &Path, profile: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Builds the libraries with one interface. True if that worked.
-fn build(root: &Path, interface: &str, soname: &str, profile: &str) -> bool {
-    let soname = format!("link-arg=-Wl,-soname,{soname}");
-    let arguments = ["rustc", "-p", "esker-capi", "--lib", "--no-default-features"];
-    succeeds(
-        cargo_command()
-            .args(arguments)
-            .args(["--features", interface, "--profile", profile])
-            .args([
-                "--crate-type",
-                "cdylib,staticlib",
-                "--",
-                "-C",
-                &soname,
-                "-C",
-                "strip=debuginfo",
-            ])
-            .current_dir(root),
-    )
+/// Where cargo has put the libraries.
+struct Built {
+    shared: PathBuf,
+    archive: PathBuf,
 }
 
-/// The library that `build` has built.
-fn built(root: &Path, profile: &str, extension: &str) -> PathBuf {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    root.join(target).join(profile).join(format!("libesker_leveldb.{extension}"))
+/// Builds the libraries with one interface, wherever cargo is told to build. `None` if that did not work.
+fn build(root: &Path, interface: &str, soname: &str, profile: &str) -> Option<Built> {
+    let soname = format!("link-arg=-Wl,-soname,{soname}");
+    let mut cargo = cargo_command();
+    cargo.args(["rustc", "-p", "esker-capi", "--lib", "--no-default-features"]);
+    cargo.args(["--features", interface, "--profile", profile, "--message-format"]);
+    cargo.args(["json-render-diagnostics", "--crate-type", "cdylib,staticlib", "--"]);
+    cargo.args(["-C", &soname, "-C", "strip=debuginfo"]).current_dir(root);
+    let said = output(cargo.stderr(Stdio::inherit()))?;
+    let found = said.lines().find_map(libraries);
+    if found.is_none() {
+        eprintln!("cargo has built no library: see what it says above");
+    }
+    found
+}
+
+/// The libraries that a message of cargo's names, if it is of those.
+fn libraries(message: &str) -> Option<Built> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    if message["target"]["name"] != "esker_leveldb" {
+        return None;
+    }
+    let files: Vec<&str> =
+        message["filenames"].as_array()?.iter().flat_map(Value::as_str).collect();
+    let ending = |end: &str| files.iter().find(|file| file.ends_with(end)).map(PathBuf::from);
+    Some(Built { shared: ending(".so")?, archive: ending(".a")? })
 }
 
 /// Puts a file in the place of another at once: a program may be running on the old one.
@@ -139,30 +154,31 @@ fn told(place: &Path, done: impl FnOnce() -> io::Result<()>) -> bool {
 pub(crate) fn test(root: &Path) -> bool {
     find_leveldb();
     let tests = ["test", "--profile", "gates", "-p", "esker-capi"];
-    succeeds(cargo_command().args(tests).current_dir(root)) && try_installation(root)
+    succeeds_within(cargo_command().args(tests).current_dir(root), TESTS_MAX)
+        && try_installation(root)
 }
 
-/// Installs LevelDB's library and header where that can be done, so that ours is compared with it.
+/// Installs LevelDB's library and header where that can be done, so that ours is compared with it: as root, by `apt-get`.
 fn find_leveldb() {
     if Path::new("/usr/include/leveldb/c.h").exists() {
         return;
     }
     let is_root = output(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0");
     let has_apt = output(Command::new("apt-get").arg("--version")).is_some();
-    let mut apt = Command::new("apt-get");
-    apt.args(["install", "--yes", "--quiet", "libleveldb-dev"]);
-    apt.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-    if !(is_root && has_apt && succeeds(&mut apt)) {
+    if is_root && has_apt {
         println!(
-            "libleveldb-dev is not installed: our library is compared with what LevelDB has said before, not with LevelDB"
+            "libleveldb-dev is not installed: since this runs as root, apt-get installs it now"
         );
+        let mut apt = Command::new("apt-get");
+        apt.args(["install", "--yes", "--quiet", "libleveldb-dev"]);
+        apt.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+        if succeeds(&mut apt) {
+            return;
+        }
     }
-}
-
-/// What a command says, if it ends well.
-fn output(command: &mut Command) -> Option<String> {
-    let output = command.output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    println!(
+        "libleveldb-dev is not installed: our library is compared with what LevelDB has said before, not with LevelDB"
+    );
 }
 
 /// Installs into a directory for a moment, and builds and runs an example by what is there.
@@ -197,11 +213,12 @@ fn with_pkg_config(root: &Path, dir: &Path, prefix: &Path) -> bool {
             .args(flags.split_whitespace())
             .arg("-o")
             .arg(&program),
-    ) && succeeds(
+    ) && succeeds_within(
         Command::new(&program)
             .current_dir(dir)
             .env("LD_LIBRARY_PATH", prefix.join("lib"))
             .stdout(Stdio::null()),
+        EXAMPLE_MAX,
     )
 }
 
@@ -227,8 +244,10 @@ fn with_cmake(root: &Path, dir: &Path, prefix: &Path) -> bool {
     configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
     let mut build = Command::new("cmake");
     build.arg("--build").arg(&made).stdout(Stdio::null());
-    let run =
-        |name: &str| succeeds(Command::new(made.join(name)).current_dir(dir).stdout(Stdio::null()));
+    let run = |name: &str| {
+        let mut example = Command::new(made.join(name));
+        succeeds_within(example.current_dir(dir).stdout(Stdio::null()), EXAMPLE_MAX)
+    };
     written && succeeds(&mut configure) && succeeds(&mut build) && run("tour") && run("tour_static")
 }
 
@@ -247,6 +266,8 @@ fn on_leveldb(root: &Path, dir: &Path, prefix: &Path) -> bool {
             .arg(&program);
         let mut batch = Command::new(&program);
         batch.current_dir(&run).env("LD_LIBRARY_PATH", &lib).stdout(Stdio::null());
-        told(&run, || fs::create_dir_all(&run)) && succeeds(&mut compile) && succeeds(&mut batch)
+        told(&run, || fs::create_dir_all(&run))
+            && succeeds(&mut compile)
+            && succeeds_within(&mut batch, EXAMPLE_MAX)
     })
 }

@@ -1,20 +1,54 @@
 //! `cargo xtask python wheel|test|bench`: the Python package, built and tried in an environment of its own.
 //!
-//! The environment stands under the target directory and is made once; packages come from PyPI by name. Where there is no
-//! Python or no way to the packages, one line says so, and nothing fails: the rest of the project needs neither.
+//! The environment stands under the target directory and is made once; packages come from PyPI by name and version. Where there
+//! is no Python or no way to the packages, one line says so, and `test` passes: the rest of the project needs neither. Who asks
+//! for a wheel or for figures and gets none is told by the exit code.
 
-use crate::process::succeeds;
+use crate::process::{succeeds, succeeds_within, target_directory};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// What Python must be, as its own question.
 const IS_NEW_ENOUGH: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))";
 
-/// Packages without which nothing is built or tested, and the names that they are imported by.
-const NEEDED: [&str; 2] = ["maturin", "pytest"];
+/// The tests take less than a minute.
+const TESTS_MAX: Duration = Duration::from_secs(1_800);
+
+/// The figures take a few minutes.
+const BENCH_MAX: Duration = Duration::from_secs(3_600);
+
+/// A package by its name, which it is imported by too, its version, and the last for a Python before 3.10.
+struct Package(&'static str, &'static str, &'static str);
+
+/// Packages without which nothing is built or tested.
+const NEEDED: [Package; 2] =
+    [Package("maturin", "1.16.0", "1.16.0"), Package("pytest", "9.2.0", "8.4.2")];
 
 /// Packages that some tests need; where they do not install, those tests are skipped and say so.
-const WANTED: [&str; 2] = ["plyvel", "mypy"];
+const WANTED: [Package; 2] =
+    [Package("plyvel", "1.5.1", "1.5.1"), Package("mypy", "2.4.1", "1.19.1")];
+
+impl Package {
+    /// What pip is asked for.
+    fn requirements(&self) -> [String; 2] {
+        let Package(name, version, old) = self;
+        [
+            format!("{name}=={version}; python_version >= '3.10'"),
+            format!("{name}=={old}; python_version < '3.10'"),
+        ]
+    }
+
+    /// True if this version is there.
+    fn is_there(&self, python: &Path) -> bool {
+        let Package(name, version, old) = self;
+        let asked = format!(
+            "import {name}, sys, importlib.metadata as m; \
+             sys.exit(m.version({name:?}) != ({version:?} if sys.version_info >= (3, 10) else {old:?}))"
+        );
+        quiet(Command::new(python).args(["-c", &asked]))
+    }
+}
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +61,18 @@ pub(crate) enum Task {
     Bench,
 }
 
-/// Does it. False if it failed; true too if it was skipped.
+/// Does it. False if it failed; of the tests true too if they were skipped.
 pub(crate) fn run(root: &Path, task: Task) -> bool {
     let place = place(root);
     let python = match environment(&place) {
         Ok(python) => python,
         Err(why) => {
-            println!("python: skipped: {why}");
-            return true;
+            if task == Task::Test {
+                println!("python: skipped: {why}");
+                return true;
+            }
+            eprintln!("python: nothing was built: {why}");
+            return false;
         }
     };
     let profile = if task == Task::Test { "gates" } else { "release" };
@@ -50,15 +88,15 @@ pub(crate) fn run(root: &Path, task: Task) -> bool {
         Task::Test => installed(&python, &wheels) && tested(root, &python),
         Task::Bench => {
             let script = root.join("crates/py/benches/beside_plyvel.py");
-            installed(&python, &wheels) && succeeds(Command::new(&python).arg(script))
+            let mut bench = Command::new(&python);
+            installed(&python, &wheels) && succeeds_within(bench.arg(script), BENCH_MAX)
         }
     }
 }
 
 /// Where all of it is kept.
 fn place(root: &Path) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    root.join(target.unwrap_or_else(|| "target".into())).join("python")
+    target_directory(root).join("python")
 }
 
 /// The Python of an environment with what is needed in it.
@@ -78,35 +116,36 @@ fn environment(place: &Path) -> Result<PathBuf, String> {
             return Err(format!("python3 -m venv {} failed: see above", dir.display()));
         }
     }
-    if !has(&python, &NEEDED) {
-        quiet(&mut pip(&python, &NEEDED));
-    }
-    if !has(&python, &NEEDED) {
-        return Err(format!(
-            "{} do not install from PyPI: connect to the network, or install them with {} -m pip install",
-            NEEDED.join(" and "),
-            python.display()
-        ));
+    for package in NEEDED {
+        if !is_installed(&python, &package) {
+            return Err(format!(
+                "{} {} does not install from PyPI: connect to the network, or install it with {} -m pip install",
+                package.0,
+                package.1,
+                python.display()
+            ));
+        }
     }
     for package in WANTED {
-        if !has(&python, &[package]) && !quiet(&mut pip(&python, &[package])) {
+        if !is_installed(&python, &package) {
             println!(
-                "python: {package} does not install from PyPI: tests that need it are skipped"
+                "python: {} {} does not install from PyPI: tests that need it are skipped",
+                package.0, package.1
             );
         }
     }
     Ok(python)
 }
 
-/// True if these packages are there.
-fn has(python: &Path, packages: &[&str]) -> bool {
-    let import = format!("import {}", packages.join(", "));
-    quiet(Command::new(python).args(["-c", &import]))
+/// True if a package is there, or could be installed.
+fn is_installed(python: &Path, package: &Package) -> bool {
+    package.is_there(python)
+        || quiet(pip(python).args(package.requirements())) && package.is_there(python)
 }
 
-fn pip(python: &Path, packages: &[&str]) -> Command {
+fn pip(python: &Path) -> Command {
     let mut command = Command::new(python);
-    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
+    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     command
 }
 
@@ -130,14 +169,14 @@ fn installed(python: &Path, wheels: &Path) -> bool {
         );
         return false;
     };
-    succeeds(pip(python, &["--force-reinstall", "--no-deps"]).arg(wheel))
+    succeeds(pip(python).args(["--force-reinstall", "--no-deps"]).arg(wheel))
 }
 
 /// Runs the tests. What they skip is shown with its reason.
 fn tested(root: &Path, python: &Path) -> bool {
     let mut pytest = Command::new(python);
     pytest.args(["-m", "pytest", "-r", "s"]).current_dir(root.join("crates/py"));
-    succeeds(pytest.env("PYTHONDONTWRITEBYTECODE", "1"))
+    succeeds_within(pytest.env("PYTHONDONTWRITEBYTECODE", "1"), TESTS_MAX)
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {

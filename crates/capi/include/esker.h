@@ -198,13 +198,13 @@ typedef struct {
    */
   const esker_snapshot *snapshot;
   /*
-   Read no values: they are empty then.
+   Not 0: read no values, they are empty then.
    */
-  bool keys_only;
+  uint8_t keys_only;
   /*
-   Do not keep blocks that are read in the cache: for scans of everything.
+   Not 0: do not keep blocks that are read in the cache, for scans of everything.
    */
-  bool past_cache;
+  uint8_t past_cache;
 } esker_scan_options;
 
 /*
@@ -216,9 +216,9 @@ typedef struct {
    */
   int32_t kind;
   /*
-   Of `ESKER_BOOL`.
+   Of `ESKER_BOOL`: 0 is false, everything else true.
    */
-  bool boolean;
+  uint8_t boolean;
   /*
    Of `ESKER_INT`.
    */
@@ -256,7 +256,7 @@ esker_code esker_open(const char *path, const char *options, esker_db **db);
 
 /*
  Opens a database with options of their own for some of its keyspaces, or for reading only, when nothing on the disk
- changes and it must be there.
+ changes and it must be there. Options of a keyspace that is not there are an error: see `esker_create_keyspace`.
  */
 esker_code esker_open_with(const char *path,
                            const char *options,
@@ -284,9 +284,13 @@ esker_code esker_default_keyspace(const esker_db *db, esker_keyspace **keyspace)
 esker_code esker_open_keyspace(const esker_db *db, const char *name, esker_keyspace **keyspace);
 
 /*
- Makes a keyspace. `options`: those of a keyspace, `name=value` with commas between; NULL is the defaults.
+ Makes a keyspace. `options`: those of a keyspace, `name=value` with commas between. What they do not say is as the options
+ say that the database was opened with; NULL is all of it.
  */
-esker_code esker_create_keyspace(const esker_db *db, const char *name, const char *options, esker_keyspace **keyspace);
+esker_code esker_create_keyspace(const esker_db *db,
+                                 const char *name,
+                                 const char *options,
+                                 esker_keyspace **keyspace);
 
 /*
  Removes a keyspace with everything in it. Calls with handles to it fail from then on.

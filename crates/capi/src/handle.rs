@@ -8,6 +8,7 @@
 //! Threads: opening and closing are safe from any; a handle that is closed while another thread uses it is the caller's
 //! fault, as is using one that only one thread may use from two.
 
+use crate::fork::forks;
 use parking_lot::Mutex;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -29,7 +30,17 @@ pub(crate) struct Shell<T> {
 }
 
 /// Addresses of closed shells of a kind, the oldest first.
-pub(crate) type Closed = Mutex<VecDeque<usize>>;
+///
+/// A child begins with a queue of its own: that of its parent may have been locked when it was forked.
+pub(crate) type Closed = [Mutex<VecDeque<usize>>; PROCESSES];
+
+/// Processes of a line of descent that have queues of their own.
+pub(crate) const PROCESSES: usize = 8;
+
+/// The queue of this process.
+fn queue<H: Handle>() -> &'static Mutex<VecDeque<usize>> {
+    &H::closed()[forks().min(PROCESSES - 1)]
+}
 
 /// A kind of handle.
 pub(crate) trait Handle: Sized + 'static {
@@ -65,7 +76,8 @@ macro_rules! handle {
 
             fn closed() -> &'static $crate::handle::Closed {
                 static CLOSED: $crate::handle::Closed =
-                    parking_lot::Mutex::new(std::collections::VecDeque::new());
+                    [const { parking_lot::Mutex::new(std::collections::VecDeque::new()) };
+                        $crate::handle::PROCESSES];
                 &CLOSED
             }
         }
@@ -109,7 +121,7 @@ const fn word_of(what: &str) -> u64 {
 /// A new handle with this content.
 pub(crate) fn open<H: Handle>(content: H::Content) -> *mut H {
     let reused = {
-        let mut closed = H::closed().lock();
+        let mut closed = queue::<H>().lock();
         if closed.len() > CLOSED_MIN { closed.pop_front() } else { None }
     };
     let Some(address) = reused else {
@@ -175,7 +187,7 @@ pub(crate) unsafe fn close<H: Handle>(handle: *mut H) -> Result<H::Content, Misu
     }
     // SAFETY: whoever changes the word has the content.
     let content = unsafe { (*shell.content.get()).take() };
-    H::closed().lock().push_back(handle.expose_provenance());
+    queue::<H>().lock().push_back(handle.expose_provenance());
     content.ok_or(Misuse::NotOpen(H::WHAT))
 }
 

@@ -7,7 +7,9 @@
 )]
 
 mod boundary;
+mod fork;
 mod handle;
+mod keyspaces;
 #[cfg(feature = "leveldb")]
 pub mod leveldb;
 #[cfg(feature = "native")]

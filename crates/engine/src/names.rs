@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! CURRENT            which manifest is in force
+//! CURRENT.tmp        the next CURRENT while it is written
 //! LOCK               held while the database is open
 //! MANIFEST-000005    log of version edits
 //! 000007.wal         write-ahead log, and what is left of one for the sake of its values
@@ -35,13 +36,18 @@ pub enum FileKind {
     Table(u64),
     /// A file of values alone.
     Values(u64),
-    /// A file that was being written when the process ended.
+    /// A `CURRENT` that was being written when the process ended.
     Temporary,
 }
 
 /// Path of `CURRENT`.
 pub fn current(dir: &Path) -> PathBuf {
     dir.join("CURRENT")
+}
+
+/// Path of what becomes `CURRENT` when it is whole: see [`esker_base::vfs::write_atomic`].
+pub fn temporary(dir: &Path) -> PathBuf {
+    current(dir).with_extension("tmp")
 }
 
 /// Path of the lock.
@@ -117,6 +123,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
     match name {
         "CURRENT" => return Some(FileKind::Current),
         "LOCK" => return Some(FileKind::Lock),
+        "CURRENT.tmp" => return Some(FileKind::Temporary),
         _ => {}
     }
     if let Some(number) = name.strip_prefix("MANIFEST-") {
@@ -127,7 +134,6 @@ pub fn parse(name: &str) -> Option<FileKind> {
         "wal" => parse_number(stem).map(FileKind::Wal),
         "tbl" => parse_number(stem).map(FileKind::Table),
         "val" => parse_number(stem).map(FileKind::Values),
-        "tmp" => Some(FileKind::Temporary),
         _ => None,
     }
 }
@@ -161,6 +167,7 @@ mod tests {
         for (path, kind) in [
             (current(dir), FileKind::Current),
             (lock(dir), FileKind::Lock),
+            (temporary(dir), FileKind::Temporary),
             (manifest(dir, 5), FileKind::Manifest(5)),
             (wal(dir, 1_234_567), FileKind::Wal(1_234_567)),
             (table(dir, 9), FileKind::Table(9)),
@@ -176,6 +183,9 @@ mod tests {
             "-00001.wal",
             "LOCK2",
             "notes.txt",
+            "notes.tmp",
+            "000007.tmp",
+            ".CURRENT.tmp",
             "18446744073709551615.wal",
         ] {
             assert_eq!(parse(foreign), None, "{foreign}");

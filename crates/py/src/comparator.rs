@@ -40,15 +40,19 @@ pub(crate) fn order(function: Option<Bound<'_, PyAny>>, name: Option<&[u8]>) -> 
         (Some(function), Some(name)) => (function, name),
         _ => {
             return Err(PyValueError::new_err(
-                "'comparator' and 'comparator_name' must be specified together",
+                "a comparator has a name that is stored: give comparator and comparator_name, or neither",
             ));
         }
     };
     if !function.is_callable() {
-        return Err(PyTypeError::new_err("'comparator' must be callable"));
+        return Err(PyTypeError::new_err(
+            "comparator cannot be called: give a function of two keys",
+        ));
     }
     let Ok(name) = str::from_utf8(name) else {
-        return Err(PyValueError::new_err("'comparator_name' must be UTF-8"));
+        return Err(PyValueError::new_err(
+            "comparator_name is no text in UTF-8: give it another name",
+        ));
     };
     let function = function.unbind();
     Ok(KeyOrder::Custom(Arc::new(PyComparator { name: name.to_owned(), function })))

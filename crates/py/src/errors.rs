@@ -14,6 +14,17 @@ pub(crate) enum Face {
     Plyvel,
 }
 
+/// What a store is called where it was closed.
+pub(crate) const STORE: &str = "store";
+
+/// That something was closed, and what to do.
+fn was_closed(what: &str) -> String {
+    match what {
+        STORE => "the store was closed: open it again".to_owned(),
+        what => format!("the {what} was closed, by itself or with its store: make another"),
+    }
+}
+
 /// Makes an exception of a class that Python defines.
 fn raise(py: Python<'_>, module: &str, class: &str, text: &str) -> PyErr {
     let made = py
@@ -69,9 +80,22 @@ impl Face {
     /// The exception for the use of something that was closed.
     #[cold]
     pub(crate) fn closed(self, py: Python<'_>, what: &str) -> PyErr {
+        self.unusable(py, &was_closed(what))
+    }
+
+    /// The exception for the use of a store in a child of the process that has opened it.
+    #[cold]
+    pub(crate) fn inherited(self, py: Python<'_>) -> PyErr {
+        self.unusable(
+            py,
+            "the store was opened by another process, from which this one was forked: open it after the fork",
+        )
+    }
+
+    fn unusable(self, py: Python<'_>, text: &str) -> PyErr {
         match self {
-            Face::Own => own_closed(py, what),
-            Face::Plyvel => PyRuntimeError::new_err(format!("{what} is closed")),
+            Face::Own => raise(py, "esker._errors", "ClosedError", text),
+            Face::Plyvel => PyRuntimeError::new_err(text.to_owned()),
         }
     }
 }
@@ -115,12 +139,6 @@ fn own(py: Python<'_>, error: &Error) -> PyErr {
 #[cold]
 pub(crate) fn invalid(py: Python<'_>, what: &str) -> PyErr {
     raise(py, "esker._errors", "InvalidArgumentError", what)
-}
-
-/// The own face's exception for the use of something that was closed.
-#[cold]
-fn own_closed(py: Python<'_>, what: &str) -> PyErr {
-    raise(py, "esker._errors", "ClosedError", &format!("{what} is closed: open it again"))
 }
 
 /// The exception of plyvel for a raw iterator that stands on nothing.

@@ -7,10 +7,12 @@
 //!
 //! Invariants: (1) who waits for a lock of ours does so without the interpreter, or tries only; (2) who holds one does not
 //! wait for the interpreter, but that the engine may ask a Python comparator on its behalf; (3) a store is closed by
-//! whoever lets go of it last, without the interpreter, since work in the background may want it to end.
+//! whoever lets go of it last, without the interpreter, since work in the background may want it to end; (4) in a process that
+//! was forked from the one that has opened a store, no lock of it is taken and nothing of it is dropped.
 
 use crate::comparator::guarded;
-use crate::errors::Face;
+use crate::errors::{Face, STORE};
+use crate::fork::forks;
 use arc_swap::{ArcSwapOption, Guard};
 use esker::base::sync::{Mutex, MutexGuard};
 use esker::{Db, Keyspace, Options, Snapshot};
@@ -32,6 +34,8 @@ pub(crate) struct Store {
     /// The engine may call into Python to compare keys.
     asks_python: bool,
     children: Mutex<Children>,
+    /// Those before the process that has opened it.
+    forks: usize,
 }
 
 /// What is to be closed before the store.
@@ -83,6 +87,21 @@ impl Store {
         if self.asks_python { guarded(call) } else { Ok(call()) }
     }
 
+    /// True in a child of the process that has opened it.
+    #[inline]
+    fn is_inherited(&self) -> bool {
+        self.forks != forks()
+    }
+
+    /// Fails in a child of the process that has opened it.
+    ///
+    /// # Errors
+    /// Says to open it there.
+    #[inline]
+    pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_inherited() { Err(self.face.inherited(py)) } else { Ok(()) }
+    }
+
     fn add(&self, make: impl FnOnce(u64) -> Arc<dyn Child>) -> bool {
         let mut children = self.children.lock();
         if children.closed {
@@ -118,7 +137,7 @@ impl Handle {
         let orders = options.keyspaces.values().chain([&options.default_keyspace]);
         let asks_python = orders.into_iter().any(|keyspace| !keyspace.order.is_bytewise());
         let children = Mutex::new(Children::default());
-        let store = Arc::new(Store { face, options, asks_python, children });
+        let store = Arc::new(Store { face, options, asks_python, children, forks: forks() });
         let open = ArcSwapOption::from_pointee(Opened { db, keyspace });
         let handle = Arc::new(Handle { open, store, id: None });
         let mut stores = STORES.lock();
@@ -142,9 +161,10 @@ impl Handle {
     /// What it holds, which stays open as long as the guard lives.
     ///
     /// # Errors
-    /// If it was closed.
+    /// If it was closed, or opened by another process.
     #[inline]
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Open> {
+        self.store.check_process(py)?;
         let guard = self.open.load();
         if guard.is_some() { Ok(Open(guard)) } else { Err(self.closed(py)) }
     }
@@ -156,11 +176,15 @@ impl Handle {
 
     #[cold]
     fn closed(&self, py: Python<'_>) -> PyErr {
-        self.store.face.closed(py, "Database")
+        self.store.face.closed(py, STORE)
     }
 
     /// Closes what was made from the store, and the store. The second time it does nothing.
+    ///
+    /// # Errors
+    /// Of the engine; that it was opened by another process, in which case nothing is touched.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.store.check_process(py)?;
         py.detach(|| self.store.shut_children());
         let open = self.open.swap(None);
         self.store.run(py, || open.map_or(Ok(()), |open| open.db.clone().close()))
@@ -175,6 +199,9 @@ impl Child for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.store.is_inherited() {
+            return std::mem::forget(self.open.swap(None));
+        }
         if let Some(id) = self.id {
             self.store.forget(id);
         }
@@ -236,11 +263,15 @@ impl<T: Send + 'static> Slot<T> {
     ///
     /// Meanwhile nothing is made that Python's collector of garbage tracks, such as a tuple or an exception: that may run what
     /// objects do at their end, which may be to close this.
+    ///
+    /// # Errors
+    /// If the store was opened by another process.
     #[inline]
-    pub(crate) fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Option<T>> {
+    pub(crate) fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<T>>> {
+        self.handle.store.check_process(py)?;
         loop {
             if let Some(guard) = self.held.try_lock() {
-                return guard;
+                return Ok(guard);
             }
             py.detach(|| drop(self.held.lock()));
         }
@@ -249,21 +280,24 @@ impl<T: Send + 'static> Slot<T> {
     /// Changes what it holds by a call into the engine.
     ///
     /// # Errors
-    /// Of the engine; `closed` if it was closed.
+    /// Of the engine; `closed` if it was closed; that the store was opened by another process.
     pub(crate) fn run<R: Send>(
         &self,
         py: Python<'_>,
         closed: &str,
         call: impl FnOnce(&mut T) -> esker::Result<R> + Send,
     ) -> PyResult<R> {
+        self.handle.store.check_process(py)?;
         let result =
             self.handle.store.run(py, || self.held.lock().as_mut().map(call).transpose())?;
         result.ok_or_else(|| self.handle.store.face.closed(py, closed))
     }
 
-    /// Closes it. The second time it does nothing.
+    /// Closes it. The second time it does nothing, nor in another process than that which has opened the store.
     pub(crate) fn close(&self, py: Python<'_>) {
-        py.detach(|| self.shut());
+        if !self.handle.store.is_inherited() {
+            py.detach(|| self.shut());
+        }
     }
 }
 
@@ -276,6 +310,9 @@ impl<T: Send + 'static> Child for Slot<T> {
 
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
+        if self.handle.store.is_inherited() {
+            return std::mem::forget(self.held.get_mut().take());
+        }
         self.handle.store.forget(self.id);
     }
 }
@@ -308,15 +345,18 @@ impl Moment {
     /// The engine's snapshot.
     ///
     /// # Errors
-    /// If it, or its store, was closed.
+    /// If it, or its store, was closed, or the store opened by another process.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<Snapshot>> {
+        self.handle.store.check_process(py)?;
         let held = self.held.load_full();
-        held.ok_or_else(|| self.handle.store.face.closed(py, "Database or snapshot"))
+        held.ok_or_else(|| self.handle.store.face.closed(py, "snapshot"))
     }
 
-    /// Closes it. The second time it does nothing.
+    /// Closes it. The second time it does nothing, nor in another process than that which has opened the store.
     pub(crate) fn close(&self) {
-        self.shut();
+        if !self.handle.store.is_inherited() {
+            self.shut();
+        }
     }
 }
 
@@ -328,15 +368,18 @@ impl Child for Moment {
 
 impl Drop for Moment {
     fn drop(&mut self) {
+        if self.handle.store.is_inherited() {
+            return std::mem::forget(self.held.swap(None));
+        }
         self.handle.store.forget(self.id);
     }
 }
 
-/// Closes all stores that are open: called when the process ends, while comparators can still be asked.
+/// Closes all stores that this process has opened and not closed: called when it ends, while comparators can still be asked.
 pub(crate) fn close_all(py: Python<'_>) {
     let stores = std::mem::take(&mut *STORES.lock());
     for handle in stores.iter().filter_map(Weak::upgrade) {
-        // There is nobody left to tell.
+        // There is nobody left to tell; nor is a store closed that was inherited.
         let _ = handle.close(py);
     }
 }

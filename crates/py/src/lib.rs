@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `plyvel` | what `esker.plyvel` offers: the names and habits of plyvel |
 //! | `own` | what `esker` offers: all that the engine can do |
-//! | `handle`, `walk`, `bytes`, `comparator`, `errors`, `foreign`, `waiting` | what both stand on |
+//! | `handle`, `walk`, `bytes`, `comparator`, `errors`, `foreign`, `fork`, `waiting` | what both stand on |
 //!
 //! Nothing here decides anything about data: arguments are checked and handed on. How it is used: docs/python.md.
 //! Threads: every call that may touch the disk or wait lets go of the interpreter first, and no lock is held while it is
@@ -16,6 +16,7 @@ mod bytes;
 mod comparator;
 mod errors;
 mod foreign;
+mod fork;
 mod handle;
 mod own;
 mod plyvel;
@@ -28,6 +29,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("after_fork", wrap_pyfunction!(fork::after_fork, module)?)?;
     own::add(module)?;
     plyvel::add(module)
 }

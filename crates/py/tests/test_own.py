@@ -148,13 +148,21 @@ def test_options_by_name(tmp_path):
         compaction="tiered",
         value_log_bytes_min=None,
         tombstone_ratio_compact=0.25,
-        keyspaces={"other": {"filter": "none"}},
     ) as db:
         assert db.stats()["memory"]["budget"] == 16 << 20
         with pytest.raises(esker.InvalidArgumentError, match="block_bytes = 1 is outside"):
             db.create_keyspace("small", block_bytes=1)
         with pytest.raises(esker.InvalidArgumentError, match="use one of"):
             db.create_keyspace("small", memory_budget_bytes=1)
+        db.create_keyspace("other").put(b"k", b"v")
+    with esker.open(tmp_path / "store", keyspaces={"other": {"filter": "none"}}) as db:
+        assert db.keyspace("other").get(b"k") == b"v"
+    with pytest.raises(esker.InvalidArgumentError, match='no keyspace "othre", there are default, other'):
+        esker.open(tmp_path / "store", keyspaces={"othre": {"filter": "none"}})
+    esker.open(tmp_path / "store").close()
+    with pytest.raises(esker.InvalidArgumentError, match="there are none yet"):
+        esker.open(tmp_path / "new", keyspaces={"other": {"filter": "none"}})
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -402,6 +410,145 @@ def run(script, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
+def test_functions_that_end_the_process_may_use_stores_if_they_were_registered_after_the_import(tmp_path):
+    script = """
+import atexit, sys
+
+def before():
+    try:
+        db.put(b"too late", b"")
+    except RuntimeError as error:
+        print("closed" if "closed" in str(error) else error)
+
+def after():
+    db.put(b"last", b"%d" % len(list(db)))
+
+atexit.register(before)
+import esker
+atexit.register(after)
+db = esker.open(sys.argv[1])
+db.put(b"first", b"")
+"""
+    ended = run(script, tmp_path / "store")
+    assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (0, "closed", "")
+    with esker.open(tmp_path / "store") as db:
+        assert list(db) == [(b"first", b""), (b"last", b"1")]
+
+
+FORKS = """
+import os, signal, sys, threading, esker, esker.plyvel
+
+OTHER = "opened by another process"
+
+def refused(call):
+    try:
+        call()
+    except RuntimeError as error:
+        assert OTHER in str(error), error
+    else:
+        raise AssertionError("not refused")
+
+def child(how):
+    \"\"\"A child that does this with what it has inherited, and ends as programs end.\"\"\"
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        how()
+        sys.exit(0)
+    return pid
+
+def ended(pid):
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 if hasattr(os, "waitstatus_to_exitcode") else not os.waitpid(pid, 0)[1]
+
+own = esker.open(sys.argv[1] + "/own", memtable_bytes=64 << 10)
+old = esker.plyvel.DB(sys.argv[1] + "/old", create_if_missing=True)
+other = own.create_keyspace("other")
+written = 0
+
+def write(count):
+    global written
+    for i in range(written, written + count):
+        for place in (own, other, old):
+            place.put(b"%06d" % i, b"v" * 100)
+    written += count
+
+write(1000)
+scan, snapshot, batch, results = own.scan(), own.snapshot(), own.batch(), own.scan_unordered()
+iterator, raw, moment = old.iterator(), old.raw_iterator(), old.snapshot()
+next(scan), next(iterator), raw.seek_to_first()
+batch.put(b"child", b"")
+
+def uses():
+    for place in (own, other, old):
+        refused(lambda: place.put(b"child", b""))
+        refused(lambda: place.get(b"000000"))
+        refused(lambda: iter(place))
+    for call in (own.sync, own.stats, own.flush, batch.write, own.snapshot, raw.next, raw.valid, raw.key):
+        refused(call)
+    for walk in (scan, results, iterator):
+        refused(lambda: next(walk))
+    refused(lambda: snapshot.seq)
+    refused(lambda: moment.get(b"000000"))
+
+def closes():
+    refused(own.close)
+    refused(old.close)
+    for place in (scan, snapshot, results, iterator, raw, moment):
+        place.close()
+
+def drops():
+    global own, old, other, scan, snapshot, batch, results, iterator, raw, moment
+    del own, old, other, scan, snapshot, batch, results, iterator, raw, moment
+
+def opens():
+    try:
+        esker.open(sys.argv[1] + "/own")
+    except esker.BusyError:
+        pass
+    with esker.open(sys.argv[1] + "/of the child") as mine:
+        mine.put(b"k", b"v")
+        assert list(mine) == [(b"k", b"v")]
+
+for how in (lambda: None, uses, closes, drops, opens, lambda: (uses(), opens(), drops())):
+    ended(child(how))
+    write(50)
+
+# Whatever another thread is in the middle of.
+stop = []
+def busy():
+    while not stop:
+        write(10)
+thread = threading.Thread(target=busy)
+thread.start()
+for _ in range(20):
+    ended(child(lambda: (uses(), closes(), drops())))
+stop.append(True)
+thread.join()
+
+# A child that lives on keeps no store from its parent.
+reader, writer = os.pipe()
+def waits():
+    os.close(writer)
+    os.read(reader, 1)
+living = child(waits)
+for place in (scan, snapshot, results, iterator, raw, moment, own, old):
+    place.close()
+own, old = esker.open(sys.argv[1] + "/own"), esker.plyvel.DB(sys.argv[1] + "/old")
+os.close(writer)
+ended(living)
+expected = [b"%06d" % i for i in range(written)]
+for place in (own, own.keyspace("other"), old):
+    assert [key for key, _ in place] == expected
+assert own.verify()["damage"] == []
+print("whole")
+"""
+
+
+def test_children_leave_the_stores_of_their_parent_alone(tmp_path):
+    ended = run(FORKS, tmp_path)
+    assert (ended.returncode, ended.stdout.strip()) == (0, "whole"), ended.stderr
+
+
 def test_the_process_ends_with_stores_left_open(tmp_path):
     script = """
 import esker, sys
@@ -511,6 +658,29 @@ def test_a_comparator_that_fails_raises_and_stops_writes_alone(tmp_path, monkeyp
             db.close()
     with esker.open(tmp_path / "store", **order) as db:
         assert list(db) == [(b"%02d" % i, b"v") for i in range(60)]
+
+
+def test_bounds_outlive_a_comparator_that_raises_over_what_was_not_flushed(tmp_path):
+    fails = False
+
+    def compare(a, b):
+        if fails:
+            raise LookupError("compare")
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"plain")
+    with esker.plyvel.DB(str(tmp_path / "store"), create_if_missing=True, **order) as db:
+        for i in range(50):
+            db.put(b"%02d" % i, b"v")
+        for bounds, reverse in [(dict(start=b"10", stop=b"20"), way) for way in (False, True)]:
+            it = db.iterator(include_value=False, reverse=reverse, **bounds)
+            fails = True
+            with pytest.raises(LookupError, match="compare"):
+                next(it)
+            fails = False
+            it.seek_to_stop() if reverse else it.seek_to_start()
+            keys = [b"%02d" % i for i in range(10, 20)]
+            assert list(it) == (keys[::-1] if reverse else keys)
 
 
 def test_an_interrupt_inside_of_a_comparator_waits_for_the_end_of_the_call(tmp_path):

@@ -152,7 +152,7 @@ impl Vfs for PosixVfs {
             .open(path)
             .map_err(|e| Error::io("open lock", path, e))?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(PosixLock { _file: file })),
+            Ok(()) => Ok(Box::new(PosixLock { file, process: std::process::id() })),
             Err(TryLockError::WouldBlock) => Err(Error::Busy { path: path.to_path_buf() }),
             Err(TryLockError::Error(e)) => Err(Error::io("lock", path, e)),
         }
@@ -255,10 +255,22 @@ impl ReadableFile for PosixReader {
     }
 }
 
-/// The advisory lock goes with the open file.
+/// The advisory lock goes with the open file, which children of this process share from their birth on.
 #[derive(Debug)]
 struct PosixLock {
-    _file: File,
+    file: File,
+    /// Who has taken it.
+    process: u32,
 }
 
 impl FileLock for PosixLock {}
+
+impl Drop for PosixLock {
+    fn drop(&mut self) {
+        // Closing alone would leave it to the children that have the file open too; and it is not theirs to give up.
+        if self.process == std::process::id() {
+            // If that fails, closing does it.
+            let _ = self.file.unlock();
+        }
+    }
+}

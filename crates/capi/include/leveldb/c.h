@@ -199,7 +199,7 @@ void leveldb_readoptions_set_verify_checksums(leveldb_readoptions_t *options, ui
 void leveldb_readoptions_set_fill_cache(leveldb_readoptions_t *options, uint8_t on);
 
 /*
- Read what a snapshot sees; NULL is the present.
+ Read what a snapshot sees; NULL is the present. Once the snapshot is released, reads with these options fail.
  */
 void leveldb_readoptions_set_snapshot(leveldb_readoptions_t *options, const leveldb_snapshot_t *snapshot);
 
@@ -247,6 +247,8 @@ char *leveldb_env_get_test_directory(leveldb_env_t *env);
 /*
  Makes an order of keys of functions: `compare` says less than, equal or greater by its sign, `name` the name that the
  database keeps, `destructor` frees the state. NULL without `compare`.
+
+ They are called from any thread, by several at once, must not use the database, and no C++ exception may leave them.
  */
 leveldb_comparator_t *leveldb_comparator_create(void *state,
                                                 void (*destructor)(void *state),
@@ -266,6 +268,9 @@ void leveldb_comparator_destroy(leveldb_comparator_t *comparator);
  Makes a filter policy of functions: `create_filter` makes the filter of some keys, which come in order, with `malloc`;
  `key_may_match` returns 0 only if the key was not among them; `name` says the name that tables keep. NULL without the
  first two.
+
+ They are called from any thread, by several at once (`create_filter` too), must not use the database, and no C++ exception
+ may leave them.
  */
 leveldb_filterpolicy_t *leveldb_filterpolicy_create(void *state,
                                                     void (*destructor)(void *state),
@@ -492,7 +497,7 @@ const char *leveldb_iter_key(const leveldb_iterator_t *iterator, size_t *klen);
 const char *leveldb_iter_value(const leveldb_iterator_t *iterator, size_t *vlen);
 
 /*
- Tells what went wrong with the last move, if something did.
+ Tells what went wrong first since the iterator was made, if something did.
  */
 void leveldb_iter_get_error(const leveldb_iterator_t *iterator, char **errptr);
 

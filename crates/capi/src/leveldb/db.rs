@@ -8,7 +8,9 @@ use super::snapshot::leveldb_snapshot_t;
 use super::status::{Outcome, Status, quiet, report};
 use super::{foreign, property};
 use crate::boundary::{copy_out, free, slice, text_out};
+use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
+use crate::keyspaces;
 use esker::{Batch, Cursor, Db, Error, Keyspace, ScanOptions, Setup};
 use libc::{c_char, c_int, c_void, size_t};
 use std::ffi::{CStr, OsStr};
@@ -23,7 +25,7 @@ handle!(leveldb_t, Database, "database");
 
 /// An open database, and what is known of the order of its keys.
 pub struct Database {
-    db: Db,
+    db: Own<Db>,
     bytewise: bool,
 }
 
@@ -34,7 +36,7 @@ pub struct Database {
 #[inline]
 unsafe fn get<'a>(db: *const leveldb_t) -> Outcome<&'a Db> {
     // SAFETY: as the caller says.
-    Ok(unsafe { &handle::get(db)?.db })
+    Ok(unsafe { handle::get(db)?.db.get()? })
 }
 
 /// Opens the database in the directory `name`. NULL after an error.
@@ -55,9 +57,13 @@ pub unsafe extern "C" fn leveldb_open(
             foreign::refuse(dir)?;
             let engine = options.engine()?;
             let bytewise = engine.default_keyspace.order.is_bytewise();
+            let named: Vec<String> = engine.keyspaces.keys().cloned().collect();
             let opened = Db::open(dir, engine);
             let db = opened.map_err(|error| explain(dir, options, error))?;
-            Ok(handle::open(Database { db, bytewise }))
+            if let Some(what) = keyspaces::missing(named.iter(), &db) {
+                return Err(Status::invalid(&what));
+            }
+            Ok(handle::open(Database { db: Own::new(db), bytewise }))
         })
     }
 }
@@ -93,7 +99,7 @@ fn explain(dir: &Path, options: &OpenOptions, error: Error) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_close(db: *mut leveldb_t) {
     // SAFETY: as everywhere.
-    quiet((), || unsafe { Ok(handle::close(db)?.db.close()?) });
+    quiet((), || unsafe { Ok(handle::close(db)?.db.get()?.clone().close()?) });
 }
 
 /// Sets a key.
@@ -182,9 +188,9 @@ pub unsafe extern "C" fn leveldb_get(
         report(errptr, std::ptr::null_mut(), || {
             let (db, options) = (get(db)?, handle::get(options)?);
             let (keyspace, key) = (db.default_keyspace(), slice(key, keylen));
-            let value = match &options.snapshot {
+            let value = match options.snapshot()? {
                 None => keyspace.get(key)?,
-                Some(snapshot) => keyspace.get_at(key, snapshot)?,
+                Some(snapshot) => keyspace.get_at(key, snapshot.get()?)?,
             };
             let Some(value) = value else { return Ok(std::ptr::null_mut()) };
             let copy = copy_out(&value);
@@ -210,7 +216,8 @@ pub(super) unsafe fn scan(
     // SAFETY: as the caller says.
     let (db, options) = unsafe { (get(db)?, handle::get(options)?) };
     let keyspace = db.default_keyspace().clone();
-    let snapshot = options.snapshot.as_deref();
+    let held = options.snapshot()?;
+    let snapshot = held.as_ref().map(|snapshot| snapshot.get()).transpose()?;
     let scan = ScanOptions { snapshot, fill_cache: options.fill_cache, ..ScanOptions::default() };
     let cursor = keyspace.scan(&scan);
     Ok((keyspace, cursor))
@@ -222,7 +229,7 @@ pub unsafe extern "C" fn leveldb_create_snapshot(db: *mut leveldb_t) -> *const l
     // SAFETY: as everywhere.
     quiet(std::ptr::null(), || unsafe {
         let snapshot = get(db)?.snapshot();
-        Ok(handle::open::<leveldb_snapshot_t>(Arc::new(snapshot)).cast_const())
+        Ok(handle::open::<leveldb_snapshot_t>(Arc::new(Own::new(snapshot))).cast_const())
     })
 }
 
@@ -291,6 +298,7 @@ pub unsafe extern "C" fn leveldb_compact_range(
     // SAFETY: as everywhere.
     quiet((), || unsafe {
         let Database { db, bytewise } = handle::get(db.cast_const())?;
+        let db = db.get()?;
         let start = (!start_key.is_null()).then(|| slice(start_key, start_key_len));
         let mut limit = (!limit_key.is_null()).then(|| slice(limit_key, limit_key_len).to_vec());
         // A comparator may be given no keys but the user's: then the limit itself is left out, which nobody can see.
@@ -315,6 +323,7 @@ pub unsafe extern "C" fn leveldb_destroy_db(
             let dir = path(name)?;
             foreign::refuse(dir)?;
             match esker::destroy(dir, &Setup::default()) {
+                // There is no file of a database: what stands there, if anything, is somebody else's and stays.
                 Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(error.into()),
             }
@@ -337,7 +346,8 @@ pub unsafe extern "C" fn leveldb_repair_db(
             match esker::repair::repair(dir, &options.engine()?, Setup::default(), |_| true) {
                 Ok(_) => Ok(()),
                 Err(Error::NotFound { .. }) => {
-                    Err(Status::io(&format!("{}: repair found no files", dir.display())))
+                    let at = dir.display();
+                    Err(Status::io(&format!("{at}: no file of a database is there to be repaired")))
                 }
                 Err(error) => Err(error.into()),
             }

@@ -4,19 +4,21 @@ use super::db::{leveldb_t, scan};
 use super::options::leveldb_readoptions_t;
 use super::status::{Outcome, Status, quiet, report};
 use crate::boundary::{slice, start_of};
+use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
 use esker::{Cursor, Error, Keyspace};
 use libc::{c_char, size_t};
 
 /// Walks the keys of a database as it was when the iterator was made, in order, in both directions.
 #[allow(non_camel_case_types, reason = "as C names it")]
-pub struct leveldb_iterator_t(Shell<Walk>);
-handle!(leveldb_iterator_t, Walk, "iterator");
+pub struct leveldb_iterator_t(Shell<Own<Walk>>);
+handle!(leveldb_iterator_t, Own<Walk>, "iterator");
 
 /// A cursor and what went wrong with it.
 pub struct Walk {
     /// `None` if it could not be made.
     cursor: Option<Cursor>,
+    /// What went wrong first. It stays: programs ask at the end of a walk.
     error: Option<Error>,
     // Keeps what the cursor reads alive.
     _keyspace: Keyspace,
@@ -24,8 +26,10 @@ pub struct Walk {
 
 impl Walk {
     fn step(&mut self, step: impl FnOnce(&mut Cursor) -> esker::Result<()>) {
-        if let Some(cursor) = &mut self.cursor {
-            self.error = step(cursor).err();
+        if let Some(cursor) = &mut self.cursor
+            && let Err(error) = step(cursor)
+        {
+            self.error.get_or_insert(error);
         }
     }
 
@@ -48,7 +52,7 @@ pub unsafe extern "C" fn leveldb_create_iterator(
             Ok(cursor) => (Some(cursor), None),
             Err(error) => (None, Some(error)),
         };
-        Ok(handle::open(Walk { cursor, error, _keyspace: keyspace }))
+        Ok(handle::open(Own::new(Walk { cursor, error, _keyspace: keyspace })))
     })
 }
 
@@ -63,7 +67,7 @@ pub unsafe extern "C" fn leveldb_iter_destroy(iterator: *mut leveldb_iterator_t)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_iter_valid(iterator: *const leveldb_iterator_t) -> u8 {
     // SAFETY: as everywhere.
-    quiet(0, || unsafe { Ok(u8::from(handle::get(iterator)?.standing().is_some())) })
+    quiet(0, || unsafe { Ok(u8::from(handle::get(iterator)?.get()?.standing().is_some())) })
 }
 
 /// # Safety
@@ -74,7 +78,7 @@ unsafe fn step(
 ) {
     // SAFETY: as the caller says.
     quiet((), || unsafe {
-        handle::get_mut(iterator)?.step(step);
+        handle::get_mut(iterator)?.get_mut()?.step(step);
         Ok(())
     });
 }
@@ -128,7 +132,7 @@ unsafe fn part(
 ) -> *const c_char {
     // SAFETY: as the caller says.
     quiet(std::ptr::null(), || unsafe {
-        let bytes = handle::get(iterator)?.standing().map(part);
+        let bytes = handle::get(iterator)?.get()?.standing().map(part);
         if !len.is_null() {
             *len = bytes.map_or(0, <[u8]>::len);
         }
@@ -156,7 +160,7 @@ pub unsafe extern "C" fn leveldb_iter_value(
     unsafe { part(iterator, vlen, Cursor::value) }
 }
 
-/// Tells what went wrong with the last move, if something did.
+/// Tells what went wrong first since the iterator was made, if something did.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_iter_get_error(
     iterator: *const leveldb_iterator_t,
@@ -165,7 +169,7 @@ pub unsafe extern "C" fn leveldb_iter_get_error(
     // SAFETY: as everywhere.
     unsafe {
         report(errptr, (), || -> Outcome<()> {
-            match &handle::get(iterator)?.error {
+            match &handle::get(iterator)?.get()?.error {
                 None => Ok(()),
                 Some(error) => Err(Status::from(error.clone())),
             }

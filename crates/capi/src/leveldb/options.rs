@@ -4,6 +4,7 @@ use super::policy::{Filters, Order, leveldb_comparator_t, leveldb_filterpolicy_t
 use super::snapshot::leveldb_snapshot_t;
 use super::status::{Outcome, Status, quiet, report};
 use crate::boundary::text_out;
+use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
 use esker::{Compression, Filter, KeyOrder, KeyspaceOptions, Options, Snapshot, WriteOptions};
 use libc::{c_char, c_int, size_t};
@@ -16,6 +17,13 @@ const GIB: u64 = 1 << 30;
 
 /// Bytes of blocks that are cached if no cache is given, as in LevelDB.
 const CACHE_BYTES: u64 = 8 * MIB;
+
+/// More is no machine's memory: a program that gives the largest number there is means that it does not care.
+const CACHE_BYTES_MAX: u64 = 1 << 50;
+
+/// Threads that compact. LevelDB has one for all its work; ours flushes, makes logs and memory ready and builds indexes on
+/// one thread each.
+const COMPACTION_THREADS: u32 = 1;
 
 /// Bytes of indexes and filters that stay in memory at least, which LevelDB does not count.
 const PINNED_BYTES_MIN: u64 = 32 * MIB;
@@ -82,7 +90,7 @@ impl OpenOptions {
     fn translated(&self) -> Outcome<Options> {
         let memtable_bytes = self.write_buffer_bytes.clamp(64 * KIB, GIB);
         let memtables_bytes_max = (4 * memtable_bytes).max(MIB);
-        let cache_bytes = self.cache_bytes.unwrap_or(CACHE_BYTES);
+        let cache_bytes = self.cache_bytes.unwrap_or(CACHE_BYTES).min(CACHE_BYTES_MAX);
         let pinned_bytes = cache_bytes.max(PINNED_BYTES_MIN);
         // An eighth of what memtables leave is for compactions.
         let blocks = cache_bytes.saturating_add(pinned_bytes);
@@ -110,6 +118,7 @@ impl OpenOptions {
             memtables_bytes_max,
             block_cache_bytes: Some(cache_bytes),
             pinned_bytes_max: Some(pinned_bytes),
+            compaction_threads: COMPACTION_THREADS,
             open_files_max: self.open_files_max.clamp(16, 50_000).unsigned_abs(),
             default_keyspace,
             ..Options::default()
@@ -360,7 +369,24 @@ handle!(leveldb_readoptions_t, ReadOptions, "read options");
 /// What a read is told.
 pub struct ReadOptions {
     pub(super) fill_cache: bool,
-    pub(super) snapshot: Option<Arc<Snapshot>>,
+    /// Does not keep it: what a released snapshot saw may go.
+    snapshot: Option<Weak<Own<Snapshot>>>,
+}
+
+impl ReadOptions {
+    /// The snapshot to read at; `None` is the present.
+    ///
+    /// # Errors
+    /// It was released.
+    #[inline]
+    pub(super) fn snapshot(&self) -> Outcome<Option<Arc<Own<Snapshot>>>> {
+        let Some(snapshot) = &self.snapshot else { return Ok(None) };
+        let snapshot = snapshot.upgrade();
+        let released = || {
+            Status::invalid("the snapshot of the read options was released: set another, or NULL")
+        };
+        snapshot.map(Some).ok_or_else(released)
+    }
 }
 
 /// Makes read options with LevelDB's defaults.
@@ -399,7 +425,7 @@ pub unsafe extern "C" fn leveldb_readoptions_set_fill_cache(
     });
 }
 
-/// Read what a snapshot sees; NULL is the present.
+/// Read what a snapshot sees; NULL is the present. Once the snapshot is released, reads with these options fail.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_readoptions_set_snapshot(
     options: *mut leveldb_readoptions_t,
@@ -407,7 +433,7 @@ pub unsafe extern "C" fn leveldb_readoptions_set_snapshot(
 ) {
     // SAFETY: as everywhere.
     quiet((), || unsafe {
-        handle::get_mut(options)?.snapshot = handle::get(snapshot).ok().cloned();
+        handle::get_mut(options)?.snapshot = handle::get(snapshot).ok().map(Arc::downgrade);
         Ok(())
     });
 }

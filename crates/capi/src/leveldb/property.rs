@@ -30,7 +30,7 @@ pub(super) fn value(keyspace: &Keyspace, stats: &Stats, name: &str) -> Result<Op
 
 /// A row for each level that holds tables or was written to.
 fn compactions(keyspace: &KeyspaceStats) -> String {
-    let mut text = format!("{:>41}\n", "Compactions");
+    let mut text = format!("{:>42}\n", "Compactions");
     text.push_str("Level  Files Size(MB) Time(sec) Read(MB) Write(MB)\n");
     text.push_str(&"-".repeat(50));
     text.push('\n');

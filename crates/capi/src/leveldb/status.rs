@@ -1,6 +1,7 @@
 //! Errors as LevelDB's programs know them: text with the kind before a colon.
 
 use crate::boundary::{free, guard, text_out};
+use crate::fork::Inherited;
 use crate::handle::Misuse;
 use esker::Error;
 use libc::c_char;
@@ -24,6 +25,12 @@ impl Status {
 impl From<Misuse> for Status {
     fn from(misuse: Misuse) -> Status {
         Status::invalid(&misuse.to_string())
+    }
+}
+
+impl From<Inherited> for Status {
+    fn from(inherited: Inherited) -> Status {
+        Status::invalid(&inherited.to_string())
     }
 }
 

@@ -3,6 +3,7 @@
 use super::error::{Outcome, bytes, esker_code, place, run};
 use super::store::{Store, esker_keyspace, esker_snapshot, moment};
 use crate::boundary::start_of;
+use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
 use esker::{Cursor, Keyspace, ScanOptions, UnorderedCursor};
 use libc::{c_char, c_void, size_t};
@@ -20,7 +21,7 @@ handle!(esker_unordered, Walk<UnorderedCursor>, "esker_unordered");
 
 /// A cursor, and what keeps what it reads alive.
 pub struct Walk<C> {
-    cursor: C,
+    cursor: Own<C>,
     store: Arc<Store>,
 }
 
@@ -39,10 +40,10 @@ pub struct esker_scan_options {
     pub end_len: size_t,
     /// The moment to read at; NULL is now.
     pub snapshot: *const esker_snapshot,
-    /// Read no values: they are empty then.
-    pub keys_only: bool,
-    /// Do not keep blocks that are read in the cache: for scans of everything.
-    pub past_cache: bool,
+    /// Not 0: read no values, they are empty then.
+    pub keys_only: u8,
+    /// Not 0: do not keep blocks that are read in the cache, for scans of everything.
+    pub past_cache: u8,
 }
 
 /// # Safety
@@ -63,10 +64,11 @@ unsafe fn scan<C>(
             scan.start = bound(options.start, options.start_len)?;
             scan.end = bound(options.end, options.end_len)?;
             scan.snapshot = moment(options.snapshot)?;
-            scan.keys_only = options.keys_only;
-            scan.fill_cache = !options.past_cache;
+            scan.keys_only = options.keys_only != 0;
+            scan.fill_cache = options.past_cache == 0;
         }
-        Ok(Walk { cursor: make(space.open()?, &scan)?, store: space.store.clone() })
+        let cursor = Own::new(make(space.open()?, &scan)?);
+        Ok(Walk { cursor, store: space.store.clone() })
     }
 }
 
@@ -104,7 +106,7 @@ unsafe fn step(
     run(|| unsafe {
         let walk = handle::get_mut(cursor)?;
         walk.store.db()?;
-        step(&mut walk.cursor)
+        step(walk.cursor.get_mut()?)
     })
 }
 
@@ -172,7 +174,7 @@ unsafe fn standing<'a>(cursor: *const esker_cursor) -> Option<&'a Cursor> {
     // SAFETY: as the caller says.
     let walk = unsafe { handle::get(cursor).ok()? };
     walk.store.db().ok()?;
-    Some(&walk.cursor).filter(|cursor| cursor.valid())
+    walk.cursor.get().ok().filter(|cursor| cursor.valid())
 }
 
 /// Bytes and their length.
@@ -241,7 +243,7 @@ pub unsafe extern "C" fn esker_unordered_next(
         *out = false;
         let walk = handle::get_mut(cursor)?;
         walk.store.db()?;
-        *out = walk.cursor.advance()?;
+        *out = walk.cursor.get_mut()?.advance()?;
         Ok(())
     })
 }
@@ -252,7 +254,7 @@ unsafe fn standing_unordered<'a>(cursor: *const esker_unordered) -> Option<&'a U
     // SAFETY: as the caller says.
     let walk = unsafe { handle::get(cursor).ok()? };
     walk.store.db().ok()?;
-    Some(&walk.cursor).filter(|cursor| cursor.valid())
+    walk.cursor.get().ok().filter(|cursor| cursor.valid())
 }
 
 /// The key, good until the cursor moves; NULL if it stands on none.

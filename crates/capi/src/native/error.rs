@@ -1,6 +1,7 @@
 //! Errors: a code that says what to do next, and a text for people.
 
 use crate::boundary::{guard, slice, text_out};
+use crate::fork::Inherited;
 use crate::handle::Misuse;
 use esker::Error;
 use libc::{c_char, c_void, size_t};
@@ -63,6 +64,12 @@ impl Failure {
 
     pub(super) fn internal(text: impl Into<String>) -> Failure {
         Failure { code: Code::ESKER_INTERNAL, text: text.into() }
+    }
+}
+
+impl From<Inherited> for Failure {
+    fn from(inherited: Inherited) -> Failure {
+        Failure::misuse(inherited.to_string())
     }
 }
 

@@ -6,6 +6,7 @@ use super::error::{Failure, Outcome, esker_code, give_json, no_memory, place, ru
 use super::record::{esker_field, field};
 use super::store::{Store, esker_keyspace, esker_snapshot, moment};
 use crate::boundary::free;
+use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
 use esker::fields::FieldRef;
 use esker::{FindOptions, Found, IndexState};
@@ -20,7 +21,7 @@ handle!(esker_found, Finding, "esker_found");
 
 /// What was found, and what keeps it alive.
 pub struct Finding {
-    found: Found,
+    found: Own<Found>,
     standing: bool,
     store: Arc<Store>,
 }
@@ -119,7 +120,8 @@ pub unsafe extern "C" fn esker_find_range(
         let range = (bound(from, from_inclusive)?, bound(to, to_inclusive)?);
         let options = FindOptions { snapshot: moment(snapshot)?, ..FindOptions::default() };
         let found = space.open()?.find_range(text(field, "field")?, range, &options)?;
-        *out = handle::open(Finding { found, standing: false, store: space.store.clone() });
+        let (found, store) = (Own::new(found), space.store.clone());
+        *out = handle::open(Finding { found, standing: false, store });
         Ok(())
     })
 }
@@ -145,7 +147,7 @@ pub unsafe extern "C" fn esker_found_next(found: *mut esker_found, more: *mut bo
         let finding = handle::get_mut(found)?;
         finding.store.db()?;
         finding.standing = false;
-        finding.standing = finding.found.advance()?;
+        finding.standing = finding.found.get_mut()?.advance()?;
         *out = finding.standing;
         Ok(())
     })
@@ -157,7 +159,7 @@ unsafe fn standing<'a>(found: *const esker_found) -> Option<&'a Found> {
     // SAFETY: as the caller says.
     let finding = unsafe { handle::get(found).ok()? };
     finding.store.db().ok()?;
-    finding.standing.then_some(&finding.found)
+    finding.found.get().ok().filter(|_| finding.standing)
 }
 
 /// The key of a record, good until the next move; NULL if it stands on none.

@@ -39,8 +39,8 @@ pub enum esker_field_type {
 pub struct esker_field {
     /// A number of `esker_field_type`.
     pub kind: i32,
-    /// Of `ESKER_BOOL`.
-    pub boolean: bool,
+    /// Of `ESKER_BOOL`: 0 is false, everything else true.
+    pub boolean: u8,
     /// Of `ESKER_INT`.
     pub integer: i64,
     /// Of `ESKER_FLOAT`.
@@ -58,7 +58,7 @@ impl esker_field {
     pub(super) fn of(value: FieldRef<'_>) -> esker_field {
         let mut field = esker_field {
             kind: Kind::ESKER_NULL as i32,
-            boolean: false,
+            boolean: 0,
             integer: 0,
             number: 0.0,
             data: std::ptr::null(),
@@ -73,7 +73,7 @@ impl esker_field {
             FieldRef::Text(text) => lend(Kind::ESKER_TEXT, text.as_bytes()),
             FieldRef::Bytes(bytes) => lend(Kind::ESKER_BYTES, bytes),
             FieldRef::Bool(boolean) => {
-                field.boolean = boolean;
+                field.boolean = u8::from(boolean);
                 Kind::ESKER_BOOL
             }
             FieldRef::Int(integer) => {
@@ -98,7 +98,7 @@ impl esker_field {
         let lent = || unsafe { bytes(self.data.cast(), self.len) };
         Ok(match self.kind {
             kind if kind == Kind::ESKER_NULL as i32 => FieldRef::Null,
-            kind if kind == Kind::ESKER_BOOL as i32 => FieldRef::Bool(self.boolean),
+            kind if kind == Kind::ESKER_BOOL as i32 => FieldRef::Bool(self.boolean != 0),
             kind if kind == Kind::ESKER_INT as i32 => FieldRef::Int(self.integer),
             kind if kind == Kind::ESKER_FLOAT as i32 => FieldRef::Float(self.number),
             kind if kind == Kind::ESKER_BYTES as i32 => FieldRef::Bytes(lent()?),

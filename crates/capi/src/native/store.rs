@@ -2,7 +2,9 @@
 
 use super::error::{Failure, Outcome, esker_code, give_json, place, run, text, text_or_empty};
 use crate::boundary::free;
+use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
+use crate::keyspaces;
 use esker::{Db, Keyspace, KeyspaceOptions, Options, Setup, Snapshot};
 use libc::{c_char, c_void, size_t};
 use std::sync::Arc;
@@ -25,7 +27,9 @@ handle!(esker_snapshot, Moment, "esker_snapshot");
 
 /// The database behind all handles that belong to it.
 pub struct Store {
-    db: Db,
+    db: Own<Db>,
+    /// Of keyspaces without options of their own.
+    keyspace_options: KeyspaceOptions,
     closed: AtomicBool,
 }
 
@@ -33,13 +37,14 @@ impl Store {
     /// The database.
     ///
     /// # Errors
-    /// It was closed.
+    /// It was closed, or opened by another process.
     #[inline]
     pub(super) fn db(&self) -> Outcome<&Db> {
+        let db = self.db.get()?;
         if self.closed.load(Ordering::Acquire) {
             return Err(Failure::misuse("the database is closed"));
         }
-        Ok(&self.db)
+        Ok(db)
     }
 }
 
@@ -64,7 +69,7 @@ impl Space {
 /// A snapshot and its database.
 pub struct Moment {
     store: Arc<Store>,
-    snapshot: Snapshot,
+    snapshot: Own<Snapshot>,
 }
 
 /// The snapshot of a handle; `None` if that is NULL.
@@ -79,7 +84,7 @@ pub(super) unsafe fn moment<'a>(snapshot: *const esker_snapshot) -> Outcome<Opti
     // SAFETY: as the caller says.
     let moment = unsafe { handle::get(snapshot)? };
     moment.store.db()?;
-    Ok(Some(&moment.snapshot))
+    Ok(Some(moment.snapshot.get()?))
 }
 
 /// Options of a keyspace that exists when the database is opened.
@@ -136,7 +141,7 @@ pub unsafe extern "C" fn esker_open(
 }
 
 /// Opens a database with options of their own for some of its keyspaces, or for reading only, when nothing on the disk
-/// changes and it must be there.
+/// changes and it must be there. Options of a keyspace that is not there are an error: see `esker_create_keyspace`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_open_with(
     path: *const c_char,
@@ -152,11 +157,17 @@ pub unsafe extern "C" fn esker_open_with(
         *out = std::ptr::null_mut();
         let path = text(path, "path")?;
         let options = all_options(options, keyspaces, keyspaces_count)?;
+        let keyspace_options = options.default_keyspace.clone();
+        let named: Vec<String> = options.keyspaces.keys().cloned().collect();
         let opened = match read_only {
             true => Db::open_read_only(path, options)?,
             false => Db::open(path, options)?,
         };
-        *out = handle::open(Arc::new(Store { db: opened, closed: AtomicBool::new(false) }));
+        if let Some(what) = keyspaces::missing(named.iter(), &opened) {
+            return Err(Failure::invalid(what));
+        }
+        let (db, closed) = (Own::new(opened), AtomicBool::new(false));
+        *out = handle::open(Arc::new(Store { db, keyspace_options, closed }));
         Ok(())
     })
 }
@@ -181,7 +192,7 @@ pub unsafe extern "C" fn esker_close(db: *mut esker_db) -> esker_code {
     run(|| unsafe {
         let store = handle::close(db)?;
         store.closed.store(true, Ordering::Release);
-        Ok(store.db.clone().close()?)
+        Ok(store.db.get()?.clone().close()?)
     })
 }
 
@@ -190,14 +201,14 @@ pub unsafe extern "C" fn esker_close(db: *mut esker_db) -> esker_code {
 unsafe fn give_keyspace(
     db: *const esker_db,
     keyspace: *mut *mut esker_keyspace,
-    get: impl FnOnce(&Db) -> Outcome<Keyspace>,
+    get: impl FnOnce(&Store) -> Outcome<Keyspace>,
 ) -> esker_code {
     // SAFETY: as the caller says.
     run(|| unsafe {
         let out = place(keyspace)?;
         *out = std::ptr::null_mut();
         let store = handle::get(db)?;
-        let keyspace = get(store.db()?)?;
+        let keyspace = get(store)?;
         *out = handle::open(Space { store: store.clone(), keyspace });
         Ok(())
     })
@@ -210,7 +221,7 @@ pub unsafe extern "C" fn esker_default_keyspace(
     keyspace: *mut *mut esker_keyspace,
 ) -> esker_code {
     // SAFETY: as everywhere.
-    unsafe { give_keyspace(db, keyspace, |db| Ok(db.default_keyspace().clone())) }
+    unsafe { give_keyspace(db, keyspace, |store| Ok(store.db()?.default_keyspace().clone())) }
 }
 
 /// A keyspace that exists.
@@ -221,10 +232,11 @@ pub unsafe extern "C" fn esker_open_keyspace(
     keyspace: *mut *mut esker_keyspace,
 ) -> esker_code {
     // SAFETY: as everywhere.
-    unsafe { give_keyspace(db, keyspace, |db| Ok(db.keyspace(text(name, "name")?)?)) }
+    unsafe { give_keyspace(db, keyspace, |store| Ok(store.db()?.keyspace(text(name, "name")?)?)) }
 }
 
-/// Makes a keyspace. `options`: those of a keyspace, `name=value` with commas between; NULL is the defaults.
+/// Makes a keyspace. `options`: those of a keyspace, `name=value` with commas between. What they do not say is as the options
+/// say that the database was opened with; NULL is all of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_create_keyspace(
     db: *const esker_db,
@@ -234,11 +246,11 @@ pub unsafe extern "C" fn esker_create_keyspace(
 ) -> esker_code {
     // SAFETY: as everywhere.
     unsafe {
-        give_keyspace(db, keyspace, |db| {
-            let mut own = KeyspaceOptions::default();
+        give_keyspace(db, keyspace, |store| {
+            let mut own = store.keyspace_options.clone();
             let settings = text_or_empty(options, "text of the options")?;
             esker_settings::apply_to_keyspace(&mut own, settings)?;
-            Ok(db.create_keyspace(text(name, "name")?, own)?)
+            Ok(store.db()?.create_keyspace(text(name, "name")?, own)?)
         })
     }
 }
@@ -286,7 +298,7 @@ pub unsafe extern "C" fn esker_snapshot_create(
         *out = std::ptr::null_mut();
         let store = handle::get(db)?;
         let snapshot = store.db()?.snapshot();
-        *out = handle::open(Moment { store: store.clone(), snapshot });
+        *out = handle::open(Moment { store: store.clone(), snapshot: Own::new(snapshot) });
         Ok(())
     })
 }

@@ -23,13 +23,13 @@ int main(void) {
   leveldb_options_set_create_if_missing(options, 1);
   db = leveldb_open(options, "db", &error);
   say_error("made", &error, 1);
-  put(db, writes, "foo", "hello");
+  put(db, writes, "tide", "in at noon");
   leveldb_t *twice = leveldb_open(options, "db", &error);
   printf("%s\n", twice == NULL ? "not opened" : "opened");
   say_error("open twice", &error, 1);
   leveldb_destroy_db(options, "db", &error);
   say_error("destroy while open", &error, 1);
-  say_get(db, reads, "foo");
+  say_get(db, reads, "tide");
   leveldb_close(db);
 
   /* An error that is there already is freed and replaced; where nothing fails it stays. */
@@ -55,7 +55,7 @@ int main(void) {
 
   leveldb_options_set_create_if_missing(options, 0);
   file = fopen("db/CURRENT", "w");
-  fputs("garbage", file);
+  fputs("not a manifest", file);
   fclose(file);
   db = leveldb_open(options, "db", &error);
   printf("%s\n", db == NULL ? "not opened" : "opened");
@@ -64,7 +64,7 @@ int main(void) {
   say_error("repair", &error, 1);
   db = leveldb_open(options, "db", &error);
   say_error("repaired", &error, 1);
-  say_get(db, reads, "foo");
+  say_get(db, reads, "tide");
   leveldb_compact_range(db, NULL, 0, NULL, 0);
   leveldb_close(db);
 
@@ -81,7 +81,7 @@ int main(void) {
   db = leveldb_open(options, "db", &error);
   if (db != NULL) {
     size_t length;
-    char *value = leveldb_get(db, reads, "foo", 3, &length, &error);
+    char *value = leveldb_get(db, reads, "tide", 4, &length, &error);
     printf("%s\n", value == NULL ? "no value" : "a value");
     say_error("get from a damaged table", &error, 0);
     leveldb_iterator_t *it = leveldb_create_iterator(db, reads);
@@ -89,6 +89,11 @@ int main(void) {
     printf("valid: %d\n", leveldb_iter_valid(it));
     leveldb_iter_get_error(it, &error);
     say_error("iterate over a damaged table", &error, 0);
+    /* What went wrong is told at the end of a walk too, whatever came after it. */
+    leveldb_iter_seek(it, "zenith", 6);
+    printf("valid: %d\n", leveldb_iter_valid(it));
+    leveldb_iter_get_error(it, &error);
+    say_error("after another move", &error, 0);
     leveldb_iter_destroy(it);
     leveldb_close(db);
   } else {

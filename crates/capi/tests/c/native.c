@@ -75,6 +75,9 @@ static void opening(void) {
   OK(esker_close(db));
   own[0].options = "memtable_bytes=1";
   FAILS(ESKER_INVALID_ARGUMENT, "memtable_bytes = 1", esker_open_with("store", NULL, own, 1, false, &db));
+  own[0] = (esker_keyspace_options){"lagre", "memtable_bytes=1MiB"};
+  FAILS(ESKER_INVALID_ARGUMENT, "there are default, large", esker_open_with("store", NULL, own, 1, false, &db));
+  CHECK(db == NULL);
   FAILS(ESKER_INVALID_ARGUMENT, "keyspaces are NULL", esker_open_with("store", NULL, NULL, 1, false, &db));
   FAILS(ESKER_NOT_FOUND, "", esker_destroy("nowhere"));
   OK(esker_destroy("store"));
@@ -172,7 +175,7 @@ static void scans(esker_keyspace *keyspace, const esker_snapshot *empty) {
   CHECK(stands_on(cursor, NULL, NULL));
   OK(esker_cursor_next(cursor));
   OK(esker_cursor_close(cursor));
-  range.keys_only = true;
+  range.keys_only = 2;
   range.past_cache = true;
   OK(esker_scan(keyspace, &range, &cursor));
   OK(esker_cursor_seek_to_first(cursor));
@@ -215,7 +218,7 @@ static void records(esker_keyspace *keyspace) {
   esker_record *record;
   OK(esker_record_create(&record));
   esker_field text = {.kind = ESKER_TEXT, .data = "Ada", .len = 3}, age = int_field(36);
-  esker_field yes = {.kind = ESKER_BOOL, .boolean = true}, height = {.kind = ESKER_FLOAT, .number = 1.65};
+  esker_field yes = {.kind = ESKER_BOOL, .boolean = 2}, height = {.kind = ESKER_FLOAT, .number = 1.65};
   esker_field photo = {.kind = ESKER_BYTES, .data = "\0\1\2", .len = 3}, null = {.kind = ESKER_NULL}, value;
   OK(esker_record_set(record, "name", &text));
   OK(esker_record_set(record, "age", &age));
@@ -244,7 +247,7 @@ static void records(esker_keyspace *keyspace) {
   OK(esker_record_get(record, "age", &value, &found));
   CHECK(found && value.kind == ESKER_INT && value.integer == 36);
   OK(esker_record_get(record, "tall", &value, &found));
-  CHECK(found && value.kind == ESKER_BOOL && value.boolean);
+  CHECK(found && value.kind == ESKER_BOOL && value.boolean == 1);
   OK(esker_record_get(record, "height", &value, &found));
   CHECK(found && value.kind == ESKER_FLOAT && value.number == 1.65);
   OK(esker_record_get(record, "photo", &value, &found));
@@ -374,6 +377,30 @@ static void upkeep(esker_db *db, esker_keyspace *keyspace) {
   OK(esker_destroy("copy"));
 }
 
+/* A keyspace is made with the options that its database was opened with, but for those of its own. */
+static void keyspace_options(void) {
+  const char *texts[] = {"filter=none", NULL};
+  for (int own = 0; own < 2; own++) {
+    esker_db *db;
+    esker_keyspace *keyspace;
+    OK(esker_open("shaped", "memtable_bytes=64KiB,compaction_threads=1", &db));
+    OK(esker_create_keyspace(db, "made", texts[own], &keyspace));
+    for (int i = 0; i < 5000; i++) {
+      char key[100];
+      snprintf(key, sizeof key, "%06d and so many bytes that a memtable of this size is full of them soon", i);
+      OK(put(keyspace, key, key));
+    }
+    OK(esker_wait_idle(db));
+    /* A memtable of the default size would hold all of it, and nothing would be in tables. */
+    uint64_t bytes = 0;
+    OK(esker_approximate_size(keyspace, NULL, 0, NULL, 0, &bytes));
+    CHECK(bytes > 1000);
+    OK(esker_keyspace_close(keyspace));
+    OK(esker_close(db));
+    OK(esker_destroy("shaped"));
+  }
+}
+
 /* What belongs to a database that was closed says so, in whatever order the rest is closed. */
 static void misuse(void) {
   esker_db *db;
@@ -458,6 +485,7 @@ int main(void) {
   CHECK(esker_last_error()[0] == 0);
   CHECK(esker_version()[0] >= '0' && strchr(esker_version(), '.') != NULL);
   opening();
+  keyspace_options();
   esker_db *db, *second;
   esker_keyspace *keyspace, *other, *foreign;
   esker_snapshot *empty;

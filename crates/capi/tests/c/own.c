@@ -3,6 +3,7 @@
 
 #include <esker.h>
 #include <leveldb/c.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,9 @@ static void text_options(void) {
   leveldb_approximate_sizes(db, 1, &start, &one, &limit, &one, &size);
   CHECK(size > 1000 && size < 500000);
   leveldb_close(db);
+  leveldb_options_set_string(options, "keyspaces={\"prices\":{}}", &error);
+  CHECK(error == NULL && leveldb_open(options, "text", &error) == NULL);
+  CHECK(told(&error, "which is not there; there are default"));
   leveldb_destroy_db(options, "text", &error);
   CHECK(error == NULL);
   leveldb_options_destroy(options);
@@ -155,6 +159,8 @@ static void kindness(void) {
   CHECK(told(&error, "Invalid argument: the snapshot is of another database"));
   leveldb_release_snapshot(db, snapshot);
   leveldb_release_snapshot(again, snapshot);
+  leveldb_get(again, reads, "a", 1, &length, &error);
+  CHECK(told(&error, "Invalid argument: the snapshot of the read options was released"));
   leveldb_readoptions_set_snapshot(reads, NULL);
   CHECK(has(again, "bb", "later"));
   leveldb_close(again);
@@ -207,6 +213,37 @@ static void policies(void) {
   CHECK(esker_destroy("policies") == ESKER_OK);
 }
 
+/* Threads of this process; -1 where the system does not tell. */
+static int threads(void) {
+  char line[128];
+  int count = -1;
+  FILE *status = fopen("/proc/self/status", "r");
+  while (status != NULL && fgets(line, sizeof line, status) != NULL) sscanf(line, "Threads: %d", &count);
+  if (status != NULL) fclose(status);
+  return count;
+}
+
+/* A database has five threads, however many processors there are, and any size of a cache that can be written down is taken. */
+static void sizes(void) {
+  char *error = NULL;
+  leveldb_cache_t *cache = leveldb_cache_create_lru(SIZE_MAX);
+  leveldb_options_t *options = leveldb_options_create();
+  leveldb_options_set_create_if_missing(options, 1);
+  leveldb_options_set_cache(options, cache);
+  int before = threads();
+  leveldb_t *db = leveldb_open(options, "sizes", &error);
+  CHECK(error == NULL && db != NULL);
+  CHECK(before < 0 || threads() == before + 5);
+  put(db, "a", "1");
+  CHECK(has(db, "a", "1"));
+  leveldb_close(db);
+  CHECK(before < 0 || threads() == before);
+  leveldb_destroy_db(options, "sizes", &error);
+  CHECK(error == NULL);
+  leveldb_options_destroy(options);
+  leveldb_cache_destroy(cache);
+}
+
 /* A directory that was made with Esker by other means opens, and the other way round. */
 static void shared_with_esker(void) {
   char *error = NULL;
@@ -257,6 +294,7 @@ int main(int argc, char **argv) {
   text_options();
   kindness();
   policies();
+  sizes();
   shared_with_esker();
   for (int i = 1; i < argc; i++) foreign(argv[i]);
   return failed;

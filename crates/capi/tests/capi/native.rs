@@ -53,6 +53,16 @@ fn it_is_clean_under_the_address_sanitizer() {
 }
 
 #[test]
+fn a_child_leaves_the_stores_of_its_parent_alone() {
+    assert_eq!(say(&here("tests/c/fork.c"), &[]), "");
+}
+
+#[test]
+fn keys_are_written_and_read_to_the_very_end() {
+    assert_eq!(say(&here("tests/c/last.c"), &[]), "");
+}
+
+#[test]
 fn examples_run() {
     let tour = say(&here("examples/tour.c"), &[]);
     assert_eq!(tour, "milk, before: 1\napples: none\nbread = 2\nmilk = 0\n");

@@ -1,7 +1,14 @@
 //! Compiling and running programs in C.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// Programs take seconds, the slowest under a sanitizer.
+const PROGRAM_MAX: Duration = Duration::from_secs(300);
 
 /// A directory that goes when it is dropped.
 pub(crate) struct Scratch(PathBuf);
@@ -53,12 +60,27 @@ pub(crate) fn lay_out(dir: &Path, name: &str, link: &str) {
 
 /// Runs a command, and fails with all it said if it fails.
 pub(crate) fn run(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } = command.output().expect("the command starts");
+    let Output { status, stdout, stderr } = output(command);
     let said = String::from_utf8_lossy(&stdout).into_owned();
     let complained = String::from_utf8_lossy(&stderr);
     assert!(status.success(), "{command:?}: {status}\n{said}\n{complained}");
     assert!(complained.is_empty(), "{command:?} complained:\n{complained}");
     said
+}
+
+/// Runs a command to its end, or kills it, with all that it has started, and fails: what hangs must not hang the tests.
+fn output(command: &mut Command) -> Output {
+    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = piped.process_group(0).spawn().expect("the command starts");
+    let group = libc::pid_t::try_from(child.id()).expect("the number of a process");
+    let (sender, receiver) = channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = receiver.recv_timeout(PROGRAM_MAX) else {
+        // SAFETY: a group that only what was started here is in.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+        panic!("{command:?} did not end within {PROGRAM_MAX:?}");
+    };
+    output.expect("what it says can be read")
 }
 
 /// Compiles a program with these flags; all warnings are errors.

@@ -278,13 +278,18 @@ fn unzstd(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
         static CONTEXT: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
             const { RefCell::new(None) };
     }
-    CONTEXT.with(|context| {
+    let by_own = CONTEXT.try_with(|context| {
         let mut context = context.try_borrow_mut().ok()?;
         if context.is_none() {
             *context = zstd::bulk::Decompressor::new().ok();
         }
-        context.as_mut()?.decompress_to_buffer(compressed, out).ok()
-    })
+        Some(context.as_mut()?.decompress_to_buffer(compressed, out).ok())
+    });
+    match by_own {
+        Ok(Some(written)) => written,
+        // A thread that is ending has none any more.
+        _ => zstd::bulk::Decompressor::new().ok()?.decompress_to_buffer(compressed, out).ok(),
+    }
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub(super) fn in_new_dir<T>(
     let result = fill(&mut made);
     if result.is_err() {
         made.push(names::current(dir));
-        made.push(names::current(dir).with_extension("tmp"));
+        made.push(names::temporary(dir));
         // CURRENT before what it leads to: whatever cannot be removed stays as a directory that is no database.
         for path in made.iter().rev() {
             let _ = vfs.remove(path);

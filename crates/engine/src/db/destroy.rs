@@ -36,7 +36,11 @@ pub fn destroy(dir: &Path, setup: &Setup) -> Result<()> {
     kinds.sort_by_key(|kind| (*kind != FileKind::Temporary, *kind));
     kinds.insert(kinds.len().saturating_sub(1), FileKind::Lock);
     for kind in kinds {
-        vfs.remove(&path_of(dir, kind))?;
+        match vfs.remove(&path_of(dir, kind)) {
+            // Gone already is as good.
+            Ok(()) | Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
     }
     drop(lock);
     vfs.sync_dir(dir)?;
@@ -60,6 +64,6 @@ fn path_of(dir: &Path, kind: FileKind) -> PathBuf {
         FileKind::Wal(number) => names::wal(dir, number),
         FileKind::Table(number) => names::table(dir, number),
         FileKind::Values(number) => names::values(dir, number),
-        FileKind::Temporary => names::current(dir).with_extension("tmp"),
+        FileKind::Temporary => names::temporary(dir),
     }
 }

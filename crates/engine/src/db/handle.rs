@@ -26,6 +26,9 @@ use std::sync::Arc;
 ///
 /// Reads and writes without a keyspace are for the default one.
 ///
+/// It belongs to the process that has opened it. A child that this process forks may drop it, or end, and the parent does not
+/// notice; whatever else the child does with it, or with what was made of it, is not defined. The child opens a store of its own.
+///
 /// ```
 /// # fn main() -> esker::Result<()> {
 /// # let dir = std::env::temp_dir().join(format!("esker-doc-{}", std::process::id()));
@@ -272,7 +275,8 @@ impl Db {
     /// Makes every write durable and closes the database, also for other handles.
     ///
     /// # Errors
-    /// What could not be made durable. The database is closed in any case.
+    /// What could not be made durable. The database is closed in any case. `InvalidArgument` in a process that was forked from
+    /// the one that has opened it: nothing is touched then.
     pub fn close(self) -> Result<()> {
         self.default.running.close()
     }
@@ -300,16 +304,30 @@ impl Keyspace {
     #[inline]
     fn write_one(&self, fill: impl FnOnce(&mut Batch)) -> Result<()> {
         self.check_live()?;
-        SCRATCH.with(|scratch| {
-            let batch = &mut *scratch.borrow_mut();
+        let mut fill = Some(fill);
+        let written = SCRATCH.try_with(|scratch| {
+            let mut batch = scratch.try_borrow_mut().ok()?;
+            let fill = fill.take()?;
             batch.clear();
-            fill(batch);
-            let result = write::write(&self.running.core, batch, How::default());
+            fill(&mut batch);
+            let result = write::write(&self.running.core, &mut batch, How::default());
             if batch.size_bytes() > SCRATCH_BYTES_MAX {
                 *batch = Batch::new();
             }
-            result
-        })
+            Some(result)
+        });
+        match written {
+            Ok(Some(result)) => result,
+            _ => self.write_apart(fill.expect("whoever takes it writes")),
+        }
+    }
+
+    /// The same where the scratch batch is gone, since the thread is ending, or is in use further up.
+    #[cold]
+    fn write_apart(&self, fill: impl FnOnce(&mut Batch)) -> Result<()> {
+        let mut batch = Batch::new();
+        fill(&mut batch);
+        write::write(&self.running.core, &mut batch, How::default())
     }
 
     /// Sets a key. Survives the death of the process; see [`Db::sync`] for power cuts.

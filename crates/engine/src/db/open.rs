@@ -59,6 +59,8 @@ impl std::fmt::Debug for Setup {
 pub(super) struct Running {
     pub(super) core: Arc<Core>,
     workers: esker_base::sync::Mutex<Option<Workers>>,
+    /// The process that has opened it. A child that it forks has a copy of all this, but neither the threads nor the files.
+    process: u32,
 }
 
 /// Opens a database for reading and writing.
@@ -89,7 +91,7 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
     core.measure_level0();
     let workers = if core.background.is_inline() { None } else { Some(Workers::start(&core)?) };
     core.run_inline();
-    Ok(Running { core, workers: esker_base::sync::Mutex::new(workers) })
+    Ok(Running::new(core, workers))
 }
 
 /// Opens a database for reading only: nothing on the disk changes.
@@ -107,7 +109,7 @@ pub(super) fn open_read_only(dir: &Path, options: Options, setup: Setup) -> Resu
         false => None,
     };
     let core = Arc::new(opening.read_only(lock)?);
-    Ok(Running { core, workers: esker_base::sync::Mutex::new(None) })
+    Ok(Running::new(core, None))
 }
 
 /// An open under way.
@@ -315,7 +317,7 @@ impl Opening {
                 FileKind::Manifest(n) if n != versions.manifest_number() => {
                     names::manifest(&self.dir, n)
                 }
-                FileKind::Temporary => names::current(&self.dir).with_extension("tmp"),
+                FileKind::Temporary => names::temporary(&self.dir),
                 _ => continue,
             };
             match self.env.vfs.remove(&path) {
@@ -379,11 +381,29 @@ pub(super) fn list_files(env: &Env, dir: &Path) -> Result<Vec<FileKind>> {
 }
 
 impl Running {
+    fn new(core: Arc<Core>, workers: Option<Workers>) -> Running {
+        let workers = esker_base::sync::Mutex::new(workers);
+        Running { core, workers, process: std::process::id() }
+    }
+
+    /// True in a process that was forked from the one that has opened this. There any lock may be held for ever, by a
+    /// thread that is not there, and the files belong to the parent, which goes on writing to them.
+    fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Ends the threads, makes every write durable, and ends log and manifest in good order.
     ///
     /// # Errors
-    /// The first thing that failed. The database is closed in any case.
+    /// The first thing that failed. The database is closed in any case, but for one that another process has opened, which
+    /// is not touched: `InvalidArgument`.
     pub(super) fn close(&self) -> Result<()> {
+        if self.is_inherited() {
+            let opener = self.process;
+            return Err(Error::invalid(format!(
+                "this store was opened by another process, {opener}: open it after the fork, in the process that uses it"
+            )));
+        }
         let flushed = self.flush_external();
         if let Some(mut workers) = self.workers.lock().take() {
             workers.stop(&self.core);
@@ -432,6 +452,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.is_inherited() {
+            // Memory, threads and files go with the process.
+            std::mem::forget(self.core.clone());
+            std::mem::forget(self.workers.get_mut().take());
+            return;
+        }
         // Whoever wants to know calls `close`.
         let _ = self.close();
     }

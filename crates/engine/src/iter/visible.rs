@@ -141,12 +141,9 @@ impl<C: Lend> VisibleCursor<C> {
     /// Moves to the first key of the bounds.
     pub(crate) fn seek_to_first(&mut self) -> Result<()> {
         self.state = State::Nowhere;
-        match self.bounds.start.take() {
-            Some(start) => {
-                let result = self.merge.seek(&start, Trailer::seek(self.seq));
-                self.bounds.start = Some(start);
-                result?;
-            }
+        // The bounds stay where they are meanwhile: an order of the user's may unwind.
+        match &self.bounds.start {
+            Some(start) => self.merge.seek(start, Trailer::seek(self.seq))?,
             None => self.merge.seek_to_first()?,
         }
         self.settle_forward()
@@ -155,12 +152,8 @@ impl<C: Lend> VisibleCursor<C> {
     /// Moves to the last key of the bounds.
     pub(crate) fn seek_to_last(&mut self) -> Result<()> {
         self.state = State::Nowhere;
-        match self.bounds.end.take() {
-            Some(end) => {
-                let result = self.merge.seek_before(&end, FIRST);
-                self.bounds.end = Some(end);
-                result?;
-            }
+        match &self.bounds.end {
+            Some(end) => self.merge.seek_before(end, FIRST)?,
             None => self.merge.seek_to_last()?,
         }
         self.settle_backward()

@@ -37,10 +37,19 @@ pub(crate) fn pack(value: &[u8], compression: Compression) -> Packed {
     if compression == Compression::None {
         return Packed::Plain;
     }
-    SEALER.with(|sealer| match sealer.borrow_mut().compress_value(value, compression) {
+    let by_own = SEALER.try_with(|sealer| {
+        let mut sealer = sealer.try_borrow_mut().ok()?;
+        Some(pack_by(&mut sealer, value, compression))
+    });
+    // A thread that is ending has none any more.
+    by_own.ok().flatten().unwrap_or_else(|| pack_by(&mut Sealer::new(), value, compression))
+}
+
+fn pack_by(sealer: &mut Sealer, value: &[u8], compression: Compression) -> Packed {
+    match sealer.compress_value(value, compression) {
         Some((codec, stored)) => Packed::Compressed { codec, stored: stored.into() },
         None => Packed::Plain,
-    })
+    }
 }
 
 /// The value that these stored bytes stand for.

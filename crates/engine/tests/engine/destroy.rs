@@ -46,18 +46,18 @@ fn everything_of_ours_goes_and_the_directory_if_it_is_empty() {
 #[test]
 fn what_is_not_ours_stays() {
     let disk = filled();
-    for name in ["notes.txt", "000001.ldb", "lost/000007.tbl"] {
+    for name in ["notes.txt", "draft.tmp", "000001.ldb", "lost/000007.tbl"] {
         disk.create_dir_all(&Path::new(DIR).join("lost")).expect("a directory");
         write(&disk, &format!("{DIR}/{name}"));
     }
     destroy(Path::new(DIR), &setup(&disk)).expect("destroy");
     let mut left = disk.file_names(Path::new(DIR));
     left.sort();
-    assert_eq!(left, ["000001.ldb", "notes.txt"]);
+    assert_eq!(left, ["000001.ldb", "draft.tmp", "notes.txt"]);
     assert!(disk.exists(&Path::new(DIR).join("lost/000007.tbl")).expect("exists"));
     let error = destroy(Path::new(DIR), &setup(&disk)).expect_err("nothing of ours is there");
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
-    assert_eq!(disk.file_names(Path::new(DIR)).len(), 2, "not even a lock was made");
+    assert_eq!(disk.file_names(Path::new(DIR)).len(), 3, "not even a lock was made");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 """
 
 import atexit as _atexit
+import os as _os
 
 from ._errors import (
     BusyError,
@@ -33,6 +34,7 @@ from ._native import (
     Scan,
     Snapshot,
     __version__,
+    after_fork as _after_fork,
     close_all as _close_all,
     open,
     options,
@@ -64,5 +66,9 @@ __all__ = [
     "repair",
 ]
 
-# What is still open is closed while Python can still be asked to compare keys.
+# What is still open is closed while Python can still be asked to compare keys. Functions that are registered from here on are
+# called before that, and may use stores.
 _atexit.register(_close_all)
+
+# A child has none of the threads of its parent, and must leave the parent's stores alone.
+_os.register_at_fork(after_in_child=_after_fork)

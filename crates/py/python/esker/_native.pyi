@@ -30,6 +30,7 @@ __all__ = [
     "Scan",
     "Snapshot",
     "__version__",
+    "after_fork",
     "close_all",
     "open",
     "options",
@@ -44,4 +45,5 @@ __all__ = [
     "repair",
 ]
 
+def after_fork() -> None: ...
 def close_all() -> None: ...

@@ -12,7 +12,7 @@ use crate::errors::Face;
 use crate::foreign::explained;
 use crate::handle::{Handle, Moment};
 use crate::waiting::{patiently, watched};
-use esker::{Db, VerifyProgress, VerifyReport};
+use esker::{Db, Error, Options, Setup, VerifyProgress, VerifyReport, names};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub(crate) struct DbObject {
 ///
 /// `preset`: what the options begin with: `default`, `edge`, `write_heavy`, `read_mostly` or `large_values`. `options`: single options
 /// by the names that `options()` lists, those of keyspaces too, which are then the default keyspace's and of those without
-/// options of their own; `keyspaces={name: {option: value}}` gives some to others. `read_only`: nothing on the disk changes.
+/// options of their own; `keyspaces={name: {option: value}}` gives some to others that exist. `read_only`: nothing on the disk changes.
 /// `comparator`: a function of two keys that returns a number below, at or above zero, with a name that is stored.
 #[pyfunction]
 #[pyo3(signature = (path, *, preset="default", read_only=false, comparator=None, comparator_name=None, **options))]
@@ -51,16 +51,36 @@ pub(super) fn open<'py>(
     }
     options.default_keyspace.order = order;
     let dir = bytes::path(&path)?;
-    let asked = options.clone();
+    let (asked, vfs) = (options.clone(), Setup::default().env.vfs);
     let opened = py.detach(|| {
-        guarded(|| match read_only {
-            true => explained(&dir, Db::open_read_only(&dir, asked)),
-            false => explained(&dir, Db::open(&dir, asked)),
+        guarded(|| {
+            if !asked.keyspaces.is_empty() && !vfs.exists(&names::current(&dir))? {
+                // Nothing is made that the call did not mean.
+                check_keyspaces(&asked, &[])?;
+            }
+            let db = match read_only {
+                true => explained(&dir, Db::open_read_only(&dir, asked.clone()))?,
+                false => explained(&dir, Db::open(&dir, asked.clone()))?,
+            };
+            check_keyspaces(&asked, &db.keyspace_names())?;
+            Ok(db)
         })
     })?;
     let db = opened.map_err(|error| Face::Own.error(py, &error))?;
     let base = KeyspaceObject { handle: Handle::first(Face::Own, options, db) };
     Bound::new(py, PyClassInitializer::from(base).add_subclass(DbObject { path: path.unbind() }))
+}
+
+/// Fails if there are options of keyspaces that are not there: they would do nothing.
+fn check_keyspaces(options: &Options, there: &[String]) -> esker::Result<()> {
+    let Some(name) = options.keyspaces.keys().find(|name| !there.contains(name)) else {
+        return Ok(());
+    };
+    let there = if there.is_empty() { "none yet".to_owned() } else { there.join(", ") };
+    Err(Error::invalid(format!(
+        "option keyspaces: no keyspace {name:?}, there are {there}: mend the name, or leave it out and give its options to \
+         create_keyspace"
+    )))
 }
 
 /// The handle of the database that a method is called on.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What closed results are called.
-const RESULTS: &str = "Database or iterator";
+const RESULTS: &str = "result";
 
 /// The most results that are read ahead.
 const AHEAD_MAX: usize = 256;
@@ -133,7 +133,7 @@ impl Results {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let ready = self.slot.lock(py).as_mut().map(|ahead| ahead.ready.pop_front());
+        let ready = self.slot.lock(py)?.as_mut().map(|ahead| ahead.ready.pop_front());
         let ready = match ready.ok_or_else(|| self.closed(py))? {
             Some(ready) => Some(ready),
             None => self.slot.run(py, RESULTS, |ahead| {

@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use std::sync::Arc;
 
 /// What a closed scan is called.
-const SCAN: &str = "Database or scan";
+const SCAN: &str = "scan";
 
 /// A bound of a scan; `None` is open.
 type Key = Option<Vec<u8>>;
@@ -124,14 +124,14 @@ impl Scan {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let quick = self.slot.lock(py).as_mut().map(|steps| {
+        let quick = self.slot.lock(py)?.as_mut().map(|steps| {
             let passed = steps.pass_inside(self.way)?;
             Some(if passed { self.parts(py, steps) } else { None })
         });
         let parts = match quick.ok_or_else(|| self.closed(py))? {
             Some(parts) => parts,
             None if self.slot.run(py, SCAN, |steps| steps.pass(self.way))? => {
-                let parts = self.slot.lock(py).as_ref().map(|steps| self.parts(py, steps));
+                let parts = self.slot.lock(py)?.as_ref().map(|steps| self.parts(py, steps));
                 parts.ok_or_else(|| self.closed(py))?
             }
             None => None,

@@ -1,9 +1,10 @@
 //! `DB`: a store as plyvel has it.
 
 use super::batch::WriteBatch;
-use super::common::{answer, no_membership, write_synced};
+use super::common::no_membership;
 use super::iterator::{PlyvelIterator, Range, RawIterator};
 use super::options::{Given, Named};
+use super::place::Place;
 use super::prefixed::PrefixedDb;
 use super::property;
 use super::snapshot::PlyvelSnapshot;
@@ -26,6 +27,12 @@ use std::sync::Arc;
 pub(crate) struct PlyvelDb {
     pub(super) handle: Arc<Handle>,
     name: Py<PyAny>,
+}
+
+impl PlyvelDb {
+    fn place(&self) -> Place<'_> {
+        Place { handle: &self.handle, base: &[], moment: None }
+    }
 }
 
 /// Opens a store for this face.
@@ -118,10 +125,7 @@ impl PlyvelDb {
     ) -> PyResult<Bound<'py, PyAny>> {
         // The engine does both as it must.
         let _ = (verify_checksums, fill_cache);
-        let open = self.handle.open(py)?;
-        let (keyspace, key) = (&open.keyspace, key.as_bytes());
-        let value = self.handle.store.run(py, || keyspace.get(key))?;
-        Ok(answer(py, value, default))
+        self.place().get(py, key, default)
     }
 
     /// Sets a key. `value` is anything that holds bytes; `sync`: return when it is on stable storage.
@@ -133,29 +137,13 @@ impl PlyvelDb {
         value: BytesLike<'_>,
         sync: Option<bool>,
     ) -> PyResult<()> {
-        let open = self.handle.open(py)?;
-        let (key, value) = (key.as_bytes(), value.get());
-        if sync == Some(true) {
-            return write_synced(py, &self.handle, &open, |batch| {
-                batch.put(key, value);
-            });
-        }
-        let keyspace = &open.keyspace;
-        self.handle.store.run(py, || keyspace.put(key, value))
+        self.place().put(py, key, &value, sync)
     }
 
     /// Removes a key, which need not be there.
     #[pyo3(signature = (key, *, sync=Some(false)), text_signature = "($self, key, *, sync=False)")]
     fn delete(&self, py: Python<'_>, key: &Bound<'_, PyBytes>, sync: Option<bool>) -> PyResult<()> {
-        let open = self.handle.open(py)?;
-        let key = key.as_bytes();
-        if sync == Some(true) {
-            return write_synced(py, &self.handle, &open, |batch| {
-                batch.delete(key);
-            });
-        }
-        let keyspace = &open.keyspace;
-        self.handle.store.run(py, || keyspace.delete(key))
+        self.place().delete(py, key, sync)
     }
 
     /// A new batch of writes. `transaction`: an exception inside of its `with` block discards it.
@@ -170,7 +158,7 @@ impl PlyvelDb {
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<PlyvelIterator> {
-        PlyvelIterator::new(py, &self.handle, &[], Range::default(), None)
+        self.place().iterator(py, Range::default())
     }
 
     fn __contains__(&self, _key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -202,7 +190,7 @@ impl PlyvelDb {
             (start, stop, prefix),
             [reverse, include_start, include_stop, include_key, include_value, fill_cache],
         );
-        PlyvelIterator::new(py, &self.handle, &[], range, None)
+        self.place().iterator(py, range)
     }
 
     /// An iterator that is moved by hand.
@@ -214,7 +202,7 @@ impl PlyvelDb {
         fill_cache: Option<bool>,
     ) -> PyResult<RawIterator> {
         let _ = verify_checksums;
-        RawIterator::new(py, &self.handle, &[], fill_cache == Some(true), None)
+        self.place().raw_iterator(py, fill_cache)
     }
 
     /// The database as it is now.
@@ -272,7 +260,7 @@ impl PlyvelDb {
             match (start.cast_into::<PyBytes>(), stop.cast_into::<PyBytes>()) {
                 (Ok(start), Ok(stop)) => given.push((start, stop)),
                 _ => {
-                    let what = "Start and stop of range must be byte strings";
+                    let what = "each range is a pair of bytes, its start and its stop";
                     return Err(PyTypeError::new_err(what));
                 }
             }

@@ -5,10 +5,9 @@ use crate::bytes;
 use crate::comparator::guarded;
 use crate::errors::Face;
 use crate::waiting::watched;
-use esker::base::vfs::Vfs;
-use esker::names::{self, FileKind};
+use esker::names;
 use esker::repair::{RepairProgress, repair};
-use esker::{Error, Result, Setup, inspect};
+use esker::{Error, Result, Setup};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::Path;
@@ -69,52 +68,18 @@ pub(super) fn destroy_db(py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<()
     destroyed.map_err(|error| Face::Plyvel.error(py, &error))
 }
 
+/// The engine's, but for what is no error here: that nothing is there.
 fn destroy(dir: &Path) -> Result<()> {
-    let vfs = Setup::default().env.vfs;
-    if !vfs.exists(dir)? {
-        return Ok(());
-    }
-    let ours = |vfs: &dyn Vfs| -> Result<Vec<(String, FileKind)>> {
-        let names = vfs.list(dir)?.into_iter().map(|entry| entry.name);
-        Ok(names.filter_map(|name| names::parse(&name).map(|kind| (name, kind))).collect())
-    };
-    let files = ours(vfs.as_ref())?;
-    if files.is_empty() {
-        return Ok(());
-    }
-    check_ours(vfs.as_ref(), dir, &files)?;
-    let lock = vfs.lock(&names::lock(dir))?;
-    // CURRENT goes first: what is left by a crash is then no store that lacks files.
-    let mut files = ours(vfs.as_ref())?;
-    files.sort_by_key(|(_, kind)| *kind);
-    for (name, kind) in &files {
-        if *kind != FileKind::Lock {
-            vfs.remove(&dir.join(name))?;
+    let setup = Setup::default();
+    match esker::destroy(dir, &setup) {
+        // LevelDB has files of the same names.
+        Err(Error::NotFound { .. }) if setup.env.vfs.exists(&names::current(dir))? => {
+            Err(Error::Incompatible {
+                path: dir.to_path_buf(),
+                what: "its CURRENT is not one of ours, so it may be somebody else's: remove it by hand".to_owned(),
+            })
         }
+        Err(Error::NotFound { .. }) => Ok(()),
+        destroyed => destroyed,
     }
-    vfs.remove(&names::lock(dir))?;
-    drop(lock);
-    // Somebody else's files, or what repair has kept, may be in it.
-    let _ = vfs.remove_dir(dir);
-    Ok(())
-}
-
-/// Fails if the files may be somebody else's: LevelDB has some of the same names.
-fn check_ours(vfs: &dyn Vfs, dir: &Path, files: &[(String, FileKind)]) -> Result<()> {
-    let is_plain = |kind: &FileKind| {
-        matches!(kind, FileKind::Table(_) | FileKind::Wal(_) | FileKind::Values(_))
-    };
-    let has_current = files.iter().any(|(_, kind)| *kind == FileKind::Current);
-    if has_current && inspect::dump_current(vfs, &names::current(dir))?.sound {
-        return Ok(());
-    }
-    let only_ours = files.iter().all(|(_, kind)| is_plain(kind) || *kind == FileKind::Lock);
-    if !has_current && only_ours {
-        return Ok(());
-    }
-    Err(Error::Incompatible {
-        path: dir.to_path_buf(),
-        what: "its CURRENT is not one of ours, so it may be somebody else's: remove it by hand"
-            .to_owned(),
-    })
 }

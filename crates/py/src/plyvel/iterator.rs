@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use std::sync::Arc;
 
 /// What a closed iterator is called.
-const ITERATOR: &str = "Database or iterator";
+const ITERATOR: &str = "iterator";
 
 /// What an iterator covers and gives.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Range {
     fn below(mut self, base: &[u8]) -> PyResult<Range> {
         if let Some(prefix) = self.prefix.take() {
             if self.start.is_some() || self.stop.is_some() {
-                let what = "'prefix' cannot be used together with 'start' or 'stop'";
+                let what = "a prefix is a range by itself: leave out start and stop, or the prefix";
                 return Err(PyTypeError::new_err(what));
             }
             let prefix = joined(base, &prefix);
@@ -175,7 +175,7 @@ impl PlyvelIterator {
     /// Passes an entry and gives it; `None` if there is none.
     #[inline]
     fn pass<'py>(&self, py: Python<'py>, way: Way) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let quick = self.slot.lock(py).as_mut().map(|steps| {
+        let quick = self.slot.lock(py)?.as_mut().map(|steps| {
             let passed = steps.pass_inside(way)?;
             Some(if passed { self.parts(py, steps) } else { None })
         });
@@ -187,7 +187,7 @@ impl PlyvelIterator {
         if !self.slot.run(py, ITERATOR, |steps| steps.pass(way))? {
             return Ok(None);
         }
-        let parts = self.slot.lock(py).as_ref().map(|steps| self.parts(py, steps));
+        let parts = self.slot.lock(py)?.as_ref().map(|steps| self.parts(py, steps));
         match parts {
             None => Err(self.closed(py)),
             Some(parts) => self.joined(py, parts),
@@ -222,7 +222,7 @@ impl PlyvelIterator {
     }
 
     fn rewind(&self, py: Python<'_>, way: Way) -> PyResult<()> {
-        let rewound = self.slot.lock(py).as_mut().map(|steps| steps.rewind(way));
+        let rewound = self.slot.lock(py)?.as_mut().map(|steps| steps.rewind(way));
         rewound.ok_or_else(|| self.closed(py))
     }
 }
@@ -308,7 +308,7 @@ impl RawIterator {
         py: Python<'py>,
         make: impl FnOnce(&[u8], &[u8]) -> T,
     ) -> PyResult<T> {
-        let made = self.slot.lock(py).as_ref().map(|walk| {
+        let made = self.slot.lock(py)?.as_ref().map(|walk| {
             let (key, value) = walk.entry()?;
             Some(make(&key[self.base.len()..], value))
         });
@@ -316,7 +316,7 @@ impl RawIterator {
     }
 
     fn step(&self, py: Python<'_>, way: Way) -> PyResult<()> {
-        let stepped = self.slot.lock(py).as_mut().map(|walk| {
+        let stepped = self.slot.lock(py)?.as_mut().map(|walk| {
             walk.entry()?;
             Some(walk.step_inside(way))
         });
@@ -340,7 +340,7 @@ impl RawIterator {
 impl RawIterator {
     /// True if it stands on a key.
     fn valid(&self, py: Python<'_>) -> PyResult<bool> {
-        let valid = self.slot.lock(py).as_ref().map(|walk| walk.entry().is_some());
+        let valid = self.slot.lock(py)?.as_ref().map(|walk| walk.entry().is_some());
         valid.ok_or_else(|| self.closed(py))
     }
 

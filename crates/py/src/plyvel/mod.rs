@@ -8,6 +8,7 @@ mod db;
 mod destroy;
 mod iterator;
 mod options;
+mod place;
 mod prefixed;
 mod property;
 mod snapshot;

@@ -20,14 +20,20 @@ impl FromPyObject<'_, '_> for Named {
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let name = match given.cast::<PyBytes>() {
             Ok(bytes) => String::from_utf8_lossy(bytes.as_bytes()).into_owned(),
-            Err(_) => given
-                .cast::<PyString>()
-                .map_err(|_| PyTypeError::new_err("'compression' must be None or a string"))?
-                .extract()?,
+            Err(_) => match given.cast::<PyString>() {
+                Ok(name) => name.extract()?,
+                Err(_) => {
+                    let kind = given.get_type().name()?;
+                    let what = format!("compression is 'snappy' or None, and no '{kind}'");
+                    return Err(PyTypeError::new_err(what));
+                }
+            },
         };
         match name.as_str() {
             "snappy" => Ok(Named::SNAPPY),
-            _ => Err(PyValueError::new_err("'compression' must be None or 'snappy'")),
+            _ => Err(PyValueError::new_err(format!(
+                "no compression {name:?}: use 'snappy', or None to store blocks as they are"
+            ))),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! `PrefixedDB`: the keys of a store that begin alike, as a store of their own.
 
 use super::batch::WriteBatch;
-use super::common::{answer, no_membership, write_synced};
+use super::common::no_membership;
 use super::iterator::{PlyvelIterator, Range, RawIterator};
+use super::place::Place;
 use super::snapshot::PlyvelSnapshot;
 use crate::bytes::{BytesLike, joined};
 use crate::handle::Handle;
@@ -28,8 +29,8 @@ impl PrefixedDb {
         self.prefix.as_bytes(py)
     }
 
-    fn key(&self, key: &Bound<'_, PyBytes>) -> Vec<u8> {
-        joined(self.base(key.py()), key.as_bytes())
+    fn place<'a>(&'a self, py: Python<'a>) -> Place<'a> {
+        Place { handle: &self.handle, base: self.base(py), moment: None }
     }
 }
 
@@ -60,12 +61,9 @@ impl PrefixedDb {
         verify_checksums: Option<bool>,
         fill_cache: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        // The engine does both as it must.
         let _ = (verify_checksums, fill_cache);
-        let key = self.key(key);
-        let handle = &self.handle;
-        let open = handle.open(py)?;
-        let keyspace = &open.keyspace;
-        Ok(answer(py, handle.store.run(py, || keyspace.get(&key))?, default))
+        self.place(py).get(py, key, default)
     }
 
     /// As `DB.put`.
@@ -77,31 +75,13 @@ impl PrefixedDb {
         value: BytesLike<'_>,
         sync: Option<bool>,
     ) -> PyResult<()> {
-        let (key, value) = (self.key(key), value.get());
-        let handle = &self.handle;
-        let open = handle.open(py)?;
-        if sync == Some(true) {
-            return write_synced(py, handle, &open, |batch| {
-                batch.put(&key, value);
-            });
-        }
-        let keyspace = &open.keyspace;
-        handle.store.run(py, || keyspace.put(&key, value))
+        self.place(py).put(py, key, &value, sync)
     }
 
     /// As `DB.delete`.
     #[pyo3(signature = (key, *, sync=Some(false)), text_signature = "($self, key, *, sync=False)")]
     fn delete(&self, py: Python<'_>, key: &Bound<'_, PyBytes>, sync: Option<bool>) -> PyResult<()> {
-        let key = self.key(key);
-        let handle = &self.handle;
-        let open = handle.open(py)?;
-        if sync == Some(true) {
-            return write_synced(py, handle, &open, |batch| {
-                batch.delete(&key);
-            });
-        }
-        let keyspace = &open.keyspace;
-        handle.store.run(py, || keyspace.delete(&key))
+        self.place(py).delete(py, key, sync)
     }
 
     /// As `DB.write_batch`.
@@ -117,8 +97,7 @@ impl PrefixedDb {
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<PlyvelIterator> {
-        let (handle, base) = (&self.handle, self.base(py));
-        PlyvelIterator::new(py, handle, base, Range::default(), None)
+        self.place(py).iterator(py, Range::default())
     }
 
     fn __contains__(&self, _key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -150,7 +129,7 @@ impl PrefixedDb {
             (start, stop, prefix),
             [reverse, include_start, include_stop, include_key, include_value, fill_cache],
         );
-        PlyvelIterator::new(py, &self.handle, self.base(py), range, None)
+        self.place(py).iterator(py, range)
     }
 
     /// As `DB.raw_iterator`, over the keys with the prefix alone.
@@ -162,8 +141,7 @@ impl PrefixedDb {
         fill_cache: Option<bool>,
     ) -> PyResult<RawIterator> {
         let _ = verify_checksums;
-        let (handle, base) = (&self.handle, self.base(py));
-        RawIterator::new(py, handle, base, fill_cache == Some(true), None)
+        self.place(py).raw_iterator(py, fill_cache)
     }
 
     /// As `DB.snapshot`.
@@ -173,7 +151,7 @@ impl PrefixedDb {
 
     /// The keys that begin with this prefix and then `prefix`.
     fn prefixed_db(&self, py: Python<'_>, prefix: &Bound<'_, PyBytes>) -> PrefixedDb {
-        let longer = PyBytes::new(py, &self.key(prefix));
+        let longer = PyBytes::new(py, &joined(self.base(py), prefix.as_bytes()));
         PrefixedDb::over(self.db.clone_ref(py), self.handle.clone(), longer.unbind())
     }
 

@@ -11,7 +11,9 @@ pub(super) fn text(stats: &Stats, name: &[u8]) -> Option<String> {
     let name = str::from_utf8(name).ok()?.strip_prefix("leveldb.")?;
     let levels = stats.keyspaces.first().map_or(&[][..], |keyspace| &keyspace.levels);
     if let Some(number) = name.strip_prefix("num-files-at-level") {
-        let level = number.parse::<usize>().ok().filter(|level| *level < LEVELS)?;
+        // A number alone: parsing it would allow for a sign.
+        let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+        let level = number.parse::<usize>().ok().filter(|level| digits && *level < LEVELS)?;
         let tables = levels.get(level).map_or(0, |level: &LevelStats| level.tables);
         return Some(tables.to_string());
     }

@@ -1,8 +1,8 @@
 //! `Snapshot`.
 
-use super::common::{answer, no_membership};
+use super::common::no_membership;
 use super::iterator::{PlyvelIterator, Range, RawIterator};
-use crate::bytes::joined;
+use super::place::Place;
 use crate::handle::{Handle, Moment};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -23,6 +23,10 @@ impl PlyvelSnapshot {
     ) -> PyResult<PlyvelSnapshot> {
         Ok(PlyvelSnapshot { moment: Moment::new(py, handle)?, base: base.to_vec() })
     }
+
+    fn place(&self) -> Place<'_> {
+        Place { handle: &self.moment.handle, base: &self.base, moment: Some(&self.moment) }
+    }
 }
 
 #[pymethods]
@@ -40,25 +44,13 @@ impl PlyvelSnapshot {
         verify_checksums: Option<bool>,
         fill_cache: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        // The engine does both as it must.
         let _ = (verify_checksums, fill_cache);
-        let snapshot = self.moment.open(py)?;
-        let open = self.moment.handle.open(py)?;
-        let whole;
-        let key = match self.base.is_empty() {
-            true => key.as_bytes(),
-            false => {
-                whole = joined(&self.base, key.as_bytes());
-                &whole
-            }
-        };
-        let keyspace = &open.keyspace;
-        let get = || keyspace.get_at(key, &snapshot);
-        Ok(answer(py, self.moment.handle.store.run(py, get)?, default))
+        self.place().get(py, key, default)
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<PlyvelIterator> {
-        let handle = &self.moment.handle;
-        PlyvelIterator::new(py, handle, &self.base, Range::default(), Some(&self.moment))
+        self.place().iterator(py, Range::default())
     }
 
     fn __contains__(&self, _key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -90,7 +82,7 @@ impl PlyvelSnapshot {
             (start, stop, prefix),
             [reverse, include_start, include_stop, include_key, include_value, fill_cache],
         );
-        PlyvelIterator::new(py, &self.moment.handle, &self.base, range, Some(&self.moment))
+        self.place().iterator(py, range)
     }
 
     /// An iterator that is moved by hand.
@@ -102,8 +94,7 @@ impl PlyvelSnapshot {
         fill_cache: Option<bool>,
     ) -> PyResult<RawIterator> {
         let _ = verify_checksums;
-        let fill_cache = fill_cache == Some(true);
-        RawIterator::new(py, &self.moment.handle, &self.base, fill_cache, Some(&self.moment))
+        self.place().raw_iterator(py, fill_cache)
     }
 
     /// Lets go of the snapshot. The second time it does nothing.

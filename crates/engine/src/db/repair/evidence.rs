@@ -259,7 +259,7 @@ pub(super) fn name_of(kind: FileKind) -> String {
         FileKind::Wal(number) => names::wal(dir, number),
         FileKind::Table(number) => names::table(dir, number),
         FileKind::Values(number) => names::values(dir, number),
-        FileKind::Temporary => names::current(dir).with_extension("tmp"),
+        FileKind::Temporary => names::temporary(dir),
     };
     path.to_string_lossy().into_owned()
 }
