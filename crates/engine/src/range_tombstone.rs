@@ -32,6 +32,13 @@ pub struct Fragment {
 }
 
 impl Fragment {
+    /// The tombstones over it as records, newest first.
+    pub fn records(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
+        let (start, end) = (&self.start, &self.end);
+        let record = |&seq| RangeTombstone { start: start.clone(), end: end.clone(), seq };
+        self.seqs.iter().map(record)
+    }
+
     /// The newest tombstone visible at `seq`.
     #[inline]
     pub fn newest_at(&self, seq: Seq) -> Option<Seq> {
@@ -117,13 +124,7 @@ impl RangeTombstones {
 
     /// The tombstones as records, one for each fragment and sequence number, in internal-key order.
     pub fn records(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
-        self.fragments.iter().flat_map(|f| {
-            f.seqs.iter().map(|&seq| RangeTombstone {
-                start: f.start.clone(),
-                end: f.end.clone(),
-                seq,
-            })
-        })
+        self.fragments.iter().flat_map(Fragment::records)
     }
 
     /// Heap bytes held, about.

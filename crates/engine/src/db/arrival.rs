@@ -11,9 +11,6 @@ impl Arrival {
     /// Adds it to the edit of its epoch, behind the tables of the epoch itself.
     pub(super) fn add_to(&self, edit: &mut VersionEdit, core: &Core, versions: &mut VersionSet) {
         let flushed = edit.changes.len();
-        for (_, written) in &self.parts {
-            versions.keep_files(written);
-        }
         groups::erase(core, versions, &self.range, self.erased_seq, edit);
         for (id, written) in &self.parts {
             let Some(level) =
@@ -53,7 +50,7 @@ impl Arrival {
         if flushed.iter().any(is_over) {
             return Some(0);
         }
-        let leaves = |meta: &TableMeta| self.range.holds_all_of(meta);
+        let leaves = |meta: &TableMeta| groups::leaves(&self.range, self.erased_seq, meta);
         Some(level_for(&record.version, &keyspace, &written.tables, leaves))
     }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! export: persisted snapshot, and the group's index -> tables of the group alone, in a new directory -> manifest
-//! ingest: tables are checked, linked (or written anew) under new numbers
+//! ingest: tables are linked under new numbers and checked, or written anew
 //!         -> the memtables are sealed: an epoch, which the group arrives with
 //!         -> the edit that puts the epoch in force erases what was there of the group, and names the new tables and its index
 //! ```
@@ -13,13 +13,13 @@
 //! Source: PheonixKV ships a replica as whole files; Pebble's ingest-and-excise.
 
 use super::checkpoint::{in_new_dir, link_or_copy};
-use super::core::{Core, KeyspaceCore};
+use super::core::{Core, KeyspaceCore, View};
 use super::epochs::Arrival;
 use super::group_range::GroupRange;
 use super::groups::concerned;
 use super::open::{Setup, open_read_only};
+use super::scan::Cursor;
 use super::scan_range::ScanOptions;
-use super::snapshot::Snapshot;
 use super::verify::check_table;
 use crate::compaction::policy::leveled::roomy_level;
 use crate::event::EventSink;
@@ -79,31 +79,57 @@ impl GroupFiles {
 pub(super) fn export(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles> {
     core.check_external()?;
     let range = GroupRange::of(group)?;
-    let keyspaces = concerned(core)?;
-    let (state, snapshot) = persisted_state(core, group)?;
+    let moment = Moment::now(core, group)?;
     in_new_dir(core, dir, |made| {
-        let store = Arc::new(store_of(core, dir));
-        let export = Export { core, range: &range, snapshot: &snapshot, store };
-        export.write(&keyspaces, &state, made)
+        let store = Arc::new(store_of(core, dir, &moment));
+        let export = Export { core, range: &range, moment: &moment, store };
+        export.write(made)
     })
 }
 
 /// How far a group is persistent, and all there is at that moment.
-fn persisted_state(core: &Core, group: &[u8]) -> Result<(GroupState, Snapshot)> {
-    // No flush is put in force meanwhile.
-    let _versions = core.lock_versions()?;
-    let state = core.epochs.lock().persisted.get(group).map(|(state, _)| state.clone());
-    let state = state.ok_or_else(|| {
-        Error::invalid(format!(
-            "nothing of group {} is persistent: apply to it, and flush it",
-            group.escape_ascii()
-        ))
-    })?;
-    Ok((state, core.snapshots.open(|| core.persisted_seq())))
+struct Moment {
+    state: GroupState,
+    seq: Seq,
+    keyspaces: Vec<(Arc<KeyspaceCore>, Arc<View>)>,
+}
+
+impl Moment {
+    fn now(core: &Core, group: &[u8]) -> Result<Moment> {
+        // No flush is put in force meanwhile, and no keyspace made or dropped.
+        let _versions = core.lock_versions()?;
+        let state = core.epochs.lock().persisted.get(group).map(|(state, _)| state.clone());
+        let state = state.ok_or_else(|| {
+            Error::invalid(format!(
+                "nothing of group {} is persistent: apply to it, and flush it",
+                group.escape_ascii()
+            ))
+        })?;
+        let keyspaces = all_bytewise(core)?.into_iter();
+        let keyspaces = keyspaces.map(|keyspace| {
+            let view = keyspace.view.load_full();
+            (keyspace, view)
+        });
+        Ok(Moment { state, seq: core.persisted_seq(), keyspaces: keyspaces.collect() })
+    }
+}
+
+/// All keyspaces, which must be in bytewise order: what has another one has no groups.
+fn all_bytewise(core: &Core) -> Result<Vec<Arc<KeyspaceCore>>> {
+    let keyspaces = concerned(core)?;
+    let all = core.keyspaces.load();
+    match all.by_id.values().find(|keyspace| !keyspace.options.order.is_bytewise()) {
+        None => Ok(keyspaces),
+        Some(other) => Err(Error::invalid(format!(
+            "keyspace {:?} has the key order {:?}: groups are carried between stores whose keyspaces are all in bytewise order",
+            other.name,
+            other.options.order.name()
+        ))),
+    }
 }
 
 /// What reads and writes the tables of an export.
-fn store_of(core: &Core, dir: &Path) -> TableStore {
+fn store_of(core: &Core, dir: &Path, moment: &Moment) -> TableStore {
     let memory = MemoryShares {
         cache_bytes: CACHE_BYTES,
         pinned_bytes: 0,
@@ -111,49 +137,34 @@ fn store_of(core: &Core, dir: &Path) -> TableStore {
         read_bytes: CACHE_BYTES as usize,
     };
     let events = EventSink::new(None);
-    TableStore::new(core.env.clone(), dir.to_path_buf(), events, OPEN_FILES, memory)
+    let store = TableStore::new(core.env.clone(), dir.to_path_buf(), events, OPEN_FILES, memory);
+    // Ids of keyspaces are numbers too.
+    let ids = moment.keyspaces.iter().map(|(keyspace, _)| u64::from(keyspace.id.0));
+    store.skip_numbers_below(ids.max().unwrap_or(0) + 1);
+    store
 }
 
 /// An export under way.
 struct Export<'a> {
     core: &'a Core,
     range: &'a GroupRange,
-    snapshot: &'a Snapshot,
+    moment: &'a Moment,
     /// Of the new directory.
     store: Arc<TableStore>,
 }
 
 impl Export<'_> {
-    fn write(
-        &self,
-        keyspaces: &[Arc<KeyspaceCore>],
-        state: &GroupState,
-        made: &mut Vec<PathBuf>,
-    ) -> Result<GroupFiles> {
+    fn write(&self, made: &mut Vec<PathBuf>) -> Result<GroupFiles> {
+        let Moment { state, seq, keyspaces } = self.moment;
         let mut files = GroupFiles::of(state);
         let mut values = NamedValues::default();
         let mut parts = Vec::new();
-        for keyspace in keyspaces {
-            let scan = ScanOptions {
-                start: Some(self.range.group.to_vec()),
-                end: Some(self.range.end.clone()),
-                snapshot: Some(self.snapshot),
-                fill_cache: false,
-                persisted: true,
-                keys_only: false,
-            };
-            let written = copy(
-                self.core,
-                keyspace,
-                &scan,
-                Destination {
-                    store: &self.store,
-                    options: &keyspace.options,
-                    origin: keyspace.origin(),
-                    value_file_bytes: self.core.options.value_log_file_bytes,
-                    stop: self.core,
-                },
-            )?;
+        for (keyspace, view) in keyspaces {
+            let scan = whole_of(self.range);
+            let cursor = self.core.scan_in(keyspace, &scan, view.clone(), *seq)?;
+            let (store, options) = (&self.store, &keyspace.options);
+            let destination = Destination { store, options, origin: keyspace.origin() };
+            let written = copy(cursor, destination, self.core)?;
             let of_tables = written.tables.iter().map(|meta| meta.number);
             made.extend(of_tables.map(|number| names::table(&self.store.dir, number)));
             made.extend(written.values.iter().map(|meta| meta.path(&self.store.dir)));
@@ -210,41 +221,51 @@ impl Export<'_> {
     }
 }
 
+/// The keys of a group, as far as they are in tables.
+fn whole_of<'a>(range: &GroupRange) -> ScanOptions<'a> {
+    ScanOptions {
+        start: Some(range.group.to_vec()),
+        end: Some(range.end.clone()),
+        snapshot: None,
+        fill_cache: false,
+        persisted: true,
+        keys_only: false,
+    }
+}
+
 /// Where records are copied to.
 struct Destination<'a> {
     store: &'a Arc<TableStore>,
     options: &'a Arc<KeyspaceOptions>,
     origin: Origin,
-    value_file_bytes: u64,
-    /// Who may be closed meanwhile.
-    stop: &'a Core,
 }
 
-/// Writes what a scan sees into tables of one run, without numbers.
-fn copy(
-    from: &Core,
-    keyspace: &KeyspaceCore,
-    scan: &ScanOptions<'_>,
-    to: Destination<'_>,
-) -> Result<Written> {
+/// Writes what a cursor sees into tables of one run, without numbers, until `core` is closed.
+fn copy(mut cursor: Cursor, to: Destination<'_>, core: &Core) -> Result<Written> {
     let (store, options) = (to.store.clone(), to.options.clone());
     let origin = Origin { ingested: true, ..to.origin };
     let (none, no_grandparents) = (Vec::new(), Vec::new());
     let (of_run, of_tables) = (store.clone(), options.clone());
     let tables = RunOutput::new(of_run, of_tables, origin, DEEPEST_LEVEL, none, no_grandparents);
-    let mut output = SeparatedOutput::new(tables, store, options, Some(to.value_file_bytes));
-    let mut cursor = from.scan(keyspace, scan)?;
+    let file_bytes = core.options.value_log_file_bytes;
+    let mut output = SeparatedOutput::new(tables, store, options, Some(file_bytes));
     cursor.seek_to_first()?;
     let mut records = 0u64;
     while cursor.valid() {
         output.add(cursor.key(), Trailer::new(0, Kind::Put), cursor.value())?;
         records += 1;
-        if records.is_multiple_of(STOP_EVERY) && to.stop.background.stopping() {
-            return Err(Error::Cancelled);
+        if records.is_multiple_of(STOP_EVERY) {
+            check_open(core)?;
         }
         cursor.next()?;
     }
     output.finish(to.store)
+}
+
+/// # Errors
+/// `Cancelled` if the store is being closed.
+fn check_open(core: &Core) -> Result<()> {
+    if core.background.stopping() { Err(Error::Cancelled) } else { Ok(()) }
 }
 
 /// Takes a group over that stands in `dir` as a store of its own. What was there of it before is gone then.
@@ -252,7 +273,7 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     core.check_external()?;
     core.check_writable()?;
     let range = GroupRange::of(group)?;
-    let keyspaces = concerned(core)?;
+    let keyspaces = all_bytewise(core)?;
     let options = Options {
         memory_budget_bytes: READING_BYTES,
         create_if_missing: false,
@@ -269,7 +290,9 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     let parts = std::mem::take(&mut import.parts);
     let mut files = GroupFiles::of(&state);
     parts.iter().for_each(|(_, written)| files.add(written));
-    let right = taken.and_then(|()| core.right_to_erase());
+    // No index is made, and no keyspace made or dropped, until the group is in force.
+    let _shared = core.indexes.gate.read();
+    let right = taken.and_then(|()| all_bytewise(core)).and_then(|_| core.right_to_erase());
     let arrived = right.and_then(|right| Ok((arrive(core, range, state, parts.clone())?, right)));
     let (number, _one_at_a_time) = arrived.inspect_err(|_| {
         parts.iter().for_each(|(_, written)| written.remove(&core.store));
@@ -307,6 +330,7 @@ fn arrive(
     let mut commit = core.commit.lock();
     let commit = commit.as_mut().ok_or(Error::Cancelled)?;
     core.check_writable()?;
+    core.epochs.lock().check_name(&range.group)?;
     let erased_seq = commit.take_seq(core)?;
     let seq = commit.take_seq(core)?;
     commit.seal_all(core, Some(Arc::new(Arrival { range, state, erased_seq, seq, parts })));
@@ -327,16 +351,16 @@ impl Import<'_> {
     fn take_all(&mut self, keyspaces: &[Arc<KeyspaceCore>]) -> Result<()> {
         let all = self.from.keyspaces.load_full();
         for exported in all.by_id.values() {
-            let version = exported.view.load().version.clone();
-            let tables: Vec<&Arc<Table>> = version.tables().map(|(_, table)| table).collect();
-            if tables.is_empty() {
-                continue;
+            let view = exported.view.load_full();
+            let version = &view.version;
+            if exported.has_memtables() {
+                return Err(self.refuse("was written to since it was exported"));
             }
-            if !tables.iter().all(|table| self.range.holds_all_of(&table.meta)) {
-                return Err(Error::invalid(format!(
-                    "{} holds keys outside of the group: it is no export of it",
-                    self.from.dir.display()
-                )));
+            if !version.tables().all(|(_, table)| self.range.holds_all_of(&table.meta)) {
+                return Err(self.refuse("holds keys outside of the group"));
+            }
+            if version.tables().next().is_none() {
+                continue;
             }
             let Some(keyspace) = keyspaces.iter().find(|one| one.name == exported.name) else {
                 return Err(Error::invalid(format!(
@@ -345,23 +369,14 @@ impl Import<'_> {
                 )));
             };
             self.parts.push((keyspace.id, Written::default()));
-            if may_link(&version, exported, keyspace) {
-                tables.into_iter().try_for_each(|table| self.link(keyspace, table))?;
+            if may_link(version, exported, keyspace) {
+                version.tables().try_for_each(|(_, table)| self.link(keyspace, table))?;
                 continue;
             }
-            let everything = ScanOptions { fill_cache: false, ..ScanOptions::default() };
-            let written = copy(
-                self.from,
-                exported,
-                &everything,
-                Destination {
-                    store: &self.core.store,
-                    options: &keyspace.options,
-                    origin: keyspace.origin(),
-                    value_file_bytes: self.core.options.value_log_file_bytes,
-                    stop: self.core,
-                },
-            )?;
+            let cursor = self.from.scan(exported, &whole_of(self.range))?;
+            let (store, options) = (&self.core.store, &keyspace.options);
+            let destination = Destination { store, options, origin: keyspace.origin() };
+            let written = copy(cursor, destination, self.core)?;
             if let Some((_, part)) = self.parts.last_mut() {
                 *part = written;
             }
@@ -369,26 +384,33 @@ impl Import<'_> {
         Ok(())
     }
 
+    fn refuse(&self, why: &str) -> Error {
+        let dir = self.from.dir.display();
+        Error::invalid(format!("{dir} {why}: give the directory of an export as it was written"))
+    }
+
     /// Gives a table a name in this store, makes sure that it is durable, and checks all of it.
     fn link(&mut self, keyspace: &KeyspaceCore, table: &Table) -> Result<()> {
-        let (vfs, from) =
-            (self.core.env.vfs.as_ref(), names::table(&self.from.dir, table.meta.number));
+        check_open(self.core)?;
+        let from = names::table(&self.from.dir, table.meta.number);
         let number = self.core.store.new_number();
         let meta = TableMeta { number, ..table.meta.clone() };
         let path = names::table(&self.core.dir, number);
         if let Some((_, part)) = self.parts.last_mut() {
             part.tables.push(meta.clone());
         }
-        link_or_copy(vfs, &from, &path)?;
-        if vfs.open(&path, Access::Sequential)?.len_bytes()? != meta.file_bytes {
-            return Err(Error::corruption(
-                from,
-                0,
-                "the table is not as long as its manifest says",
-            ));
-        }
-        // Who knows how it has come there.
-        vfs.truncate(&path, meta.file_bytes)?;
+        self.core.store.in_directory(|vfs| {
+            link_or_copy(vfs, &from, &path)?;
+            if vfs.open(&path, Access::Sequential)?.len_bytes()? != meta.file_bytes {
+                return Err(Error::corruption(
+                    from,
+                    0,
+                    "the table is not as long as its manifest says",
+                ));
+            }
+            // Who knows how it has come there.
+            vfs.truncate(&path, meta.file_bytes)
+        })?;
         let table = self.core.store.table(meta, &keyspace.options);
         check_table(&self.core.store, &table)
     }
@@ -406,5 +428,4 @@ fn may_link(version: &Version, exported: &KeyspaceCore, keyspace: &KeyspaceCore)
         && version.tables().all(|(_, table)| is_plain(&table.meta))
         && keyspace.options.value_log_bytes_min.is_none()
         && exported.id == keyspace.id
-        && !exported.has_memtables()
 }

@@ -118,7 +118,8 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
 /// A hard link, or, where there can be none, a durable copy.
 pub(super) fn link_or_copy(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     match vfs.link(from, to) {
-        Err(Error::Io { .. }) => {}
+        // What stands there is somebody's.
+        Err(Error::Io { .. }) if !vfs.exists(to)? => {}
         done => return done,
     }
     let source = vfs.open(from, Access::Sequential)?;

@@ -1,7 +1,7 @@
 //! What all paths of an open database share.
 //!
 //! Locks, in the order they may be taken: those of `indexes` (the right to change an indexed key), `deleting` (the right to
-//! delete a group), `commit` (the right to write), `spare` (the log after the current one), `versions` (the right to change
+//! delete a group, or have one arrive), `commit` (the right to write), `spare` (the log after the current one), `versions` (the right to change
 //! the shape of a tree), then any of `epochs`, `background.state`, `current_wal`, `retired`, `snapshots`, a keyspace's `schedule`, the one under which its view
 //! changes, and then its `indexing`. Nothing is locked under the one of the compactions that are `underway`.
 //! Readers take none of them: they load a keyspace's [`View`] and the visible sequence number, in this order.

@@ -128,6 +128,13 @@ pub(super) struct Epoch {
     pub(super) arrival: Option<Arc<Arrival>>,
 }
 
+impl Epoch {
+    /// True if this group arrives with it.
+    pub(super) fn brings(&self, group: &[u8]) -> bool {
+        self.arrival.as_ref().is_some_and(|arrival| *arrival.range.group == *group)
+    }
+}
+
 /// What was applied, by whether it is persistent yet.
 pub(super) struct Epochs {
     /// What the active memtables hold.
@@ -137,6 +144,15 @@ pub(super) struct Epochs {
     /// What tables hold.
     pub(super) persisted: Groups,
     pub(super) persisted_seq: Seq,
+}
+
+#[cold]
+fn not_again(application: &Application, newest: u64) -> Error {
+    Error::invalid(format!(
+        "request {} of group {} was not applied: the newest that was is {newest}",
+        application.index,
+        application.group.escape_ascii()
+    ))
 }
 
 impl Epochs {
@@ -170,28 +186,60 @@ impl Epochs {
     /// Notes how far the log of a group is applied. The newest sequence number before the request is `last_seq`.
     ///
     /// # Errors
-    /// The index of the newest request, if this one was applied before.
+    /// `InvalidArgument` if the request was applied before, or cannot be applied now.
     #[inline]
-    pub(super) fn note(&mut self, application: &Application, last_seq: Seq) -> Result<(), u64> {
+    pub(super) fn note(&mut self, application: &Application, last_seq: Seq) -> Result<()> {
         let Application { group, index, note } = application;
-        if let Some((state, seq)) = self.active.get_mut(&group[..]) {
-            if *index <= state.index {
-                return Err(state.index);
-            }
-            (state.index, *seq) = (*index, last_seq);
-            // It often says the same, such as a term.
-            if *state.note != note[..] {
-                state.note = note[..].into();
-            }
-            return Ok(());
+        let Some((state, seq)) = self.active.get_mut(&group[..]) else {
+            return self.note_first(application, last_seq);
+        };
+        if *index <= state.index {
+            return Err(not_again(application, state.index));
+        }
+        (state.index, *seq) = (*index, last_seq);
+        // It often says the same, such as a term.
+        if *state.note != note[..] {
+            state.note = note[..].into();
+        }
+        Ok(())
+    }
+
+    /// The same for the first request of the group in this epoch.
+    #[cold]
+    fn note_first(&mut self, application: &Application, last_seq: Seq) -> Result<()> {
+        let Application { group, index, note } = application;
+        if self.sealed.iter().any(|epoch| epoch.brings(group)) {
+            return Err(Error::invalid(format!(
+                "group {} has come as files that are not in force yet: flush it, or delete it, before anything is applied to it",
+                group.escape_ascii()
+            )));
         }
         match self.applied(group) {
-            Some(newest) if *index <= newest.index => Err(newest.index),
-            _ => {
-                let state = GroupState { index: *index, note: note[..].into() };
-                self.active.insert(group[..].into(), (state, last_seq));
-                Ok(())
+            Some(newest) if *index <= newest.index => {
+                return Err(not_again(application, newest.index));
             }
+            Some(_) => {}
+            None => self.check_name(group)?,
+        }
+        let state = GroupState { index: *index, note: note[..].into() };
+        self.active.insert(group[..].into(), (state, last_seq));
+        Ok(())
+    }
+
+    /// Fails if the name of a new group begins another one's, or the other way round: what belongs to which could not be told.
+    pub(super) fn check_name(&self, group: &[u8]) -> Result<()> {
+        let sealed = self.sealed.iter().flat_map(|epoch| epoch.applied.keys());
+        let mut known = self.persisted.keys().chain(sealed).chain(self.active.keys());
+        let overlaps = |other: &&Arc<[u8]>| {
+            ***other != *group && (other.starts_with(group) || group.starts_with(other))
+        };
+        match known.find(overlaps) {
+            None => Ok(()),
+            Some(other) => Err(Error::invalid(format!(
+                "the name of group {} and that of group {} begin alike: end names with a byte that occurs nowhere else in them",
+                group.escape_ascii(),
+                other.escape_ascii()
+            ))),
         }
     }
 

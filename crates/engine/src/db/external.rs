@@ -58,25 +58,15 @@ impl Core {
     /// `InvalidArgument` if it was applied before.
     #[inline]
     pub(super) fn admit(&self, application: &Application, last_seq: Seq) -> Result<()> {
-        self.epochs.lock().note(application, last_seq).map_err(|newest| {
-            Error::invalid(format!(
-                "request {} of group {} was not applied: the newest that was is {newest}",
-                application.index,
-                application.group.escape_ascii()
-            ))
-        })
+        self.epochs.lock().note(application, last_seq)
     }
 
     /// Begins the next epoch: the memtables were sealed under this number. Under the right to write.
     pub(super) fn seal_epoch(&self, number: u64, seq: Seq, arrival: Option<Arc<Arrival>>) {
         let mut epochs = self.epochs.lock();
-        let mut applied = std::mem::take(&mut epochs.active);
+        let applied = std::mem::take(&mut epochs.active);
         #[cfg(esker_planted)]
-        epochs.active.extend(super::planted::plant_indexes(&mut applied));
-        if let Some(arrival) = &arrival {
-            let Arrival { range, state, erased_seq, .. } = &**arrival;
-            applied.insert(range.group.clone(), (state.clone(), *erased_seq));
-        }
+        let applied = super::planted::keep_back(applied, &mut epochs.active);
         epochs.sealed.push_back(Epoch { number, seq, applied, arrival });
     }
 
@@ -111,8 +101,10 @@ impl Core {
         let epoch = epochs.sealed.front().filter(|epoch| epoch.number == number);
         let applied = epoch.into_iter().flat_map(|epoch| &epoch.applied);
         let applied = applied.map(|(group, (state, _))| (group.clone(), state.clone()));
+        let arrived = epoch.and_then(|epoch| epoch.arrival.as_ref());
+        let arrived = arrived.map(|a| (a.range.group.clone(), a.state.clone()));
         // In the order of their names, so that the same requests make the same edits.
-        let applied: BTreeMap<Arc<[u8]>, GroupState> = applied.collect();
+        let applied: BTreeMap<Arc<[u8]>, GroupState> = applied.chain(arrived).collect();
         let tell = |(group, state)| Change::Applied { group, state };
         applied.into_iter().map(tell).collect()
     }
@@ -130,13 +122,18 @@ impl Core {
         let Some(epoch) = epochs.sealed.pop_front() else { return };
         assert_eq!(epoch.number, number, "epochs become tables in the order of their sealing");
         epochs.persisted_seq = epoch.seq;
+        let mut applied = epoch.applied;
+        if let Some(arrival) = &epoch.arrival {
+            let Arrival { range, state, erased_seq, .. } = &**arrival;
+            applied.insert(range.group.clone(), (state.clone(), *erased_seq));
+        }
         let tell = |(group, (state, _)): (&Arc<[u8]>, &(GroupState, Seq))| PersistedGroup {
             group: group.to_vec(),
             index: state.index,
         };
-        let mut groups: Vec<PersistedGroup> = epoch.applied.iter().map(tell).collect();
+        let mut groups: Vec<PersistedGroup> = applied.iter().map(tell).collect();
         groups.sort_unstable_by(|a, b| a.group.cmp(&b.group));
-        epochs.persisted.extend(epoch.applied);
+        epochs.persisted.extend(applied);
         drop(epochs);
         self.events.emit(&Event::Persisted { seq: epoch.seq, groups });
     }
@@ -206,7 +203,8 @@ impl Core {
     /// The newest sealed epoch with requests of a group.
     fn sealed_with(&self, group: &[u8]) -> Option<u64> {
         let epochs = self.epochs.lock();
-        let newest = epochs.sealed.iter().rev().find(|epoch| epoch.applied.contains_key(group));
+        let has = |epoch: &&Epoch| epoch.applied.contains_key(group) || epoch.brings(group);
+        let newest = epochs.sealed.iter().rev().find(has);
         newest.map(|epoch| epoch.number)
     }
 

@@ -145,7 +145,14 @@ impl FlushSet {
         let begun = begun_wals(core);
         tell_begun_wals(&versions, &begun, wal_min, &mut edit);
         cover_forgotten(core, &versions, &begun, wal_min, &mut edit);
-        versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+        if let Err(error) = versions.commit(edit, None) {
+            // They are the epoch's, and the next edit names them again.
+            for (_, written) in arrival.iter().flat_map(|arrival| &arrival.parts) {
+                versions.keep_files(written);
+            }
+            core.poison_if_sync(&error);
+            return Err(error);
+        }
         core.measure_values(&versions);
         let map = versions.value_map().clone();
         for Part { keyspace, sealed, .. } in &self.parts {

@@ -18,7 +18,7 @@ use super::group_range::GroupRange;
 use crate::names;
 use crate::report::GroupStats;
 use crate::value_log::{Place, ValueFileMeta};
-use crate::version::{Change, Table, VersionEdit, VersionSet, live_bytes};
+use crate::version::{Change, Table, TableMeta, VersionEdit, VersionSet, live_bytes};
 use esker_base::sync::{MutexGuard, thread};
 use esker_base::{Error, KeyspaceId, Result, Seq};
 use std::collections::BTreeSet;
@@ -26,6 +26,8 @@ use std::sync::{Arc, Weak};
 
 /// How long a deletion waits for readers that still hold its tables: far longer than a get takes.
 const PASSING_NS: u64 = 2_000_000;
+/// As often as that it looks, at the most.
+const PASSING_TURNS: u32 = 100_000;
 
 /// What the deletion of a group has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct DeletedGroup {
 pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     core.check_writable()?;
     let range = GroupRange::of(group)?;
+    // No index is made, and no keyspace made or dropped, until the group is gone.
+    let _shared = core.indexes.gate.read();
     let keyspaces = concerned(core)?;
     let _one_at_a_time = core.right_to_erase()?;
     let (seq, idle) = {
@@ -92,7 +96,10 @@ fn tables_that_leave(versions: &VersionSet, edit: &VersionEdit) -> Vec<Weak<Tabl
 fn give_up(core: &Core, gone: &[Weak<Table>]) {
     let until = core.env.clock.now_ns() + PASSING_NS;
     let is_held = |table: &Weak<Table>| table.strong_count() > 0;
-    while gone.iter().any(is_held) && core.env.clock.now_ns() < until {
+    for _ in 0..PASSING_TURNS {
+        if !gone.iter().any(is_held) || core.env.clock.now_ns() >= until {
+            break;
+        }
         thread::yield_now();
     }
     core.store.sweep();
@@ -150,6 +157,11 @@ pub(super) fn concerned(core: &Core) -> Result<Vec<Arc<KeyspaceCore>>> {
     Ok(keyspaces.by_id.values().filter(bytewise).cloned().collect())
 }
 
+/// True if nothing of a table is left when a group is erased up to this number.
+pub(super) fn leaves(range: &GroupRange, seq: Seq, meta: &TableMeta) -> bool {
+    range.holds_all_of(meta) && meta.max_seq <= seq
+}
+
 /// Adds to an edit what erases a group: tables leave that hold nothing else, and files with values of which nothing else is needed.
 pub(super) fn erase(
     core: &Core,
@@ -167,7 +179,7 @@ pub(super) fn erase(
         }
         for (level, run) in record.version.runs() {
             for table in run.overlapping(order, &range.range()) {
-                if !range.holds_all_of(&table.meta) {
+                if !leaves(range, seq, &table.meta) {
                     deleted.shared_tables += 1;
                     continue;
                 }

@@ -441,23 +441,17 @@ impl Keyspace {
     }
 
     fn pairs(&self, options: ScanOptions<'_>) -> Result<Pairs> {
+        self.check_live()?;
         let core = &self.running.core;
-        let snapshot = core.snapshots.open(|| core.visible_seq.load(Ordering::Acquire));
+        // One view for both ends: they are of one moment, whatever is deleted meanwhile.
+        let (view, seq) = core.moment(&self.core, options.snapshot)?;
         let ScanOptions { start, end, fill_cache, persisted, keys_only, .. } = options;
-        let front = ScanOptions {
-            start: start.clone(),
-            end: end.clone(),
-            snapshot: Some(&snapshot),
-            fill_cache,
-            persisted,
-            keys_only,
-        };
-        let front = self.scan(&front)?;
-        let keyspace = self.clone();
-        let order = self.core.options.order.clone();
+        let options = ScanOptions { start, end, snapshot: None, fill_cache, persisted, keys_only };
+        let front = core.scan_in(&self.core, &options, view.clone(), seq)?;
+        let (keyspace, order) = (self.clone(), self.core.options.order.clone());
         Ok(Pairs::new(front, order, move || {
-            let snapshot = Some(&snapshot);
-            keyspace.scan(&ScanOptions { start, end, snapshot, fill_cache, persisted, keys_only })
+            let core = &keyspace.running.core;
+            core.scan_in(&keyspace.core, &options, view, seq)
         }))
     }
 

@@ -405,6 +405,8 @@ impl Running {
             )));
         }
         let flushed = self.flush_external();
+        // Whoever waits for work in the background, or does it, ends.
+        self.core.background.stop();
         if let Some(mut workers) = self.workers.lock().take() {
             workers.stop(&self.core);
         }
@@ -432,6 +434,7 @@ impl Running {
         if lock.is_some() {
             core.store.sweep();
         }
+        core.store.give_up_directory();
         *lock = None;
         drop(lock);
         result

@@ -48,9 +48,9 @@ impl Core {
     }
 }
 
-/// When an epoch is sealed: what its groups say of the next one instead.
-pub(super) fn plant_indexes(applied: &mut Groups) -> Groups {
+/// When an epoch is sealed: what its groups say, some of it only with the next one.
+pub(super) fn keep_back(mut applied: Groups, next: &mut Groups) -> Groups {
     let group = applied.keys().next().filter(|_| Planted::IndexInNextEpoch.is_here()).cloned();
-    let late = group.and_then(|group| applied.remove_entry(&group));
-    late.into_iter().collect()
+    next.extend(group.and_then(|group| applied.remove_entry(&group)));
+    applied
 }

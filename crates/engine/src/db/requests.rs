@@ -73,7 +73,8 @@ impl Db {
     /// crash it is there as a whole, or gone as a whole; once this has returned, gone.
     ///
     /// Nothing must be applied to the group meanwhile. Afterwards it may be made anew, with any index. See
-    /// [`crate::KeyspaceOptions::groups`] for tables that hold keys of one group only.
+    /// [`crate::KeyspaceOptions::groups`] for tables that hold keys of one group only. While a group is arriving as files
+    /// ([`Db::ingest_group`]), this waits until it has.
     ///
     /// # Errors
     /// `InvalidArgument`: the name is too long, or nothing but bytes of 0xff, or some keyspace has an index of a field. Of the disk;
@@ -92,8 +93,8 @@ impl Db {
     /// into it may open it.
     ///
     /// # Errors
-    /// `InvalidArgument`: the store has a log of its own, nothing of the group is persistent, some keyspace has an index of a field,
-    /// or `dir` exists or is inside of the store. `Cancelled` if the store is closed meanwhile. Of the disk. Nothing of `dir` stays
+    /// `InvalidArgument`: the store has a log of its own, nothing of the group is persistent, some keyspace has an index of a field
+    /// or keys that are not in bytewise order, or `dir` exists or is inside of the store. `Cancelled` if the store is closed meanwhile. Of the disk. Nothing of `dir` stays
     /// then.
     /// # Cost
     /// Reads the group once and writes it once, without the records that are hidden. Nobody waits for it; while it runs, compaction
@@ -106,19 +107,21 @@ impl Db {
 
     /// Takes over a group that [`Db::export_group`] has written into `dir`, in the place of what was there of it. When this returns,
     /// the group is persistent, and as far applied as it was there; until then readers see what was there before, and a crash
-    /// leaves one or the other as a whole. Older snapshots see nothing of the group afterwards. `dir` stays as it is, and may be
-    /// removed.
+    /// leaves one or the other as a whole, with its index. `dir` stays as it is, and may be removed. Snapshots that were taken before
+    /// this returned do not keep the group as it was: they see nothing of it afterwards, or the new state.
     ///
     /// Nothing must be applied to the group meanwhile.
     ///
     /// # Errors
     /// `InvalidArgument`: the store has a log of its own, `dir` holds another group or more than that, a keyspace is missing that
-    /// the group has keys in, or some keyspace has an index of a field. `Corruption` if a checksum is wrong. Nothing changed. Of the
-    /// disk, while memtables are flushed: then it may still come into force with a later flush.
+    /// the group has keys in, or some keyspace has an index of a field or keys that are not in bytewise order. `NotFound`: `dir` holds
+    /// no store; `Busy`: somebody has it open. `Corruption` if a checksum is wrong. `Cancelled` if the store is closed meanwhile. Nothing
+    /// changed. Of the disk, while memtables are flushed: then all is as before, but the group comes into force with the next flush
+    /// that succeeds, and until then nothing can be applied to it; flush it, or delete it.
     /// # Cost
     /// Tables get a second name, or are copied where `dir` is on another file system; their checksums are read. Where the keyspace
-    /// keeps large values apart, or has another id there, everything is written anew. Memtables are flushed; nobody waits
-    /// for that but the caller. To have the old state's space first, delete the group before.
+    /// keeps large values apart, or has another id there, everything is written anew. Memtables are flushed; those who delete groups
+    /// or have them arrive wait for that too, nobody else. 16 MiB of memory beside the budget. To have the old state's space first, delete the group before.
     /// # Source
     /// Pebble's ingest-and-excise.
     pub fn ingest_group(&self, group: &[u8], dir: impl AsRef<Path>) -> Result<GroupFiles> {

@@ -11,7 +11,7 @@ use crate::range_tombstone::RangeTombstones;
 use crate::run_index::{EntryCursor, Slots};
 use crate::table::CursorOptions;
 use crate::version::{Coverage, KeyRange, RunCursor, Table};
-use esker_base::{Error, KeyOrder, Result};
+use esker_base::{Error, KeyOrder, Result, Seq};
 use std::sync::Arc;
 
 /// Walks the keys of a range in order, in both directions.
@@ -145,7 +145,19 @@ impl Core {
         keyspace: &KeyspaceCore,
         options: &ScanOptions<'_>,
     ) -> Result<Cursor> {
-        let Records { inner, meter, view } = self.records(keyspace, options)?;
+        let (view, seq) = self.moment(keyspace, options.snapshot)?;
+        self.scan_in(keyspace, options, view, seq)
+    }
+
+    /// The same in a view that was loaded before, at a sequence number of that time.
+    pub(super) fn scan_in(
+        &self,
+        keyspace: &KeyspaceCore,
+        options: &ScanOptions<'_>,
+        view: Arc<View>,
+        seq: Seq,
+    ) -> Result<Cursor> {
+        let Records { inner, meter, view } = self.records_in(keyspace, options, view, seq)?;
         let keys_only = options.keys_only;
         let may_point = !keys_only && view.may_point();
         let ahead = || {
@@ -162,9 +174,19 @@ impl Core {
         keyspace: &KeyspaceCore,
         options: &ScanOptions<'_>,
     ) -> Result<Records> {
+        let (view, seq) = self.moment(keyspace, options.snapshot)?;
+        self.records_in(keyspace, options, view, seq)
+    }
+
+    fn records_in(
+        &self,
+        keyspace: &KeyspaceCore,
+        options: &ScanOptions<'_>,
+        view: Arc<View>,
+        seq: Seq,
+    ) -> Result<Records> {
         let order = keyspace.options.order.clone();
         check_bounds(&order, options)?;
-        let (view, seq) = self.moment(keyspace, options.snapshot)?;
         let mut gathered = Gathered::default();
         for mem in view.memtables().filter(|_| !options.persisted) {
             gathered.add_memtable(mem);

@@ -16,6 +16,9 @@ use std::path::Path;
 /// CURRENT is one short line.
 pub(crate) const CURRENT_BYTES_MAX: u64 = 256;
 
+/// Far more than any edit has, and less than what a record can.
+const EDIT_BYTES_MAX: usize = 1 << 30;
+
 /// Reserved for a manifest that is being written.
 const RESERVE_BYTES: u64 = 64 << 10;
 
@@ -98,8 +101,15 @@ impl Manifest {
     }
 
     /// Adds an edit. It is not in force before `sync`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is too long to be read again; of the disk.
     pub(super) fn append(&mut self, edit: &VersionEdit) -> Result<()> {
-        self.writer.append(&edit.encode())
+        let encoded = edit.encode();
+        if encoded.len() > EDIT_BYTES_MAX {
+            return Err(Error::invalid("an edit of the manifest would be longer than 1 GiB"));
+        }
+        self.writer.append(&encoded)
     }
 
     /// Makes all edits durable.

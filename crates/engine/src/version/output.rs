@@ -146,7 +146,7 @@ impl RunOutput {
         let store = &self.store;
         let number = store.new_number();
         let path = names::table(&store.dir, number);
-        let file = store.env.vfs.create(&path)?;
+        let file = store.in_directory(|vfs| vfs.create(&path))?;
         let salt = store.env.entropy.next_u64();
         let mut builder = TableBuilder::new(file, &path, &self.options, self.level, salt);
         builder.set_origin(&self.origin);
@@ -224,7 +224,7 @@ impl Drop for RunOutput {
         let open = self.current.take().map(|open| open.number);
         for number in self.done.iter().map(|meta| meta.number).chain(open) {
             // What stays behind is an orphan, which the next open removes.
-            let _ = self.store.env.vfs.remove(&self.path(number));
+            let _ = self.store.in_directory(|vfs| vfs.remove(&self.path(number)));
         }
     }
 }

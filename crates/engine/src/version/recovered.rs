@@ -96,6 +96,8 @@ impl Recovered {
             Change::ValuesAdded(_) | Change::ValuesRemoved(_) => self.values.apply(&change)?,
             Change::Applied { .. } | Change::GroupForgotten(_) => self.groups.apply(&change),
             Change::KeyspaceCreated { id, name, order } => {
+                // Ids and file numbers are given out of one row.
+                self.next_number = self.next_number.max(u64::from(id.0) + 1);
                 let tables = BTreeMap::new();
                 let raw = RawKeyspace { name, order, flushed_seq: 0, tables, erased: Vec::new() };
                 if self.keyspaces.insert(id, raw).is_some() {

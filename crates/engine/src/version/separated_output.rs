@@ -94,7 +94,7 @@ impl Written {
         let of_values = self.values.iter().map(|meta| meta.path(&store.dir));
         let of_tables = self.tables.iter().map(|meta| names::table(&store.dir, meta.number));
         for path in of_tables.chain(of_values).collect::<Vec<PathBuf>>() {
-            let _ = store.env.vfs.remove(&path);
+            let _ = store.in_directory(|vfs| vfs.remove(&path));
         }
     }
 }

@@ -203,6 +203,7 @@ impl VersionSet {
                 check_references(values, meta).map_err(damaged)?;
             }
         }
+        self.check_keyspaces(edit).map_err(damaged)?;
         let mut next = self.keyspaces.clone();
         if let Some(values) = &changed {
             for record in next.values_mut() {
@@ -238,6 +239,26 @@ impl VersionSet {
             self.derive_version(edit, id, &mut next)?;
         }
         Ok(Derived { keyspaces: next, value_map: values.clone() })
+    }
+
+    /// Fails if an edit is about a keyspace that is not there, or makes one that is: no manifest that holds it could be read.
+    fn check_keyspaces(&self, edit: &VersionEdit) -> Result<(), &'static str> {
+        let is_there = |id: &KeyspaceId| self.keyspaces.contains_key(id);
+        edit.changes.iter().try_for_each(|change| match change {
+            Change::KeyspaceCreated { id, .. } if is_there(id) => {
+                Err("an edit creates a keyspace that exists")
+            }
+            Change::KeyspaceDropped(id)
+            | Change::Flushed { id, .. }
+            | Change::TableAdded { id, .. }
+            | Change::TableRemoved { id, .. }
+            | Change::Erased { id, .. }
+                if !is_there(id) =>
+            {
+                Err("an edit names a keyspace that does not exist")
+            }
+            _ => Ok(()),
+        })
     }
 
     fn derive_version(
@@ -353,7 +374,7 @@ impl VersionSet {
         self.remove_file(path);
     }
 
-    /// These files stay although an edit that named them has failed: the next one names them again.
+    /// These files stay although the edit that named them has just failed: they are somebody's who will name them again.
     pub(crate) fn keep_files(&mut self, files: &Written) {
         let tables = files.tables.iter().map(|meta| meta.number);
         let kept: Vec<u64> = tables.chain(files.values.iter().map(|meta| meta.number)).collect();

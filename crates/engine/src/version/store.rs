@@ -15,9 +15,9 @@ use crate::stats::TableCounters;
 use crate::table::{BlockCache, TableContext, TableFile, TableReader};
 use crate::value_log::ValueStore;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_base::sync::{ArcSwapOption, Guard, Mutex, OnceLock};
+use esker_base::sync::{ArcSwapOption, Guard, Mutex, OnceLock, RwLock};
 use esker_base::vfs::Access;
-use esker_base::{Env, Error, KeyOrder, Result};
+use esker_base::{Env, Error, KeyOrder, Result, Vfs};
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -47,6 +47,8 @@ pub(crate) struct TableStore {
     garbage: Mutex<Vec<u64>>,
     /// The right to remove them: whoever has it is done when it is free again.
     sweeping: Mutex<()>,
+    /// True once the directory is not ours any more. Held by those who make or remove files in it that no manifest names.
+    given_up: RwLock<bool>,
 }
 
 /// A live table. Dropping the last reference to an obsolete one gives its file up.
@@ -113,6 +115,7 @@ impl TableStore {
             next_number: AtomicU64::new(1),
             garbage: Mutex::new(Vec::new()),
             sweeping: Mutex::new(()),
+            given_up: RwLock::new(false),
         }
     }
 
@@ -129,6 +132,20 @@ impl TableStore {
     /// Never gives out numbers below `number`.
     pub(crate) fn skip_numbers_below(&self, number: u64) {
         self.next_number.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// Makes or removes a file that no manifest names, whoever may close the database meanwhile.
+    ///
+    /// # Errors
+    /// `Cancelled` once the database is closed: then others may have files of the same names.
+    pub(crate) fn in_directory<T>(&self, work: impl FnOnce(&dyn Vfs) -> Result<T>) -> Result<T> {
+        let given_up = self.given_up.read();
+        if *given_up { Err(Error::Cancelled) } else { work(self.env.vfs.as_ref()) }
+    }
+
+    /// From now on no file is made or removed any more: the directory is about to be somebody else's.
+    pub(crate) fn give_up_directory(&self) {
+        *self.given_up.write() = true;
     }
 
     /// Heap bytes of open tables' index and filters.
@@ -196,7 +213,7 @@ impl TableStore {
         let numbers = std::mem::take(&mut *self.garbage.lock());
         for &number in &numbers {
             let path = names::table(&self.dir, number);
-            match self.env.vfs.remove(&path) {
+            match self.in_directory(|vfs| vfs.remove(&path)) {
                 Ok(()) => self.events.emit(&Event::TableRemoved { number }),
                 Err(error) => self.events.emit(&Event::CleanupFailed { path, error }),
             }

@@ -10,7 +10,7 @@
 //! pointer in a table is in the map of values.
 
 use super::edit::TableMeta;
-use super::run::Run;
+use super::run::{KeyRange, Run};
 use super::store::Table;
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::value_log::ValueMap;
@@ -108,8 +108,10 @@ impl Version {
     /// Forgets what was erased and stands nowhere any more. Memtables hold nothing up to `flushed_seq`.
     pub(crate) fn forget_erased(&mut self, order: &KeyOrder, flushed_seq: Seq) {
         let stays = |erased: &RangeTombstone| {
-            erased.seq > flushed_seq
-                || self.tables().any(|(_, table)| table.meta.may_hold(order, erased))
+            let (start, end) = (Some(&erased.start[..]), Some(&erased.end[..]));
+            let range = KeyRange { start, end, end_inclusive: false };
+            let mut tables = self.runs().flat_map(|(_, run)| run.overlapping(order, &range));
+            erased.seq > flushed_seq || tables.any(|table| table.meta.may_hold(order, erased))
         };
         let all: Vec<RangeTombstone> = self.erased.records().collect();
         let left: Vec<RangeTombstone> = all.iter().filter(|one| stays(one)).cloned().collect();
@@ -121,7 +123,7 @@ impl Version {
     /// Up to which sequence number what was erased is not in a table that is about to come in the place of tables of this
     /// version: what is forgotten by now was in none of them.
     pub(crate) fn cleared_up_to(&self, order: &KeyOrder, meta: &TableMeta) -> Seq {
-        let held = self.erased.records().filter(|one| meta.may_hold(order, one));
+        let held = self.erased_in(order, meta).filter(|one| meta.may_hold(order, one));
         let oldest = held.map(|one| one.seq).min();
         oldest.map_or(self.erased_seq, |seq| seq - 1).max(meta.erased_seq)
     }
@@ -137,7 +139,19 @@ impl Version {
 
     /// True if a table holds something that was erased.
     pub(crate) fn is_partly_erased(&self, order: &KeyOrder, table: &Table) -> bool {
-        !self.erased.is_empty() && self.erased.records().any(|one| table.meta.may_hold(order, &one))
+        self.erased_in(order, &table.meta).any(|one| table.meta.may_hold(order, &one))
+    }
+
+    /// What was erased between the smallest and the largest key of a table.
+    fn erased_in<'a>(
+        &'a self,
+        order: &'a KeyOrder,
+        meta: &'a TableMeta,
+    ) -> impl Iterator<Item = RangeTombstone> + 'a {
+        let from = self.erased.position(order, &meta.smallest);
+        let fragments = self.erased.fragments()[from..].iter();
+        let within = fragments.take_while(|f| !order.less(&meta.largest, &f.start));
+        within.flat_map(|fragment| fragment.records())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Files of values that are written for tables that are written: by bulk loading.
+//! Files of values that are written for tables that are written: by bulk loading, by flushes without a log, by exports.
 //!
 //! Crash: nobody names the files before the edit that names the tables.
 
@@ -7,7 +7,7 @@ use crate::log::ValuePointer;
 use crate::names;
 use crate::options::Compression;
 use crate::value_log::{MovedWriter, ValueFileMeta, pack};
-use esker_base::Result;
+use esker_base::{Result, Vfs};
 use std::sync::Arc;
 
 /// Writes values into files of their own. Dropped unfinished, it removes every file it started.
@@ -35,7 +35,9 @@ impl ValueOutput {
             None => {
                 let number = self.store.new_number();
                 self.started.push(number);
-                let writer = MovedWriter::create(&self.store.env, &self.store.dir, number)?;
+                let store = &self.store;
+                let create = |_: &dyn Vfs| MovedWriter::create(&store.env, &store.dir, number);
+                let writer = store.in_directory(create)?;
                 self.current.insert(writer)
             }
         };
@@ -72,7 +74,8 @@ impl Drop for ValueOutput {
         self.current = None;
         for &number in &self.started {
             // What stays behind is an orphan, which the next open removes.
-            let _ = self.store.env.vfs.remove(&names::values(&self.store.dir, number));
+            let path = names::values(&self.store.dir, number);
+            let _ = self.store.in_directory(|vfs| vfs.remove(&path));
         }
     }
 }

@@ -8,6 +8,7 @@ use esker::{
 };
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const EXPORT: &str = "/export";
 const GROUPS: u64 = 6;
@@ -310,8 +311,19 @@ fn a_group_arrives_later_if_the_manifest_cannot_be_written_now() {
         let rule = FaultRule::nth(1, &[Op::Create, Op::CreateLog, Op::Append], Fault::NoSpace);
         let fails = |path: &Path| path.to_string_lossy().contains("db/MANIFEST");
         vfs.inject(rule.from_then_on().on(fails));
+        let old = state(&target, CARRIED);
         target.ingest_group(&group(CARRIED), "/carried").expect_err("no manifest");
+        // Until it is in force, all is as before, and nothing can be applied in between.
+        assert!(state(&target, CARRIED).contents == old.contents);
+        assert_eq!(target.group(&group(CARRIED)).map(|group| group.applied), Some(200));
+        let mut batch = Batch::new();
+        batch.put(b"g3/00", b"");
+        let refused = target.apply(Applied { group: b"g3/", index: 201, note: b"" }, batch);
+        assert!(refused.expect_err("it arrives").to_string().contains("not in force yet"));
+        target.default_keyspace().create_index("field").expect_err("it arrives");
         vfs.heal();
+        // Another edit comes first: what the failed one named must stay.
+        target.create_keyspace("more", KeyspaceOptions::default()).expect("create");
         // Nothing is erased in another order than it was asked for.
         target.delete_group(&group(2)).expect("delete");
         assert!(state(&target, CARRIED) == sent);
@@ -331,4 +343,100 @@ fn a_group_arrives_later_if_the_manifest_cannot_be_written_now() {
 fn persisted_state_of_export(disk: &StrictVfs, options: &Options) -> State {
     let alone = Db::open_read_only_with("/carried", options.clone(), setup(disk)).expect("open");
     state(&alone, CARRIED)
+}
+
+/// Everything of the group in both keyspaces, if it is of one kind: the byte that all values are.
+fn kind_of(db: &Db) -> Option<u8> {
+    let name = group(CARRIED);
+    let other = db.keyspace("other").expect("there");
+    let mut seen = Vec::new();
+    for keyspace in [db.default_keyspace(), &other] {
+        let pairs = keyspace.prefix(&name).expect("scan").collect::<Result<Vec<_>, _>>();
+        let pairs = pairs.expect("read");
+        assert!(pairs.len() == 40 || pairs.is_empty(), "{} pairs", pairs.len());
+        seen.push(pairs.first().map(|(_, value)| value[0]));
+        assert!(pairs.iter().all(|(_, value)| Some(value[0]) == seen[seen.len() - 1]), "mixed");
+    }
+    // Between the two keyspaces it may have been replaced.
+    seen[1]
+}
+
+fn of_one_kind(setup: Setup, dir: &str, options: &Options, index: u64, kind: u8) -> Db {
+    let db = open(setup, dir, options);
+    let other = db.create_keyspace("other", options.default_keyspace.clone()).expect("create");
+    let mut batch = Batch::new();
+    for key in 0..40 {
+        let key = [&group(CARRIED)[..], &[b'0' + key]].concat();
+        batch.put(&key, &[kind; 300]).put_in(&other, &key, &[kind; 300]);
+    }
+    db.apply(Applied { group: &group(CARRIED), index, note: b"" }, batch).expect("apply");
+    db.flush().expect("flush");
+    db
+}
+
+#[test]
+fn readers_and_exports_find_a_group_as_a_whole_while_it_is_replaced() {
+    for options in all_options() {
+        let disk = StrictVfs::new();
+        for (dir, index, kind) in [("/a", 100, b'a'), ("/b", 200, b'b')] {
+            let source = of_one_kind(setup(&disk), &format!("{dir}-store"), &options, index, kind);
+            source.export_group(&group(CARRIED), dir).expect("export");
+        }
+        let threads = Setup { inline_background: false, ..setup(&disk) };
+        let db = of_one_kind(threads, DIR, &options, 100, b'a');
+        let over = AtomicBool::new(false);
+        let exports = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..60 {
+                    let dir = if round % 2 == 0 { "/b" } else { "/a" };
+                    db.ingest_group(&group(CARRIED), dir).expect("ingest");
+                    if round % 7 == 0 {
+                        db.delete_group(&group(CARRIED)).expect("delete");
+                    }
+                }
+                over.store(true, Ordering::Relaxed);
+            });
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    kind_of(&db);
+                    let keys: Vec<Vec<u8>> =
+                        (0..40).map(|key| [&group(CARRIED)[..], &[b'0' + key]].concat()).collect();
+                    let values = db.default_keyspace().multi_get(&keys, None).expect("get");
+                    let first = values[0].as_ref().map(|value| value[0]);
+                    assert!(values.iter().all(|value| value.as_ref().map(|v| v[0]) == first));
+                }
+            });
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let number = exports.fetch_add(1, Ordering::Relaxed);
+                    let dir = format!("/export-{number}");
+                    let Ok(files) = db.export_group(&group(CARRIED), &dir) else { continue };
+                    let alone =
+                        Db::open_read_only_with(&dir, options.clone(), setup(&disk)).expect("open");
+                    let expected = if files.index == 100 { b'a' } else { b'b' };
+                    assert_eq!(kind_of(&alone), Some(expected), "index {}", files.index);
+                }
+            });
+        });
+        assert!(exports.into_inner() > 10);
+        assert_sound(&db);
+    }
+}
+
+#[test]
+fn names_of_groups_must_not_begin_alike() {
+    let disk = StrictVfs::new();
+    let db = open(setup(&disk), DIR, &options());
+    let apply = |group: &[u8]| {
+        let mut batch = Batch::new();
+        batch.put(group, b"1");
+        db.apply(Applied { group, index: 1, note: b"" }, batch)
+    };
+    apply(b"12").expect("apply");
+    apply(b"1").expect_err("12 begins with it");
+    apply(b"123").expect_err("it begins with 12");
+    apply(b"13").expect("apply");
+    db.delete_group(b"12").expect("delete");
+    apply(b"123").expect("apply");
 }

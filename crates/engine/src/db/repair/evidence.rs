@@ -4,7 +4,7 @@ use crate::log::{HeaderFault, LogKind, Reader, Salvager};
 use crate::names::{self, FileKind};
 use crate::range_tombstone::RangeTombstone;
 use crate::table::read_identity;
-use crate::version::{Change, Current, ManifestRemains, Recovered, TableFact};
+use crate::version::{Change, Current, ManifestRemains, NamedGroups, Recovered, TableFact};
 use esker_base::vfs::Access;
 use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,8 @@ pub(super) struct Facts {
     pub(super) tables: BTreeMap<u64, TableFact>,
     /// For removed tables: what the same edit added.
     replaced_by: BTreeMap<u64, Vec<u64>>,
+    /// How far groups were applied.
+    pub(super) groups: NamedGroups,
     /// What deleted groups were erased from.
     pub(super) erased: BTreeMap<KeyspaceId, Vec<RangeTombstone>>,
     pub(super) wal_salts: BTreeMap<u64, u64>,
@@ -144,6 +146,8 @@ impl Facts {
             Change::KeyspaceCreated { id, name, order } => {
                 self.keyspaces.insert(*id, (name.clone(), order.clone()));
                 self.dropped.remove(id);
+                // A manifest begins with all that still counts.
+                self.erased.remove(id);
                 self.next_number = self.next_number.max(u64::from(id.0) + 1);
             }
             Change::KeyspaceDropped(id) => {
@@ -162,9 +166,8 @@ impl Facts {
             | Change::WalMin(_)
             | Change::TableRemoved { .. }
             | Change::ValuesAdded(_)
-            | Change::ValuesRemoved(_)
-            | Change::Applied { .. }
-            | Change::GroupForgotten(_) => {}
+            | Change::ValuesRemoved(_) => {}
+            Change::Applied { .. } | Change::GroupForgotten(_) => self.groups.apply(change),
         }
     }
 

@@ -486,7 +486,9 @@ impl Repair<'_> {
     fn keep_groups(&mut self) -> NamedGroups {
         let groups = std::mem::take(&mut self.groups);
         let whole = |file: &FileReport| !matches!(file.fate, FileFate::Lost | FileFate::Salvaged);
-        let is_whole = self.report.is_complete() && self.fates.values().all(whole);
+        let is_whole = self.report.is_complete()
+            && self.report.structure != Structure::Rebuilt
+            && self.fates.values().all(whole);
         if groups.0.is_empty() || is_whole {
             return groups;
         }

@@ -40,6 +40,7 @@ impl Repair<'_> {
         let facts = &evidence.facts;
         self.report.last_seq = facts.newest_seq;
         self.erased.clone_from(&facts.erased);
+        self.groups.clone_from(&facts.groups);
         for (&id, (name, order)) in &facts.keyspaces {
             if !facts.dropped.contains(&id) {
                 self.target(id, name, order)?;
