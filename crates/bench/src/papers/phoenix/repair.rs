@@ -1,8 +1,8 @@
 //! A replica is repaired in full: the state of a group is replaced by a new one, of one group and of all: figure 11 of
 //! the paper.
 //!
-//! The new state comes from memory, in the order of its keys, as from a replica that is healthy. A repair is done when it
-//! would outlive a crash, and at rest when the store has no more work.
+//! The new state comes from memory, in the order of its keys, as from a replica that is healthy; or as files that such a one has
+//! exported before. A repair is done when it would outlive a crash, and at rest when the store has no more work.
 
 use super::choice::Choice;
 use super::figures::percent;
@@ -16,7 +16,8 @@ use esker_draw::units::{bytes, duration};
 use esker_draw::{Axes, Line, Outcome, Palette, RATES, chart};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -41,16 +42,19 @@ pub(super) enum Arm {
     RangeApplied,
     /// The group is deleted, then requests put the new state in.
     Group,
+    /// The group is deleted, then the new state is taken over as files.
+    Files,
 }
 
 impl Arm {
-    const ALL: [Arm; 3] = [Arm::Range, Arm::RangeApplied, Arm::Group];
+    const ALL: [Arm; 4] = [Arm::Range, Arm::RangeApplied, Arm::Group, Arm::Files];
 
     fn name(self) -> &'static str {
         match self {
             Arm::Range => "log, delete_range, batches",
             Arm::RangeApplied => "delete_range, apply",
             Arm::Group => "delete_group, apply",
+            Arm::Files => "delete_group, ingest_group",
         }
     }
 
@@ -58,7 +62,7 @@ impl Arm {
         let (durability, grouped) = match self {
             Arm::Range => (Durability::Wal, false),
             Arm::RangeApplied => (Durability::External, false),
-            Arm::Group => (Durability::External, true),
+            Arm::Group | Arm::Files => (Durability::External, true),
         };
         let mut options = options(durability, grouped);
         let part = (store_bytes / PARTS).clamp(1 << 20, 64 << 20);
@@ -123,6 +127,8 @@ struct Replica<'a> {
     pairs: u64,
     owner: Owner,
     stop: &'a AtomicBool,
+    /// Where states are that come as files.
+    files: PathBuf,
 }
 
 impl Lab<'_> {
@@ -146,10 +152,11 @@ impl Lab<'_> {
     /// Repairs one group of a store, and then all; fewer if it was interrupted.
     fn repair_by(&mut self, arm: Arm, dir: &Path) -> Outcome<Vec<Repair>> {
         let (size, groups) = (self.choice.repair_size(), self.choice.repair_groups());
-        let db = Db::open(dir, arm.options(size))?;
+        let (store, files) = (dir.join("store"), dir.join("files"));
+        let db = Db::open(&store, arm.options(size))?;
         let pairs = (size / groups / PAIR_BYTES).max(1);
         let (owner, stop) = (Owner::new(groups), self.stop);
-        let mut replica = Replica { db: &db, arm, pairs, owner, stop };
+        let mut replica = Replica { db: &db, arm, pairs, owner, stop, files };
         for group in 0..groups {
             self.progress.at("groups filled", group, groups);
             replica.insert(group, 0)?;
@@ -160,12 +167,13 @@ impl Lab<'_> {
         // States of one group have half of their keys in common with those before.
         for (state, scope) in [(1, Scope::One), (2, Scope::All)] {
             let all = if scope == Scope::One { groups / 2..groups / 2 + 1 } else { 0..groups };
+            replica.export(&dir.join("source"), all.clone(), state, arm.options(size))?;
             let (written, start) = (written_bytes(&db), Instant::now());
-            let (done_s, space) = space_during(dir, || {
+            let (done_s, space) = space_during(&store, || {
                 for group in all.clone() {
                     self.progress.at(arm.name(), group - all.start, all.end - all.start);
                     replica.remove(group)?;
-                    replica.insert(group, state)?;
+                    replica.replace(group, state)?;
                 }
                 replica.persist()?;
                 let done_s = start.elapsed().as_secs_f64();
@@ -186,7 +194,7 @@ impl Lab<'_> {
         }
         db.default_keyspace().compact_range(None, None)?;
         db.wait_idle()?;
-        let live_bytes = disk_bytes(dir);
+        let live_bytes = disk_bytes(&store);
         repairs.iter_mut().for_each(|repair| repair.live_bytes = live_bytes);
         db.close()?;
         Ok(repairs)
@@ -203,8 +211,55 @@ impl Replica<'_> {
                 batch.delete_range(&name(group), &end_of(group));
                 self.owner.apply(self.db, group, batch)?;
             }
-            Arm::Group => drop(self.db.delete_group(&name(group))?),
+            Arm::Group | Arm::Files => drop(self.db.delete_group(&name(group))?),
         }
+        Ok(())
+    }
+
+    /// Has another store export states of groups, if they are to come as files.
+    fn export(
+        &self,
+        source: &Path,
+        groups: Range<u64>,
+        state: u64,
+        options: Options,
+    ) -> Outcome<()> {
+        if self.arm != Arm::Files {
+            return Ok(());
+        }
+        let db = Db::open(source, options)?;
+        let (pairs, stop, files) = (self.pairs, self.stop, self.files.clone());
+        let owner = Owner::new(groups.end);
+        let mut healthy = Replica { db: &db, arm: self.arm, pairs, owner, stop, files };
+        for group in groups.clone() {
+            healthy.insert(group, state)?;
+        }
+        healthy.persist()?;
+        std::fs::create_dir_all(&self.files)?;
+        let is_stopped = || stop.load(Ordering::Relaxed);
+        for group in groups.take_while(|_| !is_stopped()) {
+            db.export_group(&name(group), self.files_of(group, state))?;
+        }
+        db.close()?;
+        std::fs::remove_dir_all(source)?;
+        Ok(())
+    }
+
+    fn files_of(&self, group: u64, state: u64) -> PathBuf {
+        self.files.join(format!("{state}-{group}"))
+    }
+
+    /// Puts a new state of a group in, in the place of the one that was removed.
+    fn replace(&mut self, group: u64, state: u64) -> Outcome<()> {
+        if self.arm != Arm::Files {
+            return self.insert(group, state);
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let files = self.files_of(group, state);
+        self.db.ingest_group(&name(group), &files)?;
+        std::fs::remove_dir_all(files)?;
         Ok(())
     }
 
@@ -222,7 +277,7 @@ impl Replica<'_> {
             }
             match self.arm {
                 Arm::Range => self.db.write(batch, WriteOptions::default())?,
-                Arm::RangeApplied | Arm::Group => self.owner.apply(self.db, group, batch)?,
+                _ => self.owner.apply(self.db, group, batch)?,
             }
             number = end;
         }
@@ -233,7 +288,7 @@ impl Replica<'_> {
     fn persist(&self) -> Outcome<()> {
         match self.arm {
             Arm::Range => self.db.sync()?,
-            Arm::RangeApplied | Arm::Group => self.db.flush()?,
+            _ => self.db.flush()?,
         }
         Ok(())
     }
@@ -329,7 +384,7 @@ pub(super) mod tests {
     }
 
     pub(in super::super) fn repairs() -> Vec<Repair> {
-        let all = [(Arm::Range, 16), (Arm::RangeApplied, 12), (Arm::Group, 4)];
+        let all = [(Arm::Range, 16), (Arm::RangeApplied, 12), (Arm::Group, 4), (Arm::Files, 1)];
         let both = |(arm, times)| Scope::ALL.map(|scope| repair(arm, scope, times));
         all.into_iter().flat_map(both).collect()
     }
@@ -359,15 +414,19 @@ pub(super) mod tests {
         for arm in Arm::ALL {
             let unique = format!("esker-repair-test-{arm:?}-{}", std::process::id());
             let dir = std::env::temp_dir().join(unique);
-            let db = Db::open(&dir, arm.options(1 << 20)).expect("a store");
+            let options = arm.options(1 << 20);
+            let db = Db::open(dir.join("store"), options.clone()).expect("a store");
             let stop = AtomicBool::new(false);
             let owner = Owner::new(3);
-            let mut replica = Replica { db: &db, arm, pairs: 200, owner, stop: &stop };
+            let files = dir.join("files");
+            let mut replica = Replica { db: &db, arm, pairs: 200, owner, stop: &stop, files };
             for group in 0..3 {
                 replica.insert(group, 0).expect("inserted");
             }
+            replica.persist().expect("persistent");
+            replica.export(&dir.join("source"), 1..2, 1, options).expect("exported");
             replica.remove(1).expect("removed");
-            replica.insert(1, 1).expect("inserted");
+            replica.replace(1, 1).expect("replaced");
             replica.persist().expect("persistent");
             let keys = db.iter().expect("a scan").map(|pair| pair.map(|pair| pair.0));
             let keys = keys.collect::<esker::Result<Vec<_>>>().expect("all keys");
