@@ -27,9 +27,9 @@ pub struct Choice {
     /// Pairs of the stores whose tables are counted; 1000000 if not given
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pairs: Vec<u64>,
-    /// Bytes of the group that is deleted, before compression, and of all others together; 200MB if not given
-    #[arg(long = "group_size", alias = "group-size", value_parser = amount, value_name = "BYTES")]
-    group_size: Option<u64>,
+    /// Bytes of the store of which one group is deleted, before compression; 500MB if not given
+    #[arg(long = "store_size", alias = "store-size", value_parser = amount, value_name = "BYTES")]
+    store_size: Option<u64>,
     /// Reads, and writes, a second while a group is deleted
     #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) rate: u64,
@@ -85,8 +85,8 @@ impl Choice {
         self.of_size(given, vec![1_000_000, 10_000_000], vec![1_000_000])
     }
 
-    fn group_size(&self) -> u64 {
-        self.of_size(self.group_size, 10_000_000_000, 200_000_000)
+    fn store_size(&self) -> u64 {
+        self.of_size(self.store_size, 10_000_000_000, 500_000_000)
     }
 
     /// The group that is deleted stands in the midst of the others.
@@ -94,9 +94,9 @@ impl Choice {
         self.groups / 2
     }
 
-    /// Its pairs.
-    pub(super) fn pairs_of_victim(&self) -> u64 {
-        (self.group_size() / PAIR_BYTES).max(1)
+    /// Its pairs, which are as many as those of any other.
+    pub(super) fn pairs_of_group(&self) -> u64 {
+        (self.store_size() / self.groups / PAIR_BYTES).max(1)
     }
 
     pub(super) fn repair_size(&self) -> u64 {
@@ -146,12 +146,12 @@ pub(super) mod tests {
     #[test]
     fn sizes_are_small_or_the_papers_or_those_that_are_given() {
         let sizes = |choice: &Choice| {
-            (choice.writes(), choice.pairs(), choice.group_size(), choice.repair_groups())
+            (choice.writes(), choice.pairs(), choice.store_size(), choice.repair_groups())
         };
-        assert_eq!(sizes(&choice()), (200_000, vec![1_000_000], 200_000_000, 16));
+        assert_eq!(sizes(&choice()), (200_000, vec![1_000_000], 500_000_000, 16));
         let paper = sizes(&chosen(&["--paper"]));
         assert_eq!(paper, (10_000_000, vec![1_000_000, 10_000_000], 10_000_000_000, 256));
-        let given = ["--paper", "--pairs", "100000000", "--writes", "7", "--group-size", "1GB"];
+        let given = ["--paper", "--pairs", "100000000", "--writes", "7", "--store-size", "1GB"];
         assert_eq!(sizes(&chosen(&given)), (7, vec![100_000_000], 1_000_000_000, 256));
     }
 

@@ -89,11 +89,11 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Fills the group that will be deleted, and all others with as much together; `None` if it was interrupted.
+    /// Fills all groups, in random order; `None` if it was interrupted.
     fn fill_for_deletion(&mut self, db: &Db) -> Outcome<Option<Owner>> {
         let (groups, victim) = (self.choice.groups, self.choice.victim());
-        let pairs = self.choice.pairs_of_victim();
-        let (order, mut owner) = (Shuffled::new(2 * pairs), Owner::new(groups));
+        let pairs = self.choice.pairs_of_group();
+        let (order, mut owner) = (Shuffled::new(groups * pairs), Owner::new(groups));
         let mut values = values(pairs);
         let mut put = |group, number| {
             let (mut key, mut batch) = (Vec::new(), Batch::new());
@@ -101,18 +101,15 @@ impl Lab<'_> {
             batch.put(&key, values.give());
             owner.apply(db, group, batch)
         };
-        for at in 0..2 * pairs {
+        for at in 0..groups * pairs {
             if at % LOOK == 0 {
-                self.progress.at("pairs", at, 2 * pairs);
+                self.progress.at("pairs", at, groups * pairs);
                 if self.is_stopped() {
                     return Ok(None);
                 }
             }
             let number = order.at(at);
-            match number.checked_sub(pairs) {
-                None => put(victim, number)?,
-                Some(rest) => put(other(groups, victim, rest), rest / (groups - 1))?,
-            }
+            put(number % groups, number / groups)?;
         }
         db.flush()?;
         db.wait_idle()?;
@@ -136,7 +133,7 @@ impl Lab<'_> {
             db,
             groups: self.choice.groups,
             victim,
-            numbers: (self.choice.pairs_of_victim() / (self.choice.groups - 1)).max(1),
+            numbers: self.choice.pairs_of_group(),
             interval: Duration::from_secs_f64(1.0 / self.choice.rate as f64),
             phase: AtomicUsize::new(0),
         };
@@ -279,7 +276,7 @@ fn middle(all: &[Deletion], figure: impl Fn(&Deletion) -> u64) -> f64 {
 /// The tables of all rounds.
 pub(super) fn page(choice: &Choice, all: &[Deletion]) -> String {
     let mut text = format!(
-        "## Deletion of a group\n\nOne of {} groups, which has as many bytes as all others together; {} reads and {} writes a second of the \
+        "## Deletion of a group\n\nOne of {} groups of equal size; {} reads and {} writes a second of the \
          others meanwhile; {} s before, and after the second in which it is deleted.\n\n| bytes of the group | took | flushed, and \
          compacted, before it returned | tables gone | shared | disk before | when it returned | at rest | rewritten later |\n|{}\n",
         choice.groups,
