@@ -26,6 +26,7 @@ const HEADERS: &[Header] = &[
             "native/cursor.rs",
             "native/record.rs",
             "native/find.rs",
+            "native/groups.rs",
             "native/upkeep.rs",
         ],
         guard: "ESKER_H_",

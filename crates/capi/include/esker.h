@@ -205,6 +205,10 @@ typedef struct {
    Not 0: do not keep blocks that are read in the cache, for scans of everything.
    */
   uint8_t past_cache;
+  /*
+   Not 0: read only what is in tables, which is what a crash cannot take from a database with `durability=external`.
+   */
+  uint8_t persisted;
 } esker_scan_options;
 
 /*
@@ -236,6 +240,114 @@ typedef struct {
    */
   size_t len;
 } esker_field;
+
+/*
+ How far the log of a group was applied.
+ */
+typedef struct {
+  /*
+   Its name: what its keys begin with.
+   */
+  esker_slice group;
+  /*
+   Index of the newest request that was applied.
+   */
+  uint64_t applied;
+  /*
+   Index of the newest request that is persistent, with all before it: what a crash would go back to. 0 if there is none.
+   */
+  uint64_t persisted;
+  /*
+   The note of the newest request that was applied.
+   */
+  esker_slice note;
+} esker_group_index;
+
+/*
+ How far the log of a group was applied, and what the group has of the tables.
+ */
+typedef struct {
+  /*
+   Its name: what its keys begin with.
+   */
+  esker_slice group;
+  /*
+   Index of the newest request that was applied.
+   */
+  uint64_t applied;
+  /*
+   Index of the newest request that is persistent; 0 if none is.
+   */
+  uint64_t persisted;
+  /*
+   Tables that hold nothing else.
+   */
+  uint64_t tables;
+  /*
+   Bytes of these.
+   */
+  uint64_t table_bytes;
+  /*
+   Point records in them, tombstones and hidden ones included.
+   */
+  uint64_t entries;
+  /*
+   Bytes of values kept apart that they point to.
+   */
+  uint64_t value_bytes;
+  /*
+   Tables that it may share with others: their keys begin before it, or end behind it.
+   */
+  uint64_t shared_tables;
+} esker_group_tables;
+
+/*
+ What the deletion of a group has done.
+ */
+typedef struct {
+  /*
+   Tables that held nothing else, and are gone.
+   */
+  uint64_t tables;
+  /*
+   Files with values of which nothing else was needed, and which are gone.
+   */
+  uint64_t value_files;
+  /*
+   Bytes of these files. They are free when this is told, unless a cursor still reads them.
+   */
+  uint64_t file_bytes;
+  /*
+   Tables that share what was deleted with others: it is hidden, and left out when they are rewritten.
+   */
+  uint64_t shared_tables;
+} esker_deleted_group;
+
+/*
+ A group as files.
+ */
+typedef struct {
+  /*
+   Index of the newest request that they hold.
+   */
+  uint64_t index;
+  /*
+   Its note; `data` is to be freed.
+   */
+  esker_slice note;
+  /*
+   Tables.
+   */
+  uint64_t tables;
+  /*
+   Files of values that are kept apart.
+   */
+  uint64_t value_files;
+  /*
+   Bytes of all of them.
+   */
+  uint64_t file_bytes;
+} esker_group_files;
 
 #ifdef __cplusplus
 extern "C" {
@@ -643,6 +755,123 @@ esker_code esker_get_keys_by_field(const esker_keyspace *keyspace,
  Frees an array of so many slices, and what they lead to. NULL is allowed.
  */
 void esker_slices_free(esker_slice *slices, size_t count);
+
+/*
+ Applies a request of somebody else's log, to a database that was opened with `durability=external`: the batch, and how far
+ the log of `group` is then, become visible and persistent together. Empties the batch; after an error it is as it was.
+
+ `group`: what the keys of the batch begin with, 1 B to 1 KiB. `index`: that of the request in the log of the group, above
+ that of all that were applied before. `note`: bytes that are kept with the index, at most 64 KiB. Requests of a group are
+ applied in the order of its log, one after the other; several groups may be applied to by several threads. A batch without
+ writes is a request too. See docs/external-durability.md.
+ */
+esker_code esker_apply(const esker_db *db,
+                       esker_batch *batch,
+                       const void *group,
+                       size_t group_len,
+                       uint64_t index,
+                       const void *note,
+                       size_t note_len);
+
+/*
+ The value of a key as tables have it, memtables left out, to be freed; NULL if they have none. With `durability=external`
+ that is what a crash would leave now.
+ */
+esker_code esker_get_persisted(const esker_keyspace *keyspace,
+                               const void *key,
+                               size_t key_len,
+                               esker_slice *value);
+
+/*
+ A snapshot of a database, in all keyspaces, as a crash would leave it now. It must have been opened with
+ `durability=external`. Scans that are to read what is persistent as of now have `persisted` of `esker_scan_options`.
+ */
+esker_code esker_persisted_snapshot(const esker_db *db, esker_snapshot **snapshot);
+
+/*
+ How far the log of a group was applied, to be freed with `esker_groups_free(state, 1)`; NULL if it never was, or the group
+ was deleted.
+ */
+esker_code esker_group(const esker_db *db,
+                       const void *group,
+                       size_t group_len,
+                       esker_group_index **state);
+
+/*
+ How far the logs of all groups were applied, in the order of their names. Right after the database was opened that is what is
+ persistent. `groups`: an array, to be freed with `esker_groups_free`; NULL if there are none.
+ */
+esker_code esker_groups(const esker_db *db,
+                        esker_group_index **groups,
+                        size_t *count);
+
+/*
+ Frees an array of so many groups, and what they lead to. NULL is allowed.
+ */
+void esker_groups_free(esker_group_index *groups, size_t count);
+
+/*
+ How far the logs of all groups were applied, and what each has of the tables, in the order of their names. `groups`: an array,
+ to be freed with `esker_group_stats_free`; NULL if there are none.
+ */
+esker_code esker_group_stats(const esker_db *db,
+                             esker_group_tables **groups,
+                             size_t *count);
+
+/*
+ Frees an array of statistics of so many groups. NULL is allowed.
+ */
+void esker_group_stats_free(esker_group_tables *groups, size_t count);
+
+/*
+ Makes persistent what was applied to a group, along with everything that is in the same memtables, and waits for it. `index`:
+ up to where the log of the group may be cut off then; 0 if there is nothing of it. May be NULL.
+ */
+esker_code esker_flush_group(const esker_db *db,
+                             const void *group,
+                             size_t group_len,
+                             uint64_t *index);
+
+/*
+ Makes persistent what was applied first of all that is not persistent yet, and waits for it: for logs that grow too long
+ since one group of many is idle.
+ */
+esker_code esker_flush_oldest(const esker_db *db);
+
+/*
+ Deletes a group, in all keyspaces with keys in bytewise order: every key that begins with its name, and how far its log was
+ applied. Nobody sees it from then on, not even at an older snapshot; only cursors that were there before read on. After a
+ crash it is there as a whole, or gone as a whole; once this has returned, gone. Nothing must be applied to it meanwhile.
+ `deleted`: what was done; may be NULL.
+ */
+esker_code esker_delete_group(const esker_db *db,
+                              const void *group,
+                              size_t group_len,
+                              esker_deleted_group *deleted);
+
+/*
+ Writes what is persistent of a group, at one moment, into the new directory `path`: a store of its own, with how far its log
+ was applied, for `esker_ingest_group` of another database. Nobody waits for it. `files`: what was written; may be NULL.
+ */
+esker_code esker_export_group(const esker_db *db,
+                              const void *group,
+                              size_t group_len,
+                              const char *path,
+                              esker_group_files *files);
+
+/*
+ Takes over a group that `esker_export_group` has written into the directory `path`, which stays as it is, in the place of
+ what is there of it: persistent, and as far applied as it was there, when this returns. Until then readers see what was there before, and a
+ crash leaves one or the other as a whole. Nothing must be applied to it meanwhile. `files`: what has come; may be NULL.
+
+ If the disk fails while it is flushed, all is as before, but the group comes into force with the next flush that succeeds; until
+ then nothing can be applied to it: flush it, or delete it.
+ */
+esker_code esker_ingest_group(const esker_db *db,
+                              const void *group,
+                              size_t group_len,
+                              const char *path,
+                              esker_group_files *files);
 
 /*
  Makes every write so far durable.

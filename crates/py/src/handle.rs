@@ -327,10 +327,23 @@ pub(crate) struct Moment {
 impl Moment {
     /// The store as it is now.
     pub(crate) fn new(py: Python<'_>, handle: &Arc<Handle>) -> PyResult<Arc<Moment>> {
+        Moment::of(py, handle, |db| Ok(db.snapshot()))
+    }
+
+    /// The store as a crash would leave it now.
+    pub(crate) fn persisted(py: Python<'_>, handle: &Arc<Handle>) -> PyResult<Arc<Moment>> {
+        Moment::of(py, handle, Db::persisted_snapshot)
+    }
+
+    fn of(
+        py: Python<'_>,
+        handle: &Arc<Handle>,
+        take: impl FnOnce(&Db) -> esker::Result<Snapshot> + Send,
+    ) -> PyResult<Arc<Moment>> {
         let snapshot = {
             let open = handle.open(py)?;
             let db = &open.db;
-            handle.store.run(py, || Ok(db.snapshot()))?
+            handle.store.run(py, || take(db))?
         };
         let mut made = None;
         handle.store.add(|id| {

@@ -41,6 +41,13 @@ pub fn typed(name: &str, value: &Value) -> String {
             items.iter().map(|item| typed(name, item)).collect::<Vec<_>>().join(",")
         }
         Value::Object(fields) if fields.len() == 1 => match fields.iter().next() {
+            Some((word, Value::Object(inner))) if word == "delimiter" => {
+                let byte = inner.get("byte").and_then(Value::as_u64);
+                match byte.and_then(|byte| u8::try_from(byte).ok()).map(char::from) {
+                    Some(byte) if is_plain(byte) => format!("{word}:{byte}"),
+                    _ => value.to_string(),
+                }
+            }
             Some((word, Value::Object(inner))) if inner.len() == 1 => {
                 let inner = inner.values().next().map(ToString::to_string);
                 format!("{word}:{}", inner.unwrap_or_default())
@@ -49,6 +56,11 @@ pub fn typed(name: &str, value: &Value) -> String {
         },
         other => other.to_string(),
     }
+}
+
+/// True if the byte means itself in a text of settings.
+fn is_plain(byte: char) -> bool {
+    byte.is_ascii_graphic() && !"\"[]{},=".contains(byte)
 }
 
 fn size(n: u64) -> String {

@@ -8,15 +8,19 @@ pub(crate) fn value_like(model: &Value, typed: &str) -> Option<Value> {
         return Some(value);
     }
     match model {
-        // Nothing stands there where a size may be left out.
-        Value::Number(_) | Value::Null => parse_size(typed).map(Value::from),
+        // Nothing stands there where a size, or a choice with a number, may be left out.
+        Value::Number(_) | Value::Null => match parse_size(typed) {
+            Some(size) => Some(Value::from(size)),
+            None if model.is_null() && typed.contains(':') => choice(typed),
+            None => None,
+        },
         Value::Array(_) => typed.split(',').map(|word| choice(word.trim())).collect(),
         Value::String(_) | Value::Object(_) => choice(typed),
         Value::Bool(_) => None,
     }
 }
 
-/// `lz4`, `zstd:3`, `bloom:10`, `time-slice:8000`.
+/// `lz4`, `zstd:3`, `bloom:10`, `time-slice:8000`, `fixed:4`, `delimiter:/`.
 fn choice(word: &str) -> Option<Value> {
     match word.split_once(':') {
         // As long as it takes.
@@ -29,6 +33,11 @@ fn choice(word: &str) -> Option<Value> {
         Some(("bloom", bits)) => {
             Some(json!({ "bloom": { "bits_per_key": bits.parse::<u32>().ok()? } }))
         }
+        Some(("fixed", bytes)) => Some(json!({ "fixed": { "bytes": bytes.parse::<u32>().ok()? } })),
+        Some(("delimiter", end)) => match end.as_bytes() {
+            [byte] => Some(json!({ "delimiter": { "byte": byte } })),
+            _ => None,
+        },
         Some(_) => None,
     }
 }

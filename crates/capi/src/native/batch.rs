@@ -30,7 +30,15 @@ impl Writes {
         Ok(&mut self.batch)
     }
 
-    fn clear(&mut self) {
+    /// A copy of the writes, to be made in this database.
+    pub(super) fn copy_for(&self, store: &Arc<Store>) -> Outcome<Batch> {
+        if self.store.as_ref().is_some_and(|of| !Arc::ptr_eq(of, store)) {
+            return Err(Failure::invalid("the batch has writes to another database"));
+        }
+        Ok(self.batch.clone())
+    }
+
+    pub(super) fn clear(&mut self) {
         self.batch.clear();
         self.store = None;
     }
@@ -138,10 +146,8 @@ pub unsafe extern "C" fn esker_write(
     run(|| unsafe {
         let store = handle::get(db)?;
         let writes = handle::get_mut(batch)?;
-        if writes.store.as_ref().is_some_and(|of| !Arc::ptr_eq(of, store)) {
-            return Err(Failure::invalid("the batch has writes to another database"));
-        }
-        store.db()?.write(writes.batch.clone(), WriteOptions { sync })?;
+        let batch = writes.copy_for(store)?;
+        store.db()?.write(batch, WriteOptions { sync })?;
         writes.clear();
         Ok(())
     })

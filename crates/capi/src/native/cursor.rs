@@ -44,6 +44,8 @@ pub struct esker_scan_options {
     pub keys_only: u8,
     /// Not 0: do not keep blocks that are read in the cache, for scans of everything.
     pub past_cache: u8,
+    /// Not 0: read only what is in tables, which is what a crash cannot take from a database with `durability=external`.
+    pub persisted: u8,
 }
 
 /// # Safety
@@ -66,6 +68,7 @@ unsafe fn scan<C>(
             scan.snapshot = moment(options.snapshot)?;
             scan.keys_only = options.keys_only != 0;
             scan.fill_cache = options.past_cache == 0;
+            scan.persisted = options.persisted != 0;
         }
         let cursor = Own::new(make(space.open()?, &scan)?);
         Ok(Walk { cursor, store: space.store.clone() })

@@ -68,8 +68,8 @@ impl Space {
 
 /// A snapshot and its database.
 pub struct Moment {
-    store: Arc<Store>,
-    snapshot: Own<Snapshot>,
+    pub(super) store: Arc<Store>,
+    pub(super) snapshot: Own<Snapshot>,
 }
 
 /// The snapshot of a handle; `None` if that is NULL.

@@ -1,4 +1,5 @@
-/* Every function of esker.h: what it does, and what it says when it is used wrongly. Says nothing if all is as it should be. */
+/* Every function of esker.h but those of groups.c: what it does, and what it says when it is used wrongly. Says nothing if all is as
+   it should be. */
 
 #include <esker.h>
 #include <pthread.h>

@@ -20,13 +20,16 @@ fn say(source: &Path, more: &[&str]) -> String {
     run(command.env("ASAN_OPTIONS", "detect_leaks=1:halt_on_error=1"))
 }
 
-fn program() -> PathBuf {
-    here("tests/c/native.c")
+/// The programs that call every function between them.
+fn programs() -> [PathBuf; 2] {
+    ["native", "groups"].map(|name| here(&format!("tests/c/{name}.c")))
 }
 
 #[test]
 fn every_function_does_what_it_says() {
-    assert_eq!(say(&program(), &[]), "");
+    for program in programs() {
+        assert_eq!(say(&program, &[]), "", "{}", program.display());
+    }
 }
 
 #[test]
@@ -35,10 +38,11 @@ fn every_function_is_called() {
     let names = table.lines().filter_map(|line| line.split_whitespace().nth(2));
     let ours: Vec<&str> = names.filter(|name| name.starts_with("esker_")).collect();
     assert!(ours.len() > 60, "{ours:?}");
-    let text = std::fs::read_to_string(program()).expect("the program");
+    let text = programs().map(|program| std::fs::read_to_string(program).expect("the program"));
+    let text = text.concat();
     let header = std::fs::read_to_string(here("include/esker.h")).expect("the header");
     for name in ours {
-        assert!(text.contains(&format!("{name}(")), "{name} is not called in native.c");
+        assert!(text.contains(&format!("{name}(")), "{name} is not called in native.c or groups.c");
         assert!(header.contains(&format!("{name}(")), "{name} is not in esker.h");
     }
 }
@@ -49,7 +53,9 @@ fn it_is_clean_under_the_address_sanitizer() {
         println!("cc has no address sanitizer: not run");
         return;
     }
-    assert_eq!(say(&program(), &["-fsanitize=address"]), "");
+    for program in programs() {
+        assert_eq!(say(&program, &["-fsanitize=address"]), "", "{}", program.display());
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::bytes::BytesLike;
 use crate::errors::invalid;
 use crate::handle::Handle;
 use esker::base::sync::Mutex;
-use esker::{Batch, KeyspaceId, WriteOptions};
+use esker::{Applied, Batch, KeyspaceId, WriteOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::sync::Arc;
@@ -30,6 +30,26 @@ impl BatchObject {
         handle.open(py)?;
         let (options, batch) = (WriteOptions { sync }, Mutex::new(Batch::new()));
         Ok(BatchObject { handle: handle.clone(), options, batch })
+    }
+
+    /// Makes the writes a request of a group's log; the batch is empty then, also after an error of the engine.
+    pub(super) fn apply(
+        &self,
+        py: Python<'_>,
+        handle: &Arc<Handle>,
+        request: Applied<'_>,
+    ) -> PyResult<()> {
+        if !Arc::ptr_eq(&self.handle.store, &handle.store) {
+            return Err(invalid(py, "the batch is of another database: use one of this"));
+        }
+        if self.options.sync {
+            let what = "a request is durable in its own log: apply a batch without sync";
+            return Err(invalid(py, what));
+        }
+        let open = handle.open(py)?;
+        let batch = std::mem::take(&mut *self.batch.lock());
+        let db = &open.db;
+        handle.store.run(py, || db.apply(request, batch))
     }
 
     /// The id of the keyspace that is meant.

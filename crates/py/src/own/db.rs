@@ -2,6 +2,7 @@
 
 use super::batch::BatchObject;
 use super::convert::to_python;
+use super::groups;
 use super::keyspace::KeyspaceObject;
 use super::options::{of_database, of_keyspace};
 use super::repair::reported;
@@ -12,7 +13,7 @@ use crate::errors::Face;
 use crate::foreign::explained;
 use crate::handle::{Handle, Moment};
 use crate::waiting::{patiently, watched};
-use esker::{Db, Error, Options, Setup, VerifyProgress, VerifyReport, names};
+use esker::{Applied, Db, Error, Options, Setup, VerifyProgress, VerifyReport, names};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use serde_json::{Value, json};
@@ -178,6 +179,114 @@ impl DbObject {
     /// The database as it is now, for reading later.
     fn snapshot(slf: &Bound<'_, Self>) -> PyResult<SnapshotObject> {
         Ok(SnapshotObject { moment: Moment::new(slf.py(), handle(slf))? })
+    }
+
+    /// The database, in all keyspaces, as a crash would leave it now, for reading later: of a store with `durability="external"`.
+    fn persisted_snapshot(slf: &Bound<'_, Self>) -> PyResult<SnapshotObject> {
+        Ok(SnapshotObject { moment: Moment::persisted(slf.py(), handle(slf))? })
+    }
+
+    /// Applies a request of somebody else's log, to a store with `durability="external"`: what was added to `batch`, and how far the
+    /// log of `group` is then, become visible and persistent together. The batch is empty then, also after an error.
+    ///
+    /// `group`: what the keys of the batch begin with. `index`: that of the request in the log of the group, above that of all that
+    /// were applied before. `note`: bytes that are kept with the index. Requests of a group are applied in the order of its
+    /// log, one after the other. See docs/external-durability.md.
+    #[pyo3(
+        signature = (batch, group, index, note=None),
+        text_signature = "($self, batch, group, index, note=b'')"
+    )]
+    fn apply(
+        slf: &Bound<'_, Self>,
+        batch: &Bound<'_, BatchObject>,
+        group: BytesLike<'_>,
+        index: u64,
+        note: Option<BytesLike<'_>>,
+    ) -> PyResult<()> {
+        let note = note.as_ref().map_or(&[][..], BytesLike::get);
+        let request = Applied { group: group.get(), index, note };
+        batch.get().apply(slf.py(), handle(slf), request)
+    }
+
+    /// How far the logs of all groups were applied: dicts of `group`, `applied`, `persisted` (0 if nothing is) and `note`, in the order
+    /// of the groups. Right after the store was opened that is what is persistent.
+    fn groups<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let (py, db) = (slf.py(), engine(slf)?);
+        let found = handle(slf).store.run(py, || Ok(db.groups()))?;
+        found.iter().map(|group| groups::index(py, group)).collect()
+    }
+
+    /// How far the log of a group was applied, as in `groups`; `None` if it never was, or the group was deleted.
+    fn group<'py>(
+        slf: &Bound<'py, Self>,
+        group: BytesLike<'_>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let (py, db) = (slf.py(), engine(slf)?);
+        let group = group.get();
+        let found = handle(slf).store.run(py, || Ok(db.group(group)))?;
+        found.map(|group| groups::index(py, &group)).transpose()
+    }
+
+    /// How far the logs of all groups were applied, and what each has of the tables: dicts of figures.
+    fn group_stats<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let (py, db) = (slf.py(), engine(slf)?);
+        let found = handle(slf).store.run(py, || Ok(db.group_stats()))?;
+        found.iter().map(|group| groups::stats(py, group)).collect()
+    }
+
+    /// Makes persistent what was applied to a group, along with everything that is in the same memtables. Returns the index up to
+    /// which the log of the group may be cut off then, or `None` if there is nothing of it.
+    fn flush_group(slf: &Bound<'_, Self>, group: BytesLike<'_>) -> PyResult<Option<u64>> {
+        let (db, group) = (engine(slf)?, group.get().to_vec());
+        patiently(slf.py(), &handle(slf).store, move || db.flush_group(&group))
+    }
+
+    /// Makes persistent what was applied first of all that is not yet: for logs that grow too long since one group of many is
+    /// idle.
+    fn flush_oldest(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let db = engine(slf)?;
+        patiently(slf.py(), &handle(slf).store, move || db.flush_oldest())
+    }
+
+    /// Deletes a group: every key that begins with its name, in all keyspaces with keys in bytewise order, and how far its log was
+    /// applied. Once this has returned it is gone for good; nobody sees it, not even at an older snapshot. Nothing must be
+    /// applied to it meanwhile. Returns a dict of the `tables`, `value_files` and `file_bytes` that are gone, and the
+    /// `shared_tables` in which it is hidden.
+    fn delete_group<'py>(
+        slf: &Bound<'py, Self>,
+        group: BytesLike<'_>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (py, db, group) = (slf.py(), engine(slf)?, group.get().to_vec());
+        let done = patiently(py, &handle(slf).store, move || db.delete_group(&group))?;
+        groups::deleted(py, &done)
+    }
+
+    /// Writes what is persistent of a group, at one moment, into the new directory `path`: a store of its own, with how far its log
+    /// was applied, for `ingest_group` of another store. Returns a dict of its `index` and `note`, and of `tables`,
+    /// `value_files` and `file_bytes`.
+    fn export_group<'py>(
+        slf: &Bound<'py, Self>,
+        group: BytesLike<'_>,
+        path: &Bound<'_, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (py, db, group) = (slf.py(), engine(slf)?, group.get().to_vec());
+        let path = bytes::path(path)?;
+        let done = patiently(py, &handle(slf).store, move || db.export_group(&group, path))?;
+        groups::files(py, &done)
+    }
+
+    /// Takes over a group that `export_group` has written into `path`, which stays as it is, in the place of what is there of it:
+    /// persistent, and as far applied as it was there, when this returns. Until then readers and crashes find the old state
+    /// as a whole. Nothing must be applied to it meanwhile. Returns a dict as `export_group` does.
+    fn ingest_group<'py>(
+        slf: &Bound<'py, Self>,
+        group: BytesLike<'_>,
+        path: &Bound<'_, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (py, db, group) = (slf.py(), engine(slf)?, group.get().to_vec());
+        let path = bytes::path(path)?;
+        let done = patiently(py, &handle(slf).store, move || db.ingest_group(&group, path))?;
+        groups::files(py, &done)
     }
 
     /// Makes every write so far durable.

@@ -137,6 +137,22 @@ impl KeyspaceObject {
         }
     }
 
+    /// The value of a key as tables have it, or `default`: of a store with `durability="external"`, what a crash would leave now.
+    #[pyo3(signature = (key, default=None))]
+    fn get_persisted<'py>(
+        &self,
+        py: Python<'py>,
+        key: BytesLike<'py>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let open = self.handle.open(py)?;
+        let (keyspace, key) = (&open.keyspace, key.get());
+        match self.handle.store.run(py, || keyspace.get_persisted(key))? {
+            Some(value) => Ok(Some(PyBytes::new(py, &value).into_any())),
+            None => Ok(default),
+        }
+    }
+
     /// The values of several keys, all as of one moment, in the order of the keys; `None` for those that are not there.
     #[pyo3(signature = (keys, *, snapshot=None))]
     fn multi_get<'py>(
@@ -199,8 +215,9 @@ impl KeyspaceObject {
 
     /// The keys from `start` to before `end`, or those with a prefix, in order or in reverse, with their values or alone.
     ///
-    /// `fill_cache=False`: do not displace what others use, for scans of everything.
-    #[pyo3(signature = (start=None, end=None, *, prefix=None, reverse=false, keys_only=false, snapshot=None, fill_cache=true))]
+    /// `fill_cache=False`: do not displace what others use, for scans of everything. `persisted`: only what is in tables, which is what a
+    /// crash cannot take from a store with `durability="external"`.
+    #[pyo3(signature = (start=None, end=None, *, prefix=None, reverse=false, keys_only=false, snapshot=None, fill_cache=true, persisted=false))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn scan<'py>(
         &self,
@@ -212,20 +229,21 @@ impl KeyspaceObject {
         keys_only: bool,
         snapshot: Snap<'_, 'py>,
         fill_cache: bool,
+        persisted: bool,
     ) -> PyResult<Scan> {
         let way = if reverse { crate::walk::Way::Backward } else { crate::walk::Way::Forward };
-        let manner = Manner { way, keys_only, fill_cache };
+        let manner = Manner { way, keys_only, fill_cache, persisted };
         Scan::new(py, &self.handle, &Covers { start, end, prefix }, manner, snapshot)
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<Scan> {
-        self.scan(py, None, None, None, false, false, None, true)
+        self.scan(py, None, None, None, false, false, None, true, false)
     }
 
     /// Keys and values in the order in which values stand on the disk: for large ranges of values that are kept apart.
     ///
-    /// `memory_bytes`: what it may take for keys and places before it reads values.
-    #[pyo3(signature = (start=None, end=None, *, prefix=None, keys_only=false, snapshot=None, memory_bytes=16777216))]
+    /// `memory_bytes`: what it may take for keys and places before it reads values. `persisted`: as of `scan`.
+    #[pyo3(signature = (start=None, end=None, *, prefix=None, keys_only=false, snapshot=None, memory_bytes=16777216, persisted=false))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn scan_unordered<'py>(
         &self,
@@ -236,20 +254,15 @@ impl KeyspaceObject {
         keys_only: bool,
         snapshot: Snap<'_, 'py>,
         memory_bytes: usize,
+        persisted: bool,
     ) -> PyResult<Results> {
         let (start, end) = Covers { start, end, prefix }.bounds(py)?;
         let snapshot = snapshot::given(py, snapshot)?;
         let keyspace = self.engine(py)?;
         let cursor = self.handle.store.run(py, || {
             let snapshot = snapshot.as_deref();
-            let options = ScanOptions {
-                start,
-                end,
-                snapshot,
-                fill_cache: false,
-                keys_only,
-                ..ScanOptions::default()
-            };
+            let options =
+                ScanOptions { start, end, snapshot, fill_cache: false, persisted, keys_only };
             keyspace.scan_unordered(&options, memory_bytes)
         })?;
         Results::new(py, &self.handle, Source::Unordered(cursor), !keys_only)

@@ -3,6 +3,7 @@
 mod batch;
 mod convert;
 mod db;
+mod groups;
 mod keyspace;
 mod options;
 mod repair;

@@ -143,7 +143,7 @@ fn set<T: DeserializeOwned>(
     Ok(())
 }
 
-/// A choice with a number, as the command has it: `zstd:3`, `bloom:10`, `time-slice:8000`.
+/// A choice with a number, as the command has it: `zstd:3`, `bloom:10`, `time-slice:8000`, `fixed:4`, `delimiter:/`.
 fn choice(given: Value) -> Value {
     let Value::String(word) = &given else { return given };
     let number = |digits: &str| digits.parse::<i64>().map_or(json!(digits), |number| json!(number));
@@ -153,6 +153,11 @@ fn choice(given: Value) -> Value {
         Some(("zstd", level)) => json!({ "zstd": { "level": number(level) } }),
         Some(("bloom", bits)) => json!({ "bloom": { "bits_per_key": number(bits) } }),
         Some(("time-slice", ms)) => json!({ "time-slice": { "slice_ms": number(ms) } }),
+        Some(("fixed", bytes)) => json!({ "fixed": { "bytes": number(bytes) } }),
+        Some(("delimiter", end)) => match end.as_bytes() {
+            [byte] => json!({ "delimiter": { "byte": byte } }),
+            _ => given,
+        },
         _ => given,
     }
 }

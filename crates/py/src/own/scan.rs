@@ -48,6 +48,7 @@ pub(super) struct Manner {
     pub(super) way: Way,
     pub(super) keys_only: bool,
     pub(super) fill_cache: bool,
+    pub(super) persisted: bool,
 }
 
 /// A key, and its value if that is given.
@@ -71,7 +72,7 @@ impl Scan {
         manner: Manner,
         snapshot: Option<&Bound<'_, SnapshotObject>>,
     ) -> PyResult<Scan> {
-        let Manner { way, keys_only, fill_cache } = manner;
+        let Manner { way, keys_only, fill_cache, persisted } = manner;
         let (start, end) = covers.bounds(py)?;
         let snapshot = snapshot::given(py, snapshot)?;
         let cursor = {
@@ -79,14 +80,8 @@ impl Scan {
             let keyspace = &open.keyspace;
             handle.store.run(py, || {
                 let snapshot = snapshot.as_deref();
-                let options = ScanOptions {
-                    start,
-                    end,
-                    snapshot,
-                    fill_cache,
-                    keys_only,
-                    ..ScanOptions::default()
-                };
+                let options =
+                    ScanOptions { start, end, snapshot, fill_cache, persisted, keys_only };
                 keyspace.scan(&options)
             })?
         };

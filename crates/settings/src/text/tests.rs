@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::{PRESETS, table, typed};
-use esker::{Compaction, Comparator, Compression, FilterPolicy, Scheduler, TimeSlice};
+use esker::{
+    Compaction, Comparator, Compression, Durability, FilterPolicy, GroupPrefix, Scheduler,
+    TimeSlice,
+};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -48,6 +51,15 @@ fn wrong_options_are_refused_with_the_name_and_change_nothing() {
         ("preset=fast", "fast"),
         ("scheduler=time-slice:0", "slice_ms"),
         ("create_if_missing=7", "create_if_missing"),
+        ("durability=none", "option durability=none: unknown variant"),
+        ("groups=7", "groups"),
+        ("groups=fixed", "option groups: \"fixed\" is no value"),
+        ("groups=fixed:0", "1 to 1024"),
+        ("groups=fixed:many", "option groups: \"fixed:many\" is no value"),
+        ("groups=delimiter:", "option groups: \"delimiter:\" is no value"),
+        ("groups=delimiter:ab", "option groups: \"delimiter:ab\" is no value"),
+        ("groups=delimiter:ü", "option groups: \"delimiter:ü\" is no value"),
+        ("block_cache_bytes=fixed:3", "option block_cache_bytes=fixed:3"),
     ] {
         let mut options = Options::default();
         let error = apply(&mut options, &format!("restart_interval=8,{text}")).expect_err(text);
@@ -56,6 +68,46 @@ fn wrong_options_are_refused_with_the_name_and_change_nothing() {
     }
     let error = options("block_bytes").expect_err("no value").to_string();
     assert!(error.contains("option block_bytes: write it as name=value"), "{error}");
+}
+
+#[test]
+fn a_store_below_a_log_and_its_groups_are_set_by_name() {
+    let byte = |byte| Some(GroupPrefix::Delimiter { byte });
+    for (text, groups) in [
+        ("groups=delimiter:/", byte(b'/')),
+        ("groups=delimiter:7", byte(b'7')),
+        ("groups=delimiter:=,block_bytes=4KiB", byte(b'=')),
+        ("groups={\"delimiter\":{\"byte\":0}}", byte(0)),
+        ("groups=fixed:4", Some(GroupPrefix::Fixed { bytes: 4 })),
+        ("groups=fixed:4,groups=delimiter:/", byte(b'/')),
+        ("groups=delimiter:/,groups=null", None),
+        ("", None),
+    ] {
+        let options = options(&format!("{text},durability=external")).expect(text);
+        assert_eq!(options.durability, Durability::External, "{text}");
+        assert_eq!(options.default_keyspace.groups, groups, "{text}");
+    }
+    assert_eq!(options("durability=wal").expect("good").durability, Durability::Wal);
+    let mut keyspace = KeyspaceOptions::default();
+    apply_to_keyspace(&mut keyspace, "groups=delimiter:/").expect("good");
+    assert_eq!(keyspace.groups, byte(b'/'));
+}
+
+#[test]
+fn groups_are_shown_as_they_are_typed() {
+    for byte in 0..=255u8 {
+        let groups = Some(GroupPrefix::Delimiter { byte });
+        let keyspace = KeyspaceOptions { groups, ..KeyspaceOptions::default() };
+        let shown = typed("groups", &to_tree(&keyspace).expect("tree")["groups"]);
+        if byte.is_ascii_alphanumeric() || byte == b'/' {
+            assert_eq!(shown, format!("delimiter:{}", char::from(byte)));
+        }
+        let mut back = KeyspaceOptions::default();
+        apply_to_keyspace(&mut back, &format!("groups={shown},restart_interval=8")).expect(&shown);
+        assert_eq!((back.groups, back.restart_interval), (groups, 8), "{shown}");
+    }
+    let fixed = serde_json::json!({ "fixed": { "bytes": 4 } });
+    assert_eq!(typed("groups", &fixed), "fixed:4");
 }
 
 #[test]
