@@ -252,7 +252,7 @@ fn stores_without_a_log_are_measured_and_drawn() {
     let place = Place::new("phoenix");
     let (out, db) = (place.path("out"), place.path("db"));
     let flags = ["papers", "phoenix", "--quiet", "--writes", "2000", "--pairs", "20000,40000"];
-    let sizes = ["--group_size", "4MB", "--repair_size", "4MB", "--repair_groups", "4"];
+    let sizes = ["--store_size", "4MB", "--repair_size", "4MB", "--repair_groups", "4"];
     let more = ["--rate", "500", "--seconds", "0.3", "--repeat", "1", "--db", &db, "--out", &out];
     said(&[&flags[..], &sizes, &more].concat());
     let found: Value = serde_json::from_str(&file(&out, "phoenix.json")).expect("JSON");
@@ -273,13 +273,13 @@ fn stores_without_a_log_are_measured_and_drawn() {
     assert_eq!(written, 0, "{deleted}");
     assert!(figure(&deleted["reads"][1], "count") > 100, "{deleted}");
     let repairs = all("repairs");
-    assert_eq!(repairs.len(), 6);
+    assert_eq!(repairs.len(), 8);
     for repair in &repairs {
         assert!(figure(repair, "live_bytes") > 1_000_000, "{repair}");
         assert!(figure(repair, "written_bytes") > 0, "{repair}");
     }
     let page = file(&out, "phoenix.md");
-    for row in ["\n| no log: apply | ", "\n| all groups | delete_group, apply | "] {
+    for row in ["\n| no log: apply | ", "\n| all groups | delete_group, ingest_group | "] {
         assert_eq!(page.matches(row).count(), 1, "{row}: {page}");
     }
     for drawing in ["latency", "tables", "deletion", "repair"] {
