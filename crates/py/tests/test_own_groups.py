@@ -212,23 +212,26 @@ def test_a_child_has_none_of_it(below, tmp_path):
     if pid == 0:
         signal.alarm(60)
         refused = 0
-        for call in (
-            lambda: below.apply(batch, b"1/", 6),
-            below.groups,
-            lambda: below.group(b"1/"),
-            below.group_stats,
-            below.persisted_snapshot,
-            lambda: below.get_persisted(b"1/key"),
-            lambda: below.flush_group(b"1/"),
-            below.flush_oldest,
-            lambda: below.delete_group(b"1/"),
-            lambda: below.export_group(b"1/", tmp_path / "export"),
-            lambda: below.ingest_group(b"1/", tmp_path / "export"),
-        ):
-            try:
-                call()
-            except esker.Error as error:
-                refused += "fork" in str(error)
-        os._exit(refused)
+        try:
+            for call in (
+                lambda: below.apply(batch, b"1/", 6),
+                below.groups,
+                lambda: below.group(b"1/"),
+                below.group_stats,
+                below.persisted_snapshot,
+                lambda: below.get_persisted(b"1/key"),
+                lambda: below.flush_group(b"1/"),
+                below.flush_oldest,
+                lambda: below.delete_group(b"1/"),
+                lambda: below.export_group(b"1/", tmp_path / "export"),
+                lambda: below.ingest_group(b"1/", tmp_path / "export"),
+            ):
+                try:
+                    call()
+                except esker.Error as error:
+                    refused += "fork" in str(error)
+        finally:
+            # Whatever happens, the child does not go on as another run of the tests.
+            os._exit(refused)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 11
     assert at(below, b"1/") == (5, 0, b"")

@@ -105,7 +105,11 @@ pub unsafe extern "C" fn leveldb_iter_seek(
     klen: size_t,
 ) {
     // SAFETY: as everywhere.
-    unsafe { step(iterator, |cursor| cursor.seek(slice(k, klen))) };
+    unsafe {
+        // The key may be one that the iterator has lent, or a part of it.
+        let target = slice(k, klen).to_vec();
+        step(iterator, |cursor| cursor.seek(&target));
+    }
 }
 
 /// Moves to the following key.

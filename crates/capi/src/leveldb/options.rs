@@ -5,7 +5,7 @@ use super::snapshot::leveldb_snapshot_t;
 use super::status::{Outcome, Status, quiet, report};
 use crate::boundary::text_out;
 use crate::fork::Own;
-use crate::handle::{self, Shell, handle};
+use crate::handle::{self, Handle, Shell, handle};
 use esker::{Compression, Filter, KeyOrder, KeyspaceOptions, Options, Snapshot, WriteOptions};
 use libc::{c_char, c_int, size_t};
 use std::ffi::CStr;
@@ -157,6 +157,19 @@ pub unsafe extern "C" fn leveldb_options_destroy(options: *mut leveldb_options_t
 }
 
 /// # Safety
+/// What an option leads to: nothing for NULL; for a handle that was closed, what is gone already, so that whoever uses the options is
+/// refused.
+///
+/// # Safety
+/// As for `handle::get`.
+unsafe fn given<H: Handle<Content = Arc<T>>, T>(handle: *const H) -> Option<Weak<T>> {
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller says.
+    Some(unsafe { handle::get(handle) }.map_or_else(|_| Weak::new(), Arc::downgrade))
+}
+
 /// As everywhere.
 unsafe fn set(options: *mut leveldb_options_t, set: impl FnOnce(&mut OpenOptions)) {
     // SAFETY: as the caller says.
@@ -174,7 +187,7 @@ pub unsafe extern "C" fn leveldb_options_set_comparator(
 ) {
     // SAFETY: as everywhere.
     unsafe {
-        let order = handle::get(comparator).ok().map(Arc::downgrade);
+        let order = given(comparator);
         set(options, |options| options.comparator = order);
     }
 }
@@ -187,7 +200,7 @@ pub unsafe extern "C" fn leveldb_options_set_filter_policy(
 ) {
     // SAFETY: as everywhere.
     unsafe {
-        let filter = handle::get(policy).ok().map(Arc::downgrade);
+        let filter = given(policy);
         set(options, |options| options.filter = filter);
     }
 }
@@ -433,7 +446,7 @@ pub unsafe extern "C" fn leveldb_readoptions_set_snapshot(
 ) {
     // SAFETY: as everywhere.
     quiet((), || unsafe {
-        handle::get_mut(options)?.snapshot = handle::get(snapshot).ok().map(Arc::downgrade);
+        handle::get_mut(options)?.snapshot = given(snapshot);
         Ok(())
     });
 }

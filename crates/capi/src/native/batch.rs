@@ -49,7 +49,8 @@ impl Writes {
 pub unsafe extern "C" fn esker_batch_create(batch: *mut *mut esker_batch) -> esker_code {
     // SAFETY: pointers are what the interface asks for; the same holds for every function of it.
     run(|| unsafe {
-        *place(batch)? = handle::open(Writes::default());
+        let out = place(batch)?;
+        *out = handle::open(Writes::default());
         Ok(())
     })
 }

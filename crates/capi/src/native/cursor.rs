@@ -135,7 +135,13 @@ pub unsafe extern "C" fn esker_cursor_seek(
     key_len: size_t,
 ) -> esker_code {
     // SAFETY: as everywhere.
-    unsafe { step(cursor, |cursor| Ok(cursor.seek(bytes(key, key_len)?)?)) }
+    unsafe {
+        step(cursor, |cursor| {
+            // The key may be one that the cursor has lent, or a part of it.
+            let target = bytes(key, key_len)?.to_vec();
+            Ok(cursor.seek(&target)?)
+        })
+    }
 }
 
 /// Moves to the last key of the range before `key`.
@@ -146,7 +152,12 @@ pub unsafe extern "C" fn esker_cursor_seek_before(
     key_len: size_t,
 ) -> esker_code {
     // SAFETY: as everywhere.
-    unsafe { step(cursor, |cursor| Ok(cursor.seek_before(bytes(key, key_len)?)?)) }
+    unsafe {
+        step(cursor, |cursor| {
+            let target = bytes(key, key_len)?.to_vec();
+            Ok(cursor.seek_before(&target)?)
+        })
+    }
 }
 
 /// Moves to the following key; from the last, and from none, to none.

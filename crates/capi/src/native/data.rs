@@ -1,6 +1,6 @@
 //! Single keys: writing and reading.
 
-use super::error::{Outcome, bytes, esker_code, no_memory, place, run};
+use super::error::{Failure, Outcome, bytes, esker_code, no_memory, place, run};
 use super::store::{esker_keyspace, esker_snapshot, moment};
 use crate::boundary::{copy_out, free};
 use crate::handle;
@@ -126,7 +126,9 @@ pub unsafe extern "C" fn esker_multi_get(
         place(values)?;
         let out = std::slice::from_raw_parts_mut(values, count);
         out.fill(esker_slice::NONE);
-        place(keys.cast_mut())?;
+        if keys.is_null() {
+            return Err(Failure::misuse("the array of keys is NULL"));
+        }
         let keys = std::slice::from_raw_parts(keys, count);
         let keys: Outcome<Vec<&[u8]>> =
             keys.iter().map(|key| bytes(key.data.cast_const().cast(), key.len)).collect();

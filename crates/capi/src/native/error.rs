@@ -125,13 +125,19 @@ pub extern "C" fn esker_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// The place that a result goes to.
+/// The place that a result goes to: NULL, 0 or false until there is one.
 ///
 /// # Safety
-/// `place` is NULL or leads to a value that may be replaced.
+/// `place` is NULL or leads to a value that may be replaced, whose bytes may all be 0.
 pub(super) unsafe fn place<'a, T>(place: *mut T) -> Outcome<&'a mut T> {
+    if place.is_null() {
+        return Err(Failure::misuse("the place for a result is NULL"));
+    }
     // SAFETY: as the caller says.
-    unsafe { place.as_mut() }.ok_or_else(|| Failure::misuse("the place for a result is NULL"))
+    unsafe {
+        place.write_bytes(0, 1);
+        Ok(&mut *place)
+    }
 }
 
 /// Text that ends in a zero.

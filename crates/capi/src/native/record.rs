@@ -131,7 +131,8 @@ pub(super) unsafe fn field<'a>(value: *const esker_field) -> Outcome<FieldRef<'a
 pub unsafe extern "C" fn esker_record_create(record: *mut *mut esker_record) -> esker_code {
     // SAFETY: pointers are what the interface asks for; the same holds for every function of it.
     run(|| unsafe {
-        *place(record)? = handle::open(Record::new());
+        let out = place(record)?;
+        *out = handle::open(Record::new());
         Ok(())
     })
 }

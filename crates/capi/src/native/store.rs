@@ -327,10 +327,11 @@ pub unsafe extern "C" fn esker_repair(
 ) -> esker_code {
     // SAFETY: as everywhere.
     run(|| unsafe {
+        let report = place(report).ok();
         let options = all_options(options, std::ptr::null(), 0)?;
         let path = text(path, "path")?;
         let repaired = esker::repair::repair(path.as_ref(), &options, Setup::default(), |_| true)?;
-        if let Some(out) = report.as_mut() {
+        if let Some(out) = report {
             *out = give_json(&repaired)?;
         }
         Ok(())

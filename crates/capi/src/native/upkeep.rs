@@ -95,11 +95,11 @@ pub unsafe extern "C" fn esker_verify(
 ) -> esker_code {
     // SAFETY: as everywhere.
     unsafe {
+        let (out, report) = (place(sound), place(report).ok());
         with_db(db, |db| {
-            let out = place(sound)?;
-            *out = false;
+            let out = out?;
             let verified = db.verify(|_| true)?;
-            if let Some(report) = report.as_mut() {
+            if let Some(report) = report {
                 *report = give_json(&verify_json(&verified))?;
             }
             *out = verified.damage.is_empty();
@@ -144,8 +144,9 @@ fn verify_json(report: &VerifyReport) -> serde_json::Value {
 pub unsafe extern "C" fn esker_stats(db: *const esker_db, json: *mut *mut c_char) -> esker_code {
     // SAFETY: as everywhere.
     unsafe {
+        let out = place(json);
         with_db(db, |db| {
-            let out = place(json)?;
+            let out = out?;
             *out = give_json(&db.stats())?;
             Ok(())
         })

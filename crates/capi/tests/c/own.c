@@ -290,10 +290,109 @@ static void foreign(const char *dir) {
   leveldb_options_destroy(options);
 }
 
+/* The key that is sought may be one that the iterator has lent, or a part of it. */
+static void lent_targets(void) {
+  enum { COUNT = 3000 };
+  char *error = NULL;
+  leveldb_options_t *options = leveldb_options_create();
+  leveldb_options_set_create_if_missing(options, 1);
+  leveldb_options_set_block_size(options, 1024);
+  leveldb_options_set_write_buffer_size(options, 64 << 10);
+  leveldb_t *db = leveldb_open(options, "lent", &error);
+  CHECK(error == NULL && db != NULL);
+  /* Each value names another key; several tables have a part of all of them. */
+  for (int from = 0; from < 5; from++) {
+    for (int nth = from; nth < COUNT; nth += 5) {
+      char key[16], value[160];
+      snprintf(key, sizeof key, "k%05d", nth);
+      memset(value, '.', sizeof value);
+      snprintf(value, sizeof value, "k%05d", (int)((nth * 7L + 1) % COUNT));
+      leveldb_writeoptions_t *writes = leveldb_writeoptions_create();
+      leveldb_put(db, writes, key, 6, value, sizeof value, &error);
+      CHECK(error == NULL);
+      leveldb_writeoptions_destroy(writes);
+    }
+  }
+  leveldb_readoptions_t *reads = leveldb_readoptions_create();
+  leveldb_readoptions_set_fill_cache(reads, 0);
+  leveldb_iterator_t *it = leveldb_create_iterator(db, reads);
+  leveldb_iter_seek_to_first(it);
+  long expected = 0;
+  size_t length;
+  for (int step = 0; step < 2000; step++) {
+    const char *key = leveldb_iter_key(it, &length);
+    CHECK(length == 6 && key != NULL && atol(key + 1) == expected);
+    if (failed) break;
+    const char *value = leveldb_iter_value(it, &length);
+    leveldb_iter_seek(it, value, 6);
+    expected = (expected * 7 + 1) % COUNT;
+    if (step % 3 == 0) {
+      key = leveldb_iter_key(it, &length);
+      leveldb_iter_seek(it, key, 5);
+      expected -= expected % 10;
+    }
+  }
+  leveldb_iter_destroy(it);
+  leveldb_readoptions_destroy(reads);
+  leveldb_close(db);
+  leveldb_destroy_db(options, "lent", &error);
+  leveldb_options_destroy(options);
+}
+
+/* What was destroyed before it is set is not the same as what was never set. */
+static void closed_before(void) {
+  char *error = NULL;
+  size_t length;
+  int destroyed = 0;
+  leveldb_options_t *options = leveldb_options_create();
+  leveldb_options_set_create_if_missing(options, 1);
+  leveldb_comparator_t *order = leveldb_comparator_create(&destroyed, freed, backwards, name);
+  leveldb_comparator_destroy(order);
+  leveldb_options_set_comparator(options, order);
+  CHECK(leveldb_open(options, "before", &error) == NULL);
+  CHECK(told(&error, "Invalid argument: the comparator was destroyed"));
+  leveldb_options_set_comparator(options, NULL);
+  leveldb_t *db = leveldb_open(options, "before", &error);
+  CHECK(error == NULL);
+  const leveldb_snapshot_t *snapshot = leveldb_create_snapshot(db);
+  leveldb_release_snapshot(db, snapshot);
+  leveldb_readoptions_t *reads = leveldb_readoptions_create();
+  leveldb_readoptions_set_snapshot(reads, snapshot);
+  leveldb_get(db, reads, "a", 1, &length, &error);
+  CHECK(told(&error, "Invalid argument: the snapshot of the read options was released"));
+  leveldb_readoptions_destroy(reads);
+  leveldb_close(db);
+  leveldb_destroy_db(options, "before", &error);
+  leveldb_options_destroy(options);
+}
+
+/* After an error a result is NULL, 0 or false, whatever stood there. */
+static void nothing_after_errors(void) {
+  esker_db *db;
+  CHECK(esker_open("nothing", NULL, &db) == ESKER_OK);
+  esker_close(db);
+  char *json = (char *)1;
+  CHECK(esker_stats(db, &json) != ESKER_OK && json == NULL);
+  bool sound = true;
+  json = (char *)1;
+  CHECK(esker_verify(db, &sound, &json) != ESKER_OK && !sound && json == NULL);
+  json = (char *)1;
+  CHECK(esker_keyspace_names(db, &json) != ESKER_OK && json == NULL);
+  json = (char *)1;
+  CHECK(esker_repair("nowhere", NULL, &json) != ESKER_OK && json == NULL);
+  uint64_t bytes = 7;
+  CHECK(esker_approximate_size(NULL, NULL, 0, NULL, 0, &bytes) != ESKER_OK && bytes == 0);
+  CHECK(esker_batch_create(NULL) != ESKER_OK);
+  CHECK(esker_destroy("nothing") == ESKER_OK);
+}
+
 int main(int argc, char **argv) {
   text_options();
   kindness();
   policies();
+  lent_targets();
+  closed_before();
+  nothing_after_errors();
   sizes();
   shared_with_esker();
   for (int i = 1; i < argc; i++) foreign(argv[i]);
