@@ -65,7 +65,7 @@ impl Comparator for Caseless {
     }
 }
 
-/// A filter that knows the last bytes of keys.
+/// A filter that knows the last bytes of keys. It makes no difference where an order makes none, as policies must not.
 pub(super) struct LastByte;
 
 impl FilterPolicy for LastByte {
@@ -74,13 +74,14 @@ impl FilterPolicy for LastByte {
     }
 
     fn build(&self, keys: &[&[u8]]) -> Vec<u8> {
-        let mut seen: Vec<u8> = keys.iter().filter_map(|key| key.last().copied()).collect();
+        let mut seen: Vec<u8> =
+            keys.iter().filter_map(|key| key.last().map(u8::to_ascii_lowercase)).collect();
         seen.sort_unstable();
         seen.dedup();
         seen
     }
 
     fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
-        key.last().is_none_or(|last| filter.contains(last))
+        key.last().is_none_or(|last| filter.contains(&last.to_ascii_lowercase()))
     }
 }
