@@ -1,26 +1,15 @@
 /* A child leaves the stores of its parent alone, whatever it does with the handles that it has inherited. Says nothing if all is
    as it should be. */
 
-#include <esker.h>
+#include "check.h"
+
 #include <leveldb/c.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int failed = 0;
-
-#define CHECK(condition)                                                                 \
-  do {                                                                                   \
-    if (!(condition)) {                                                                  \
-      printf("line %d: %s; last error: %s\n", __LINE__, #condition, esker_last_error()); \
-      failed = 1;                                                                        \
-    }                                                                                    \
-  } while (0)
-#define OK(call) CHECK((call) == ESKER_OK)
 #define REFUSED(call)                                                \
   do {                                                               \
     CHECK((call) == ESKER_MISUSE);                                   \

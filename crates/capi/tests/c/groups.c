@@ -1,24 +1,6 @@
 /* Stores below somebody else's log: every function of esker.h for them. Says nothing if all is as it should be. */
 
-#include <esker.h>
-#include <stdio.h>
-#include <string.h>
-
-static int failed = 0;
-
-#define CHECK(condition)                                                                 \
-  do {                                                                                   \
-    if (!(condition)) {                                                                  \
-      printf("line %d: %s; last error: %s\n", __LINE__, #condition, esker_last_error()); \
-      failed = 1;                                                                        \
-    }                                                                                    \
-  } while (0)
-#define OK(call) CHECK((call) == ESKER_OK)
-#define FAILS(code, words, call)                          \
-  do {                                                    \
-    CHECK((call) == (code));                              \
-    CHECK(strstr(esker_last_error(), (words)) != NULL);   \
-  } while (0)
+#include "check.h"
 
 static const char BELOW[] = "durability=external,groups=delimiter:/,group_table_bytes_min=4KiB";
 

@@ -1,27 +1,16 @@
 /* Keys are written and read to the very end: by the destructor of a thread's own variable, and after main has returned. Says
    nothing if all is as it should be. */
 
-#include <esker.h>
+#include "check.h"
+
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { VALUE_BYTES = 2000 };
 
-static int failed = 0;
 static esker_db *db;
 static esker_keyspace *keyspace;
-
-#define CHECK(condition)                                                                 \
-  do {                                                                                   \
-    if (!(condition)) {                                                                  \
-      printf("line %d: %s; last error: %s\n", __LINE__, #condition, esker_last_error()); \
-      failed = 1;                                                                        \
-    }                                                                                    \
-  } while (0)
-#define OK(call) CHECK((call) == ESKER_OK)
 
 /* A value that is worth compressing. */
 static void value_of(int n, char *value) {

@@ -1,27 +1,10 @@
 /* Every function of esker.h but those of groups.c: what it does, and what it says when it is used wrongly. Says nothing if all is as
    it should be. */
 
-#include <esker.h>
+#include "check.h"
+
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-static int failed = 0;
-
-#define CHECK(condition)                                                                    \
-  do {                                                                                      \
-    if (!(condition)) {                                                                     \
-      printf("line %d: %s; last error: %s\n", __LINE__, #condition, esker_last_error());    \
-      failed = 1;                                                                           \
-    }                                                                                       \
-  } while (0)
-#define OK(call) CHECK((call) == ESKER_OK)
-#define FAILS(code, words, call)                                  \
-  do {                                                            \
-    CHECK((call) == (code));                                      \
-    CHECK(strstr(esker_last_error(), (words)) != NULL);           \
-  } while (0)
 
 static int is(esker_slice value, const char *text) {
   int same = value.data != NULL && value.len == strlen(text) && memcmp(value.data, text, value.len) == 0;

@@ -1,23 +1,12 @@
 /* LevelDB's interface on Esker where LevelDB itself does otherwise, or cannot be asked. Says nothing if all is as it should be.
    own DIR: DIR holds a database of LevelDB. */
 
-#include <esker.h>
+#include "check.h"
+
 #include <leveldb/c.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-static int failed = 0;
-
-#define CHECK(condition)                                     \
-  do {                                                       \
-    if (!(condition)) {                                      \
-      printf("line %d: %s\n", __LINE__, #condition);         \
-      failed = 1;                                            \
-    }                                                        \
-  } while (0)
 
 /* True if the error holds these words; frees it. */
 static int told(char **error, const char *words) {

@@ -27,8 +27,8 @@ use crate::names;
 use crate::options::{KeyspaceOptions, MemoryShares, Options};
 use crate::table::Origin;
 use crate::version::{
-    DEEPEST_LEVEL, GroupState, KeyspaceRecord, NamedGroups, NamedValues, NamedWals, RunOutput,
-    SeparatedOutput, Table, TableMeta, TableStore, Version, VersionSet, Written,
+    GroupState, KeyspaceRecord, NamedGroups, NamedValues, NamedWals, SeparatedOutput, Table,
+    TableMeta, TableStore, Version, VersionSet, Written,
 };
 use esker_base::sync::atomic::Ordering;
 use esker_base::vfs::Access;
@@ -242,13 +242,9 @@ struct Destination<'a> {
 
 /// Writes what a cursor sees into tables of one run, without numbers, until `core` is closed.
 fn copy(mut cursor: Cursor, to: Destination<'_>, core: &Core) -> Result<Written> {
-    let (store, options) = (to.store.clone(), to.options.clone());
-    let origin = Origin { ingested: true, ..to.origin };
-    let (none, no_grandparents) = (Vec::new(), Vec::new());
-    let (of_run, of_tables) = (store.clone(), options.clone());
-    let tables = RunOutput::new(of_run, of_tables, origin, DEEPEST_LEVEL, none, no_grandparents);
     let file_bytes = core.options.value_log_file_bytes;
-    let mut output = SeparatedOutput::new(tables, store, options, Some(file_bytes));
+    let mut output =
+        SeparatedOutput::bulk(to.store.clone(), to.options.clone(), to.origin, file_bytes);
     cursor.seek_to_first()?;
     let mut records = 0u64;
     while cursor.valid() {
@@ -330,7 +326,7 @@ fn arrive(
     let mut commit = core.commit.lock();
     let commit = commit.as_mut().ok_or(Error::Cancelled)?;
     core.check_writable()?;
-    core.epochs.lock().check_name(&range.group)?;
+    core.epochs.lock().check_apart(&range.group)?;
     let erased_seq = commit.take_seq(core)?;
     let seq = commit.take_seq(core)?;
     commit.seal_all(core, Some(Arc::new(Arrival { range, state, erased_seq, seq, parts })));

@@ -1,7 +1,7 @@
 //! What was applied of somebody else's logs, by whether it is persistent yet. `external` says what for.
 
-use super::group_range::GroupRange;
-use crate::version::{GROUP_BYTES_MAX, GroupState, NOTE_BYTES_MAX, NamedGroups, Written};
+use super::group_range::{GroupRange, check_name};
+use crate::version::{GroupState, NOTE_BYTES_MAX, NamedGroups, Written};
 use esker_base::checksum::{hash64, mix64};
 use esker_base::{Error, KeyspaceId, Result, Seq};
 use std::cell::RefCell;
@@ -52,9 +52,7 @@ impl Application {
     /// `InvalidArgument` if a length is not allowed.
     pub(super) fn new(applied: &Applied<'_>) -> Result<Box<Application>> {
         let Applied { group, index, note } = *applied;
-        if group.is_empty() || group.len() > GROUP_BYTES_MAX {
-            return Err(Error::invalid("the name of a group is empty or longer than 1 KiB"));
-        }
+        check_name(group)?;
         if note.len() > NOTE_BYTES_MAX {
             return Err(Error::invalid("the note of a request is longer than 64 KiB"));
         }
@@ -219,7 +217,7 @@ impl Epochs {
                 return Err(not_again(application, newest.index));
             }
             Some(_) => {}
-            None => self.check_name(group)?,
+            None => self.check_apart(group)?,
         }
         let state = GroupState { index: *index, note: note[..].into() };
         self.active.insert(group[..].into(), (state, last_seq));
@@ -227,7 +225,7 @@ impl Epochs {
     }
 
     /// Fails if the name of a new group begins another one's, or the other way round: what belongs to which could not be told.
-    pub(super) fn check_name(&self, group: &[u8]) -> Result<()> {
+    pub(super) fn check_apart(&self, group: &[u8]) -> Result<()> {
         let sealed = self.sealed.iter().flat_map(|epoch| epoch.applied.keys());
         let mut known = self.persisted.keys().chain(sealed).chain(self.active.keys());
         let overlaps = |other: &&Arc<[u8]>| {

@@ -5,6 +5,15 @@ use esker_base::key::prefix_end;
 use esker_base::{Error, Result};
 use std::sync::Arc;
 
+/// # Errors
+/// `InvalidArgument` if a group cannot be called so.
+pub(super) fn check_name(group: &[u8]) -> Result<()> {
+    if group.is_empty() || group.len() > GROUP_BYTES_MAX {
+        return Err(Error::invalid("the name of a group is empty or longer than 1 KiB"));
+    }
+    Ok(())
+}
+
 /// The keys of a group.
 #[derive(Debug)]
 pub(super) struct GroupRange {
@@ -15,13 +24,11 @@ pub(super) struct GroupRange {
 
 impl GroupRange {
     pub(super) fn of(group: &[u8]) -> Result<GroupRange> {
-        if group.is_empty() || group.len() > GROUP_BYTES_MAX {
-            return Err(Error::invalid("the name of a group is empty or longer than 1 KiB"));
-        }
+        check_name(group)?;
         match prefix_end(group) {
             Some(end) => Ok(GroupRange { group: group.into(), end }),
             None => Err(Error::invalid(
-                "a group whose name is nothing but bytes of 0xff cannot be deleted: delete its range",
+                "a group whose name is nothing but bytes of 0xff can be neither deleted nor carried: delete its range",
             )),
         }
     }

@@ -65,8 +65,7 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     let (deleted, gone) = {
         let mut versions = core.lock_versions()?;
         let mut edit = VersionEdit::new();
-        let deleted = erase(core, &versions, &range, seq, &mut edit);
-        let gone = tables_that_leave(&versions, &edit);
+        let (deleted, gone) = erase(core, &versions, &range, seq, &mut edit);
         edit.push(Change::GroupForgotten(range.group.clone()));
         // What no memtable holds either can be forgotten when no table does: nothing else may ever flush them.
         edit.changes.extend(idle.into_iter().map(|id| Change::Flushed { id, seq }));
@@ -80,16 +79,6 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     give_up(core, &gone);
     core.background.wake_workers();
     Ok(deleted)
-}
-
-fn tables_that_leave(versions: &VersionSet, edit: &VersionEdit) -> Vec<Weak<Table>> {
-    let leave = edit.changes.iter().filter_map(|change| match change {
-        Change::TableRemoved { number, .. } => Some(*number),
-        _ => None,
-    });
-    let leave: BTreeSet<u64> = leave.collect();
-    let tables = versions.keyspaces.values().flat_map(|record| record.tables());
-    tables.filter(|table| leave.contains(&table.meta.number)).map(Arc::downgrade).collect()
 }
 
 /// Removes the files of tables that have left, also of those that a reader holds who is just passing.
@@ -163,15 +152,16 @@ pub(super) fn leaves(range: &GroupRange, seq: Seq, meta: &TableMeta) -> bool {
 }
 
 /// Adds to an edit what erases a group: tables leave that hold nothing else, and files with values of which nothing else is needed.
+/// Returns these tables too.
 pub(super) fn erase(
     core: &Core,
     versions: &VersionSet,
     range: &GroupRange,
     seq: Seq,
     edit: &mut VersionEdit,
-) -> DeletedGroup {
+) -> (DeletedGroup, Vec<Weak<Table>>) {
     let mut deleted = DeletedGroup::default();
-    let mut gone = BTreeSet::new();
+    let (mut gone, mut tables) = (BTreeSet::new(), Vec::new());
     for (&id, record) in &versions.keyspaces {
         let order = &record.options.order;
         if !order.is_bytewise() {
@@ -188,6 +178,7 @@ pub(super) fn erase(
                 deleted.tables += 1;
                 deleted.file_bytes += table.meta.file_bytes;
                 gone.insert(number);
+                tables.push(Arc::downgrade(table));
             }
         }
         let (start, end) = (Box::from(&*range.group), Box::from(&*range.end));
@@ -198,7 +189,7 @@ pub(super) fn erase(
         deleted.value_files += 1;
         deleted.file_bytes += meta.file_bytes;
     }
-    deleted
+    (deleted, tables)
 }
 
 /// The files with values into which nothing leads once some tables are gone.

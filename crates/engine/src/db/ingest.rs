@@ -12,8 +12,7 @@ use super::open::Running;
 use super::placing::{level_for, run_for};
 use super::secondary::declare::with_indexes_reset;
 use crate::event::Event;
-use crate::table::Origin;
-use crate::version::{Change, DEEPEST_LEVEL, RunOutput, SeparatedOutput, VersionEdit, Written};
+use crate::version::{Change, SeparatedOutput, VersionEdit, Written};
 use esker_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Kind, Result, Trailer};
@@ -34,20 +33,10 @@ pub struct Ingest {
 
 impl Ingest {
     pub(super) fn new(running: Arc<Running>, keyspace: Arc<KeyspaceCore>) -> Ingest {
-        let store = running.core.store.clone();
-        let options = keyspace.options.clone();
-        let origin = Origin { ingested: true, ..keyspace.origin() };
-        let (none, no_grandparents) = (Vec::new(), Vec::new());
-        let tables = RunOutput::new(
-            store.clone(),
-            options.clone(),
-            origin,
-            DEEPEST_LEVEL,
-            none,
-            no_grandparents,
-        );
-        let file_bytes = running.core.options.value_log_file_bytes;
-        let output = Some(SeparatedOutput::new(tables, store, options, Some(file_bytes)));
+        let core = &running.core;
+        let (store, options) = (core.store.clone(), keyspace.options.clone());
+        let file_bytes = core.options.value_log_file_bytes;
+        let output = Some(SeparatedOutput::bulk(store, options, keyspace.origin(), file_bytes));
         Ingest { running, keyspace, output, last_key: None, entries: 0 }
     }
 
@@ -126,10 +115,8 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Written) -> Resul
         keyspaces::flush(core, &[keyspace.id])?;
         let mut guard = core.commit.lock();
         let commit = guard.as_mut().ok_or(Error::Cancelled)?;
-        let empty = {
-            // What is loaded is persistent, and so must be all that came before.
-            !(keyspace.has_memtables() || core.is_external() && core.has_unpersisted())
-        };
+        // What is loaded is persistent, and so must be all that came before.
+        let empty = !(keyspace.has_memtables() || core.is_external() && core.has_unpersisted());
         if !empty && attempt < ATTEMPTS {
             continue;
         }

@@ -5,10 +5,12 @@
 use super::edit::TableMeta;
 use super::grouping::Grouping;
 use super::output::RunOutput;
+use super::spec::DEEPEST_LEVEL;
 use super::store::TableStore;
 use super::value_output::ValueOutput;
 use crate::names;
 use crate::options::KeyspaceOptions;
+use crate::table::Origin;
 use crate::value_log::ValueFileMeta;
 use esker_base::{Kind, Result, Trailer};
 use std::path::PathBuf;
@@ -43,6 +45,20 @@ impl SeparatedOutput {
         let values = value_file_bytes.map(|file_bytes| ValueOutput::new(store, file_bytes));
         let grouping = Grouping::new(&options);
         SeparatedOutput { tables, values, options, grouping, pointer: Vec::new() }
+    }
+
+    /// Tables of one run whose records get no numbers of their own: they count as written when the tables are put in force.
+    pub(crate) fn bulk(
+        store: Arc<TableStore>,
+        options: Arc<KeyspaceOptions>,
+        origin: Origin,
+        value_file_bytes: u64,
+    ) -> SeparatedOutput {
+        let origin = Origin { ingested: true, ..origin };
+        let (of_tables, of_run) = (options.clone(), store.clone());
+        let tables =
+            RunOutput::new(of_run, of_tables, origin, DEEPEST_LEVEL, Vec::new(), Vec::new());
+        SeparatedOutput::new(tables, store, options, Some(value_file_bytes))
     }
 
     /// Adds a record after all before it.

@@ -1,11 +1,9 @@
 //! A group is carried from store to store as files: it arrives as a whole, with its index, or not at all.
 
-use super::support::{DIR, Model, Random, setup, setup_on};
+use super::support::{DIR, Model, Random, below_log, grouped, setup, setup_on};
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
-use esker::{
-    Applied, Batch, Compaction, Db, Durability, Error, GroupPrefix, KeyspaceOptions, Options, Setup,
-};
+use esker::{Applied, Batch, Compaction, Db, Durability, Error, KeyspaceOptions, Options, Setup};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,23 +14,7 @@ const GROUPS: u64 = 6;
 const CARRIED: u64 = 3;
 
 fn options() -> Options {
-    Options {
-        durability: Durability::External,
-        memory_budget_bytes: 8 << 20,
-        memtables_bytes_max: 1 << 20,
-        value_log_file_bytes: 16 << 10,
-        default_keyspace: KeyspaceOptions {
-            memtable_bytes: 64 << 10,
-            block_bytes: 1 << 10,
-            table_bytes_max: 16 << 10,
-            level_base_bytes: 64 << 10,
-            level_fanout: 3,
-            groups: Some(GroupPrefix::Delimiter { byte: b'/' }),
-            group_table_bytes_min: 4 << 10,
-            ..KeyspaceOptions::default()
-        },
-        ..Options::default()
-    }
+    grouped(below_log())
 }
 
 /// Values inline, values apart, tiers.

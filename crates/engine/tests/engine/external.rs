@@ -1,33 +1,14 @@
 //! A store without a log of its own: after a crash it is exactly as after the request that it then tells of.
 
-use super::support::{DIR, Random, setup};
+use super::support::{DIR, Random, below_log as options, grouped, setup};
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::event::Event;
 use esker::{
-    Applied, Batch, Compaction, Db, Durability, Error, GroupPrefix, Keyspace, KeyspaceOptions,
-    Options, ScanOptions, WriteOptions,
+    Applied, Batch, Compaction, Db, Durability, Error, Keyspace, Options, ScanOptions, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-
-fn options() -> Options {
-    Options {
-        durability: Durability::External,
-        memory_budget_bytes: 8 << 20,
-        memtables_bytes_max: 1 << 20,
-        value_log_file_bytes: 16 << 10,
-        default_keyspace: KeyspaceOptions {
-            memtable_bytes: 64 << 10,
-            block_bytes: 1 << 10,
-            table_bytes_max: 16 << 10,
-            level_base_bytes: 64 << 10,
-            level_fanout: 3,
-            ..KeyspaceOptions::default()
-        },
-        ..Options::default()
-    }
-}
 
 /// Values of 200 bytes and more stand apart.
 fn separated() -> Options {
@@ -313,13 +294,6 @@ fn a_checkpoint_holds_what_was_applied_and_how_far() {
     assert_exact(&copy, &histories);
     assert_sound(&copy);
     assert!(copy.groups().iter().all(|group| group.applied > 10));
-}
-
-/// Options with groups, in tables of their own from 4 KiB on.
-fn grouped(mut options: Options) -> Options {
-    options.default_keyspace.groups = Some(GroupPrefix::Delimiter { byte: b'/' });
-    options.default_keyspace.group_table_bytes_min = 4 << 10;
-    options
 }
 
 fn bytes_of(disk: &StrictVfs) -> u64 {

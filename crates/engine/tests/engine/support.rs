@@ -3,7 +3,7 @@
 use esker::base::checksum::mix64;
 use esker::base::vfs::strict::StrictVfs;
 use esker::base::{Env, Vfs};
-use esker::{Db, Options, Setup};
+use esker::{Db, Durability, GroupPrefix, KeyspaceOptions, Options, Setup};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -47,4 +47,30 @@ pub(crate) fn put_or_delete(db: &Db, model: &mut Model, random: &mut Random, key
         db.put(&key, &value).expect("put");
         model.insert(key, value);
     }
+}
+
+/// Options of a store below a log of somebody else's, with short memtables and tables.
+pub(crate) fn below_log() -> Options {
+    Options {
+        durability: Durability::External,
+        memory_budget_bytes: 8 << 20,
+        memtables_bytes_max: 1 << 20,
+        value_log_file_bytes: 16 << 10,
+        default_keyspace: KeyspaceOptions {
+            memtable_bytes: 64 << 10,
+            block_bytes: 1 << 10,
+            table_bytes_max: 16 << 10,
+            level_base_bytes: 64 << 10,
+            level_fanout: 3,
+            ..KeyspaceOptions::default()
+        },
+        ..Options::default()
+    }
+}
+
+/// Options with groups, in tables of their own from 4 KiB on.
+pub(crate) fn grouped(mut options: Options) -> Options {
+    options.default_keyspace.groups = Some(GroupPrefix::Delimiter { byte: b'/' });
+    options.default_keyspace.group_table_bytes_min = 4 << 10;
+    options
 }
