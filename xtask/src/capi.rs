@@ -3,26 +3,19 @@
 //! Flow: `cargo rustc` with one interface of `crates/capi` -> a library with the name that the linker looks for -> a
 //! directory. Templates of what describes them stand in `crates/capi/install`.
 
-use crate::process::{cargo_command, output, succeeds, succeeds_within};
+use crate::process::{BUILD_MAX, FETCH_MAX, SMALL_MAX, cargo_command, output, succeeds_within};
 use serde_json::Value;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// The version of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What programs that are linked with LevelDB ask for: Debian's name, and that of LevelDB's own build.
 const LEVELDB_NAMES: [&str; 3] = ["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"];
-
-/// An example takes less than a second.
-const EXAMPLE_MAX: Duration = Duration::from_secs(60);
-
-/// The tests of the crate take less than a minute, and building them a few.
-const TESTS_MAX: Duration = Duration::from_secs(3_600);
 
 /// What programs that are linked with our own library ask for.
 const SONAME: &str = "libesker.so.0";
@@ -154,7 +147,7 @@ fn told(place: &Path, done: impl FnOnce() -> io::Result<()>) -> bool {
 pub(crate) fn test(root: &Path) -> bool {
     find_leveldb();
     let tests = ["test", "--profile", "gates", "-p", "esker-capi"];
-    succeeds_within(cargo_command().args(tests).current_dir(root), TESTS_MAX)
+    succeeds_within(cargo_command().args(tests).current_dir(root), BUILD_MAX)
         && try_installation(root)
 }
 
@@ -172,7 +165,7 @@ fn find_leveldb() {
         let mut apt = Command::new("apt-get");
         apt.args(["install", "--yes", "--quiet", "libleveldb-dev"]);
         apt.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-        if succeeds(&mut apt) {
+        if succeeds_within(&mut apt, FETCH_MAX) {
             return;
         }
     }
@@ -211,19 +204,11 @@ fn with_pkg_config(root: &Path, dir: &Path, prefix: &Path) -> bool {
         return false;
     };
     let program = dir.join("tour");
-    succeeds(
-        Command::new("cc")
-            .arg(example(root))
-            .args(flags.split_whitespace())
-            .arg("-o")
-            .arg(&program),
-    ) && succeeds_within(
-        Command::new(&program)
-            .current_dir(dir)
-            .env("LD_LIBRARY_PATH", prefix.join("lib"))
-            .stdout(Stdio::null()),
-        EXAMPLE_MAX,
-    )
+    let mut compile = Command::new("cc");
+    compile.arg(example(root)).args(flags.split_whitespace()).arg("-o").arg(&program);
+    let mut tour = Command::new(&program);
+    tour.current_dir(dir).env("LD_LIBRARY_PATH", prefix.join("lib")).stdout(Stdio::null());
+    succeeds_within(&mut compile, SMALL_MAX) && succeeds_within(&mut tour, SMALL_MAX)
 }
 
 fn with_cmake(root: &Path, dir: &Path, prefix: &Path) -> bool {
@@ -250,28 +235,52 @@ fn with_cmake(root: &Path, dir: &Path, prefix: &Path) -> bool {
     build.arg("--build").arg(&made).stdout(Stdio::null());
     let run = |name: &str| {
         let mut example = Command::new(made.join(name));
-        succeeds_within(example.current_dir(dir).stdout(Stdio::null()), EXAMPLE_MAX)
+        succeeds_within(example.current_dir(dir).stdout(Stdio::null()), SMALL_MAX)
     };
-    written && succeeds(&mut configure) && succeeds(&mut build) && run("tour") && run("tour_static")
+    written
+        && succeeds_within(&mut configure, SMALL_MAX)
+        && succeeds_within(&mut build, SMALL_MAX)
+        && run("tour")
+        && run("tour_static")
 }
 
-/// A program that is linked with the library that has LevelDB's name, shared and static.
+/// A program that is linked with the library that has LevelDB's name, shared and static, says what it says on LevelDB's.
 fn on_leveldb(root: &Path, dir: &Path, prefix: &Path) -> bool {
     let lib = prefix.join("lib/esker/leveldb");
     let path = format!("-L{}", lib.display());
+    let tests = root.join("crates/capi/tests/c");
     ["-lleveldb", "-l:libleveldb.a"].iter().all(|library| {
         let run = dir.join(format!("on{library}"));
         let program = run.join("batch");
         let mut compile = Command::new("cc");
-        compile.arg(root.join("crates/capi/tests/c/batch.c"));
+        compile.arg(tests.join("batch.c"));
         compile.arg(format!("-I{}", prefix.join("include/esker").display()));
         compile
             .args([path.as_str(), library, "-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"])
             .arg(&program);
         let mut batch = Command::new(&program);
-        batch.current_dir(&run).env("LD_LIBRARY_PATH", &lib).stdout(Stdio::null());
-        told(&run, || fs::create_dir_all(&run))
-            && succeeds(&mut compile)
-            && succeeds_within(&mut batch, EXAMPLE_MAX)
+        let said = dir.join(format!("said{library}"));
+        let ready = told(&run, || {
+            fs::create_dir_all(&run)?;
+            batch.current_dir(&run).env("LD_LIBRARY_PATH", &lib).stdout(fs::File::create(&said)?);
+            Ok(())
+        });
+        ready
+            && succeeds_within(&mut compile, SMALL_MAX)
+            && succeeds_within(&mut batch, SMALL_MAX)
+            && are_equal(&said, &tests.join("said/batch.txt"))
     })
+}
+
+/// True if two files hold the same.
+fn are_equal(is: &Path, should_be: &Path) -> bool {
+    let mut equal = false;
+    told(is, || {
+        equal = fs::read(is)? == fs::read(should_be)?;
+        Ok(())
+    });
+    if !equal {
+        eprintln!("{} is not what {} is", is.display(), should_be.display());
+    }
+    equal
 }

@@ -1,31 +1,33 @@
-//! Running other programs.
+//! Running other programs, each with a limit: what hangs must not hang who waits for it.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// How often a program with a limit is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// The limit of what compiles or runs something small: takes seconds.
+pub(crate) const SMALL_MAX: Duration = Duration::from_secs(600);
+
+/// The limit of what fetches packages: takes a minute.
+pub(crate) const FETCH_MAX: Duration = Duration::from_secs(1_800);
+
+/// The limit of what builds or tests the engine: takes minutes on two processors, and an hour on a small device.
+pub(crate) const BUILD_MAX: Duration = Duration::from_secs(3 * 3_600);
+
+/// The limit of what runs as long as it was told.
+pub(crate) const NONE: Duration = Duration::MAX;
+
 /// The cargo that runs us.
 pub(crate) fn cargo_command() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs a command to its end, and says so if it did not even start.
-pub(crate) fn succeeds(command: &mut Command) -> bool {
-    match command.status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("{} did not start: {error}", command.get_program().display());
-            false
-        }
-    }
-}
-
-/// The same with a limit, after which it is killed: what hangs must not hang who waits for it.
+/// Runs a command to its end, or to the limit, when it is killed with all that it has started. Says so if it did not even
+/// start.
 pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
     let name = command.get_program().display().to_string();
     match status_within(command, limit) {
@@ -41,8 +43,14 @@ pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
     }
 }
 
-/// How it ended; `None` if it had to be killed.
-fn status_within(command: &mut Command, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
+/// How a command ended; `None` if it had to be killed.
+///
+/// # Errors
+/// It did not start.
+pub(crate) fn status_within(
+    command: &mut Command,
+    limit: Duration,
+) -> std::io::Result<Option<ExitStatus>> {
     let mut child = command.spawn()?;
     // Nobody sends: waiting for it is sleeping.
     let (_kept, never) = channel::<()>();
@@ -52,13 +60,44 @@ fn status_within(command: &mut Command, limit: Duration) -> std::io::Result<Opti
             return Ok(Some(status));
         }
         if waited >= limit {
-            child.kill()?;
-            child.wait()?;
+            kill(&mut child)?;
             return Ok(None);
         }
         let _ = never.recv_timeout(LOOK_EVERY);
         waited += LOOK_EVERY;
     }
+}
+
+/// Kills a process and all that it has started. They are of our group, so that an interrupt from the terminal reaches them too.
+fn kill(child: &mut Child) -> std::io::Result<()> {
+    let table = output(Command::new("ps").args(["-A", "-o", "pid=", "-o", "ppid="]));
+    let descendants = descendants(table.as_deref().unwrap_or(""), child.id());
+    if !descendants.is_empty() {
+        let descendants = descendants.iter().map(u32::to_string);
+        // Those that have ended meanwhile are complained about.
+        Command::new("kill").arg("-KILL").args(descendants).stderr(Stdio::null()).status()?;
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+/// Who descends from a process, by a table of processes and their parents.
+fn descendants(table: &str, ancestor: u32) -> Vec<u32> {
+    let rows: Vec<[u32; 2]> = table.lines().filter_map(pair).collect();
+    let mut found = vec![ancestor];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(rows.iter().filter(|row| row[1] == parent).map(|row| row[0]));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// Two numbers.
+fn pair(line: &str) -> Option<[u32; 2]> {
+    let mut numbers = line.split_whitespace().map(|word| word.parse().ok());
+    Some([numbers.next()??, numbers.next()??])
 }
 
 /// What a command says, if it ends well.
@@ -88,5 +127,28 @@ mod tests {
         assert!(!succeeds_within(&mut Command::new("false"), second));
         assert!(!succeeds_within(&mut Command::new("no such program"), second));
         assert!(!succeeds_within(Command::new("sleep").arg("600"), Duration::ZERO));
+    }
+
+    #[test]
+    fn what_it_has_started_is_killed_too() {
+        let Some(_) = output(Command::new("ps").args(["-A", "-o", "pid="])) else {
+            eprintln!("there is no ps: not tried");
+            return;
+        };
+        let said = std::env::temp_dir().join(format!("esker-killed-{}", std::process::id()));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sh -c 'sleep 600 & echo $! >\"$0\"; wait' \"$0\"; :"]).arg(&said);
+        assert!(!succeeds_within(&mut shell, Duration::from_secs(2)));
+        let sleeper = std::fs::read_to_string(&said).expect("its number");
+        std::fs::remove_file(&said).expect("removed");
+        let state = output(Command::new("ps").args(["-o", "stat=", "-p", sleeper.trim()]));
+        // Ended, whether somebody has asked for that or not.
+        assert!(state.as_ref().is_none_or(|state| state.starts_with('Z')), "{state:?}");
+    }
+
+    #[test]
+    fn descendants_are_found_in_any_order() {
+        assert_eq!(descendants("  7 5\n 5 3\n9 8\n4 3\nx y\n8 4", 3), [5, 4, 7, 8, 9]);
+        assert!(descendants("", 3).is_empty());
     }
 }

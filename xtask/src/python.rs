@@ -4,7 +4,9 @@
 //! is no Python or no way to the packages, one line says so, and `test` passes: the rest of the project needs neither. Who asks
 //! for a wheel or for figures and gets none is told by the exit code.
 
-use crate::process::{succeeds, succeeds_within, target_directory};
+use crate::process::{
+    BUILD_MAX, FETCH_MAX, SMALL_MAX, status_within, succeeds_within, target_directory,
+};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -112,7 +114,8 @@ fn environment(place: &Path) -> Result<PathBuf, String> {
                         (Debian: python3-venv)";
             return Err(what.to_owned());
         }
-        if !succeeds(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&dir)) {
+        let mut venv = Command::new("python3");
+        if !succeeds_within(venv.args(["-m", "venv", "--clear"]).arg(&dir), SMALL_MAX) {
             return Err(format!("python3 -m venv {} failed: see above", dir.display()));
         }
     }
@@ -157,7 +160,8 @@ fn built(root: &Path, python: &Path, wheels: &Path, profile: &str) -> bool {
     }
     let mut maturin = Command::new(python);
     maturin.args(["-m", "maturin", "build", "--locked", "--profile", profile, "--manifest-path"]);
-    succeeds(maturin.arg(root.join("crates/py/Cargo.toml")).arg("--out").arg(wheels))
+    maturin.arg(root.join("crates/py/Cargo.toml")).arg("--out").arg(wheels);
+    succeeds_within(&mut maturin, BUILD_MAX)
 }
 
 /// Installs the wheel of this directory into the environment.
@@ -169,7 +173,7 @@ fn installed(python: &Path, wheels: &Path) -> bool {
         );
         return false;
     };
-    succeeds(pip(python).args(["--force-reinstall", "--no-deps"]).arg(wheel))
+    succeeds_within(pip(python).args(["--force-reinstall", "--no-deps"]).arg(wheel), SMALL_MAX)
 }
 
 /// Runs the tests. What they skip is shown with its reason.
@@ -186,6 +190,6 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 
 /// Runs a command for its answer alone.
 fn quiet(command: &mut Command) -> bool {
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    matches!(status_within(quiet, FETCH_MAX), Ok(Some(status)) if status.success())
 }

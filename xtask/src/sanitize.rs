@@ -4,7 +4,7 @@
 //! instrumented; what the thread sanitizer misreads because of that is in `xtask/tsan.supp`, each with
 //! its reason. Builds go to a target directory of their own, so that others stay valid.
 
-use crate::process::{cargo_command, succeeds};
+use crate::process::{BUILD_MAX, cargo_command, succeeds_within};
 use std::path::Path;
 
 /// The only target we run sanitizers on.
@@ -36,7 +36,7 @@ fn sanitize(root: &Path, name: &str, minutes: &str) -> bool {
     let arguments = ["run", "--profile", "gates", "--target", TARGET, "-p", "esker-gates", "--"];
     println!("== {name} sanitizer: RUSTFLAGS='{flags}' cargo {} threads", arguments.join(" "));
     let target = root.join("target").join(format!("sanitize-{name}"));
-    succeeds(
+    succeeds_within(
         cargo_command()
             .args(arguments)
             .args(["threads", "--minutes", minutes])
@@ -45,5 +45,6 @@ fn sanitize(root: &Path, name: &str, minutes: &str) -> bool {
             .env("TSAN_OPTIONS", options)
             .env("CARGO_TARGET_DIR", target)
             .current_dir(root),
+        BUILD_MAX,
     )
 }

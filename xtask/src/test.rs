@@ -2,7 +2,7 @@
 //!
 //! The same command runs on a newcomer's machine and in CI. It stops at the first step that fails.
 
-use crate::process::{cargo_command, succeeds};
+use crate::process::{BUILD_MAX, NONE, cargo_command, succeeds_within};
 use crate::{capi, python, tidy};
 use std::path::Path;
 use std::time::Duration;
@@ -152,7 +152,7 @@ pub(crate) fn run(root: &Path, only: Option<&str>, long: bool) -> bool {
     let mut passed = 0;
     for step in &chosen {
         println!("== {} ({})", step.name, step.run.describe());
-        let (ok, took) = timed(|| step.run.start(root));
+        let (ok, took) = timed(|| step.start(root));
         println!("== {} {} in {:.1} s", step.name, if ok { "passed" } else { "FAILED" }, took);
         if !ok {
             let long = if long { " --long" } else { "" };
@@ -174,6 +174,20 @@ fn timed(run: impl FnOnce() -> bool) -> (bool, f64) {
     (ok, took.as_secs_f64())
 }
 
+impl Step {
+    /// The limit is for hanging: a long form may take as long as it takes.
+    fn start(&self, root: &Path) -> bool {
+        match self.run {
+            Run::Tidy => tidy::run(root),
+            Run::Own(run, _) => run(root),
+            Run::Cargo { arguments, env } => succeeds_within(
+                cargo_command().args(arguments).envs(env.iter().copied()).current_dir(root),
+                if self.long_only { NONE } else { BUILD_MAX },
+            ),
+        }
+    }
+}
+
 impl Run {
     fn describe(&self) -> String {
         match self {
@@ -183,16 +197,6 @@ impl Run {
                 let env: String = env.iter().map(|(k, v)| format!("{k}='{v}' ")).collect();
                 format!("{env}cargo {}", arguments.join(" "))
             }
-        }
-    }
-
-    fn start(&self, root: &Path) -> bool {
-        match self {
-            Run::Tidy => tidy::run(root),
-            Run::Own(run, _) => run(root),
-            Run::Cargo { arguments, env } => succeeds(
-                cargo_command().args(*arguments).envs(env.iter().copied()).current_dir(root),
-            ),
         }
     }
 }

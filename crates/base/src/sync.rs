@@ -2,10 +2,10 @@
 //!
 //! | build | what the names below are |
 //! |---|---|
-//! | usual | `parking_lot`, the standard library, `arc_swap` |
+//! | usual | the standard library, `arc_swap` |
 //! | `--cfg esker_loom` | loom's: all interleavings of a small model, weak memory included |
 //! | `--cfg esker_shuttle` | shuttle's: random schedules of large models |
-//! | `--cfg esker_tsan` | the usual, but for what the thread sanitizer cannot see into |
+//! | `--cfg esker_tsan` | the usual, with the locks of `parking_lot`: the thread sanitizer cannot see into the standard ones |
 //!
 //! Under a checker everything here works inside one of its models only. Reference counts stay the
 //! standard library's in all builds.
@@ -13,8 +13,8 @@
 
 #[cfg(esker_loom)]
 pub mod atomics;
-#[cfg(any(esker_loom, esker_shuttle))]
-mod checked;
+#[cfg(not(esker_tsan))]
+mod locks;
 #[cfg(any(esker_loom, esker_shuttle, esker_tsan))]
 mod once;
 #[cfg(any(esker_loom, esker_shuttle))]
@@ -28,12 +28,13 @@ pub const CHECKED: bool = cfg!(any(esker_loom, esker_shuttle));
 #[cfg(not(any(esker_loom, esker_shuttle)))]
 pub use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 #[cfg(not(any(esker_loom, esker_shuttle)))]
-pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-#[cfg(not(any(esker_loom, esker_shuttle)))]
 pub use std::{sync::atomic, thread, thread_local};
 
-#[cfg(any(esker_loom, esker_shuttle))]
-pub use checked::{Condvar, Mutex, MutexGuard, RwLock};
+#[cfg(not(esker_tsan))]
+pub use locks::{Condvar, Mutex, MutexGuard, RwLock};
+#[cfg(esker_tsan)]
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+
 #[cfg(any(esker_loom, esker_shuttle))]
 pub use swap::{ArcSwap, ArcSwapOption, Guard};
 

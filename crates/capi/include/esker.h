@@ -446,7 +446,8 @@ esker_code esker_repair(const char *path, const char *options, char **report);
 void esker_free(void *memory);
 
 /*
- Sets a key. That survives the death of the process; for power cuts see `esker_sync` and `esker_write`.
+ Sets a key. That survives the death of the process, unless the database was opened with `durability=external`; for
+ power cuts see `esker_sync` and `esker_write`.
  */
 esker_code esker_put(const esker_keyspace *keyspace,
                      const void *key,

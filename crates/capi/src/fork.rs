@@ -22,8 +22,9 @@ pub(crate) fn forks() -> usize {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Counts forks from now on.
-fn watch() {
+/// Counts forks from now on: called before there is anything that a child could inherit.
+#[inline]
+pub(crate) fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
         // SAFETY: the function does what is allowed in a child, and stays as long as the library. Without memory for it, the

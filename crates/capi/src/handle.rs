@@ -8,12 +8,12 @@
 //! Threads: opening and closing are safe from any; a handle that is closed while another thread uses it is the caller's
 //! fault, as is using one that only one thread may use from two.
 
-use crate::fork::forks;
-use parking_lot::Mutex;
+use crate::fork::{forks, watch};
+use esker::base::sync::Mutex;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The word of a closed handle.
 const CLOSED: u64 = 0;
@@ -29,17 +29,45 @@ pub(crate) struct Shell<T> {
     content: UnsafeCell<Option<T>>,
 }
 
-/// Addresses of closed shells of a kind, the oldest first.
-///
-/// A child begins with a queue of its own: that of its parent may have been locked when it was forked.
-pub(crate) type Closed = [Mutex<VecDeque<usize>>; PROCESSES];
+/// Closed shells of a kind: the queue of this process, or still that of the one it was forked from.
+#[derive(Debug)]
+pub(crate) struct Closed(AtomicPtr<Queue>);
 
-/// Processes of a line of descent that have queues of their own.
-pub(crate) const PROCESSES: usize = 8;
+/// Addresses of closed shells, the oldest first.
+#[derive(Debug)]
+struct Queue {
+    shells: Mutex<VecDeque<usize>>,
+    forks: usize,
+}
 
-/// The queue of this process.
-fn queue<H: Handle>() -> &'static Mutex<VecDeque<usize>> {
-    &H::closed()[forks().min(PROCESSES - 1)]
+impl Closed {
+    pub(crate) const fn new() -> Closed {
+        Closed(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    /// The queue of this process. A child begins with a new one, and leaves the old where it is: it may have been locked when
+    /// the child was forked.
+    fn shells(&self) -> &'static Mutex<VecDeque<usize>> {
+        let mut queue = self.0.load(Ordering::Acquire);
+        loop {
+            // SAFETY: NULL, or a queue that was put there below, and such are never freed.
+            if let Some(queue) = unsafe { queue.as_ref() }
+                && queue.forks == forks()
+            {
+                return &queue.shells;
+            }
+            let new = Queue { shells: Mutex::new(VecDeque::new()), forks: forks() };
+            let new = Box::into_raw(Box::new(new));
+            queue = match self.0.compare_exchange(queue, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => new,
+                Err(other) => {
+                    // SAFETY: nobody else has seen it.
+                    drop(unsafe { Box::from_raw(new) });
+                    other
+                }
+            };
+        }
+    }
 }
 
 /// A kind of handle.
@@ -51,8 +79,8 @@ pub(crate) trait Handle: Sized + 'static {
     /// Tells it from other kinds.
     const WORD: u64 = word_of(Self::WHAT);
 
-    /// What it is made of.
-    fn shell(&self) -> &Shell<Self::Content>;
+    /// What it is made of: begins where the handle does.
+    fn shell(handle: *const Self) -> *const Shell<Self::Content>;
     /// The handle made of this.
     fn from_shell(shell: Shell<Self::Content>) -> Self;
     /// Those that were closed.
@@ -66,8 +94,9 @@ macro_rules! handle {
             type Content = $content;
             const WHAT: &'static str = $what;
 
-            fn shell(&self) -> &$crate::handle::Shell<$content> {
-                &self.0
+            fn shell(handle: *const $name) -> *const $crate::handle::Shell<$content> {
+                // SAFETY: nothing is read; the only field stands where the whole does.
+                unsafe { &raw const (*handle).0 }
             }
 
             fn from_shell(shell: $crate::handle::Shell<$content>) -> $name {
@@ -75,9 +104,7 @@ macro_rules! handle {
             }
 
             fn closed() -> &'static $crate::handle::Closed {
-                static CLOSED: $crate::handle::Closed =
-                    [const { parking_lot::Mutex::new(std::collections::VecDeque::new()) };
-                        $crate::handle::PROCESSES];
+                static CLOSED: $crate::handle::Closed = $crate::handle::Closed::new();
                 &CLOSED
             }
         }
@@ -120,8 +147,9 @@ const fn word_of(what: &str) -> u64 {
 
 /// A new handle with this content.
 pub(crate) fn open<H: Handle>(content: H::Content) -> *mut H {
+    watch();
     let reused = {
-        let mut closed = queue::<H>().lock();
+        let mut closed = H::closed().shells().lock();
         if closed.len() > CLOSED_MIN { closed.pop_front() } else { None }
     };
     let Some(address) = reused else {
@@ -131,7 +159,7 @@ pub(crate) fn open<H: Handle>(content: H::Content) -> *mut H {
     };
     let handle = std::ptr::with_exposed_provenance_mut::<H>(address);
     // SAFETY: a shell in the queue is one of this kind that `close` put there; nobody else has it now.
-    let shell = unsafe { (*handle).shell() };
+    let shell = unsafe { &*H::shell(handle) };
     // SAFETY: as above; its word says that it is closed, so that nobody looks at its content.
     unsafe { *shell.content.get() = Some(content) };
     shell.word.store(H::WORD, Ordering::Release);
@@ -151,13 +179,15 @@ pub(crate) unsafe fn get<'h, H: Handle>(handle: *const H) -> Result<&'h H::Conte
     if !handle.is_aligned() {
         return Err(Misuse::NotOpen(H::WHAT));
     }
-    // SAFETY: shells are never freed, and their word stands at the same place in all kinds.
-    let shell = unsafe { (*handle).shell() };
-    if shell.word.load(Ordering::Acquire) != H::WORD {
+    let shell = H::shell(handle);
+    // Of other kinds it has less behind the word, maybe: nothing but that is looked at until it is known for ours.
+    // SAFETY: shells are never freed, and their word stands at the beginning of all kinds.
+    let word = unsafe { AtomicU64::from_ptr(shell.cast_mut().cast()) };
+    if word.load(Ordering::Acquire) != H::WORD {
         return Err(Misuse::NotOpen(H::WHAT));
     }
-    // SAFETY: an open shell; the caller says that nobody changes it.
-    unsafe { (*shell.content.get()).as_ref() }.ok_or(Misuse::NotOpen(H::WHAT))
+    // SAFETY: an open shell of this kind; the caller says that nobody changes it.
+    unsafe { (*(*shell).content.get()).as_ref() }.ok_or(Misuse::NotOpen(H::WHAT))
 }
 
 /// The content of a handle, to be changed.
@@ -169,7 +199,7 @@ pub(crate) unsafe fn get_mut<'h, H: Handle>(handle: *mut H) -> Result<&'h mut H:
     // SAFETY: as the caller says.
     unsafe { get(handle.cast_const())? };
     // SAFETY: an open shell, as was just seen; the caller says that nobody else uses it.
-    unsafe { (*(*handle).shell().content.get()).as_mut() }.ok_or(Misuse::NotOpen(H::WHAT))
+    unsafe { (*(*H::shell(handle)).content.get()).as_mut() }.ok_or(Misuse::NotOpen(H::WHAT))
 }
 
 /// Closes a handle. Of two threads that close it at once, one gets the content.
@@ -179,15 +209,15 @@ pub(crate) unsafe fn get_mut<'h, H: Handle>(handle: *mut H) -> Result<&'h mut H:
 pub(crate) unsafe fn close<H: Handle>(handle: *mut H) -> Result<H::Content, Misuse> {
     // SAFETY: as the caller says.
     unsafe { get(handle.cast_const())? };
-    // SAFETY: shells are never freed.
-    let shell = unsafe { (*handle).shell() };
+    // SAFETY: a shell of this kind, as was just seen; none is ever freed.
+    let shell = unsafe { &*H::shell(handle) };
     let (open, closed) = (H::WORD, CLOSED);
     if shell.word.compare_exchange(open, closed, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return Err(Misuse::NotOpen(H::WHAT));
     }
     // SAFETY: whoever changes the word has the content.
     let content = unsafe { (*shell.content.get()).take() };
-    queue::<H>().lock().push_back(handle.expose_provenance());
+    H::closed().shells().lock().push_back(handle.expose_provenance());
     content.ok_or(Misuse::NotOpen(H::WHAT))
 }
 

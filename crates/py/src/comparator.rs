@@ -3,10 +3,11 @@
 //! The engine asks it from whatever thread compares keys: from the one that called, which has let go of the interpreter,
 //! and from those in the background. It cannot be told of a failure. So one that fails ends the job by a panic, which the
 //! engine takes for what it is: work in the background stops and the store takes no more writes. In a call, [`guarded`]
-//! turns the panic back into the exception. An interrupt is kept until the comparison was made again.
+//! turns the panic back into the exception. An interrupt is kept until the comparison was made again. While it is asked, locks
+//! of the engine are held: calls that it makes, or a handler of a signal that comes meanwhile, are refused and not waited for.
 
 use esker::{Comparator, KeyOrder};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::cell::{Cell, RefCell};
@@ -17,6 +18,8 @@ use std::sync::Arc;
 thread_local! {
     /// This thread is inside of a call from Python.
     static CALLED: Cell<bool> = const { Cell::new(false) };
+    /// This thread is inside of the function.
+    static ASKED: Cell<bool> = const { Cell::new(false) };
     /// What the function raised in this call.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
@@ -72,12 +75,15 @@ impl PyComparator {
 
     /// Asks until nothing interrupts it.
     fn ask_again(&self, py: Python<'_>, a: &[u8], b: &[u8]) -> PyResult<Ordering> {
-        loop {
+        let before = ASKED.replace(true);
+        let answer = loop {
             match self.ask(py, a, b) {
                 Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => keep(py, error),
-                answer => return answer,
+                answer => break answer,
             }
-        }
+        };
+        ASKED.set(before);
+        answer
     }
 }
 
@@ -111,6 +117,19 @@ fn keep(py: Python<'_>, error: PyErr) {
 /// True if the function has raised something in the call that this thread is in.
 pub(crate) fn has_raised() -> bool {
     RAISED.with_borrow(Option::is_some)
+}
+
+/// Fails on a thread that is inside of such a function: what it calls could wait for itself.
+///
+/// # Errors
+/// `RuntimeError` that says so.
+pub(crate) fn check_not_asked() -> PyResult<()> {
+    if !ASKED.get() {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(
+        "a comparator, or what interrupts it, uses a database that has a comparator: that could wait for ever; do it elsewhere",
+    ))
 }
 
 /// Runs a call into the engine during which the function may be asked.

@@ -10,7 +10,7 @@
 //! whoever lets go of it last, without the interpreter, since work in the background may want it to end; (4) in a process that
 //! was forked from the one that has opened a store, no lock of it is taken and nothing of it is dropped.
 
-use crate::comparator::guarded;
+use crate::comparator::{check_not_asked, guarded};
 use crate::errors::{Face, STORE};
 use crate::fork::forks;
 use arc_swap::{ArcSwapOption, Guard};
@@ -78,13 +78,17 @@ impl Store {
     /// Makes a call into the engine; this thread does not have the interpreter.
     ///
     /// # Errors
-    /// What a comparator raised; inside of that, that of the engine.
+    /// What a comparator raised, or that this is one; inside of that, that of the engine.
     #[inline]
     pub(crate) fn call<T>(
         &self,
         call: impl FnOnce() -> esker::Result<T>,
     ) -> Result<esker::Result<T>, PyErr> {
-        if self.asks_python { guarded(call) } else { Ok(call()) }
+        if !self.asks_python {
+            return Ok(call());
+        }
+        check_not_asked()?;
+        guarded(call)
     }
 
     /// True in a child of the process that has opened it.
@@ -100,6 +104,14 @@ impl Store {
     #[inline]
     pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_inherited() { Err(self.face.inherited(py)) } else { Ok(()) }
+    }
+
+    /// Fails inside of a comparator, if this store has one.
+    ///
+    /// # Errors
+    /// Says so.
+    pub(crate) fn check_not_asked(&self) -> PyResult<()> {
+        if self.asks_python { check_not_asked() } else { Ok(()) }
     }
 
     fn add(&self, make: impl FnOnce(u64) -> Arc<dyn Child>) -> bool {
@@ -185,6 +197,7 @@ impl Handle {
     /// Of the engine; that it was opened by another process, in which case nothing is touched.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.store.check_process(py)?;
+        self.store.check_not_asked()?;
         py.detach(|| self.store.shut_children());
         let open = self.open.swap(None);
         self.store.run(py, || open.map_or(Ok(()), |open| open.db.clone().close()))
@@ -236,7 +249,7 @@ impl std::ops::Deref for Open {
 }
 
 /// Something that calls change, and that is closed with its store: a cursor of some kind.
-pub(crate) struct Slot<T> {
+pub(crate) struct Slot<T: Send> {
     held: Mutex<Option<T>>,
     // Keeps the store open.
     pub(crate) handle: Arc<Handle>,
@@ -308,12 +321,16 @@ impl<T: Send + 'static> Child for Slot<T> {
     }
 }
 
-impl<T> Drop for Slot<T> {
+impl<T: Send> Drop for Slot<T> {
     fn drop(&mut self) {
+        let held = self.held.get_mut().take();
         if self.handle.store.is_inherited() {
-            return std::mem::forget(self.held.get_mut().take());
+            return std::mem::forget(held);
         }
         self.handle.store.forget(self.id);
+        if held.is_some() {
+            without_interpreter(|| drop(held));
+        }
     }
 }
 
@@ -385,6 +402,10 @@ impl Drop for Moment {
             return std::mem::forget(self.held.swap(None));
         }
         self.handle.store.forget(self.id);
+        let held = self.held.swap(None);
+        if held.is_some() {
+            without_interpreter(|| drop(held));
+        }
     }
 }
 

@@ -15,12 +15,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Makes a call that cannot be told to stop, on a thread of its own, and waits for it.
 ///
 /// # Errors
-/// That of the engine; `KeyboardInterrupt`, in which case nobody waits any more and the call goes on to its end.
+/// That of the engine; that this is a comparator; `KeyboardInterrupt`, in which case nobody waits any more and the call goes on to its end.
 pub(crate) fn patiently<T: Send + 'static>(
     py: Python<'_>,
     store: &Arc<Store>,
     call: impl FnOnce() -> esker::Result<T> + Send + 'static,
 ) -> PyResult<T> {
+    // The other thread could wait for this one.
+    store.check_not_asked()?;
     let (sender, mut receiver) = channel();
     let theirs = store.clone();
     let work = move || {

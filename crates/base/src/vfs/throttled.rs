@@ -64,8 +64,7 @@ impl Disk {
                 return;
             }
             // Nobody notifies: the time out is what is waited for.
-            let _ =
-                self.waiting.wait_for(&mut bucket, Duration::from_nanos(left_ns.min(WAIT_NS_MAX)));
+            self.waiting.wait_for(&mut bucket, Duration::from_nanos(left_ns.min(WAIT_NS_MAX)));
         }
     }
 

@@ -57,12 +57,8 @@ pub unsafe extern "C" fn leveldb_open(
             foreign::refuse(dir)?;
             let engine = options.engine()?;
             let bytewise = engine.default_keyspace.order.is_bytewise();
-            let named: Vec<String> = engine.keyspaces.keys().cloned().collect();
-            let opened = Db::open(dir, engine);
+            let opened = keyspaces::open(dir, engine, false);
             let db = opened.map_err(|error| explain(dir, options, error))?;
-            if let Some(what) = keyspaces::missing(named.iter(), &db) {
-                return Err(Status::invalid(&what));
-            }
             Ok(handle::open(Database { db: Own::new(db), bytewise }))
         })
     }

@@ -75,6 +75,10 @@ impl OpenOptions {
         if !self.settings.is_empty() {
             esker_settings::apply(&mut options, &self.settings)?;
         }
+        // All keyspaces have one comparator: there is one to give.
+        for keyspace in options.keyspaces.values_mut() {
+            keyspace.order = options.default_keyspace.order.clone();
+        }
         Ok(options)
     }
 
@@ -156,7 +160,6 @@ pub unsafe extern "C" fn leveldb_options_destroy(options: *mut leveldb_options_t
     quiet((), || unsafe { Ok(handle::discard(options)?) });
 }
 
-/// # Safety
 /// What an option leads to: nothing for NULL; for a handle that was closed, what is gone already, so that whoever uses the options is
 /// refused.
 ///
@@ -170,6 +173,7 @@ unsafe fn given<H: Handle<Content = Arc<T>>, T>(handle: *const H) -> Option<Weak
     Some(unsafe { handle::get(handle) }.map_or_else(|_| Weak::new(), Arc::downgrade))
 }
 
+/// # Safety
 /// As everywhere.
 unsafe fn set(options: *mut leveldb_options_t, set: impl FnOnce(&mut OpenOptions)) {
     // SAFETY: as the caller says.

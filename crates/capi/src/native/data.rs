@@ -32,7 +32,8 @@ impl esker_slice {
     }
 }
 
-/// Sets a key. That survives the death of the process; for power cuts see `esker_sync` and `esker_write`.
+/// Sets a key. That survives the death of the process, unless the database was opened with `durability=external`; for
+/// power cuts see `esker_sync` and `esker_write`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_put(
     keyspace: *const esker_keyspace,

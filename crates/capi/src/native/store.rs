@@ -51,18 +51,18 @@ impl Store {
 /// A keyspace and its database.
 pub struct Space {
     pub(super) store: Arc<Store>,
-    keyspace: Keyspace,
+    keyspace: Own<Keyspace>,
 }
 
 impl Space {
     /// The keyspace.
     ///
     /// # Errors
-    /// Its database was closed.
+    /// Its database was closed, or opened by another process.
     #[inline]
     pub(super) fn open(&self) -> Outcome<&Keyspace> {
         self.store.db()?;
-        Ok(&self.keyspace)
+        Ok(self.keyspace.get()?)
     }
 }
 
@@ -158,15 +158,8 @@ pub unsafe extern "C" fn esker_open_with(
         let path = text(path, "path")?;
         let options = all_options(options, keyspaces, keyspaces_count)?;
         let keyspace_options = options.default_keyspace.clone();
-        let named: Vec<String> = options.keyspaces.keys().cloned().collect();
-        let opened = match read_only {
-            true => Db::open_read_only(path, options)?,
-            false => Db::open(path, options)?,
-        };
-        if let Some(what) = keyspaces::missing(named.iter(), &opened) {
-            return Err(Failure::invalid(what));
-        }
-        let (db, closed) = (Own::new(opened), AtomicBool::new(false));
+        let db = Own::new(keyspaces::open(path.as_ref(), options, read_only)?);
+        let closed = AtomicBool::new(false);
         *out = handle::open(Arc::new(Store { db, keyspace_options, closed }));
         Ok(())
     })
@@ -208,7 +201,7 @@ unsafe fn give_keyspace(
         let out = place(keyspace)?;
         *out = std::ptr::null_mut();
         let store = handle::get(db)?;
-        let keyspace = get(store)?;
+        let keyspace = Own::new(get(store)?);
         *out = handle::open(Space { store: store.clone(), keyspace });
         Ok(())
     })

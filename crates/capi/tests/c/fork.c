@@ -24,6 +24,9 @@ static struct {
   esker_cursor *cursor;
   esker_unordered *unordered;
   esker_batch *batch;
+  esker_keyspace *people, *dropped;
+  esker_record *record;
+  esker_found *found;
   leveldb_t *old;
   leveldb_iterator_t *it;
   const leveldb_snapshot_t *moment;
@@ -103,6 +106,18 @@ static void use_what_is_inherited(void) {
   REFUSED(esker_group_stats(mine.db, &tables, &count));
   esker_snapshot *persisted;
   REFUSED(esker_persisted_snapshot(mine.db, &persisted));
+  esker_field year = {.kind = ESKER_INT, .integer = 1923};
+  esker_record *record;
+  esker_found *found_too;
+  REFUSED(esker_put_record(mine.people, "child", 5, mine.record));
+  REFUSED(esker_get_record(mine.people, NULL, "p1", 2, &record));
+  REFUSED(esker_create_index(mine.people, "name"));
+  REFUSED(esker_find(mine.people, NULL, "year", &year, &found_too));
+  REFUSED(esker_found_next(mine.found, &found));
+  CHECK(esker_found_key(mine.found, NULL) == NULL);
+  REFUSED(esker_put(mine.dropped, "child", 5, "x", 1));
+  /* A record is memory alone. */
+  OK(esker_record_set(mine.record, "child", &year));
   REFUSED(esker_cursor_next(mine.cursor));
   REFUSED(esker_unordered_next(mine.unordered, &found));
   CHECK(!esker_cursor_valid(mine.cursor));
@@ -129,6 +144,10 @@ static void close_all(int inherited) {
   OK(esker_unordered_close(mine.unordered));
   OK(esker_snapshot_close(mine.snapshot));
   OK(esker_batch_close(mine.batch));
+  OK(esker_record_close(mine.record));
+  OK(esker_found_close(mine.found));
+  OK(esker_keyspace_close(mine.people));
+  OK(esker_keyspace_close(mine.dropped));
   OK(esker_keyspace_close(mine.keyspace));
 }
 
@@ -145,15 +164,7 @@ static void open_what_is_free(void) {
   OK(esker_destroy("of the child"));
 }
 
-enum { USES = 1, CLOSES = 2, OPENS = 4 };
-
-static void child(int does) {
-  alarm(60);
-  if (does & USES) use_what_is_inherited();
-  if (does & OPENS) open_what_is_free();
-  if (does & CLOSES) close_all(1);
-  exit(failed);
-}
+static void child(int does);
 
 static void fork_and_wait(int does) {
   fflush(stdout);
@@ -162,6 +173,50 @@ static void fork_and_wait(int does) {
   int status = 0;
   CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* So many generations, each with a store of its own and more handles than are kept closed. What a child does in all of them comes
+   first. */
+static void descend(int generations, int does) {
+  if (generations == 0) return;
+  char path[32];
+  snprintf(path, sizeof path, "of generation %d", generations);
+  esker_db *db;
+  esker_keyspace *keyspace;
+  OK(esker_open(path, NULL, &db));
+  OK(esker_default_keyspace(db, &keyspace));
+  OK(esker_put(keyspace, path, strlen(path), "x", 1));
+  for (int i = 0; i < 1100; i++) {
+    esker_batch *batch;
+    OK(esker_batch_create(&batch));
+    OK(esker_batch_close(batch));
+  }
+  fflush(stdout);
+  pid_t pid = fork();
+  if (pid == 0) {
+    REFUSED(esker_put(keyspace, "child", 5, "x", 1));
+    descend(generations - 1, does);
+    OK(esker_keyspace_close(keyspace));
+    REFUSED(esker_close(db));
+    child(does);
+  }
+  int status = 0;
+  CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  OK(esker_put(keyspace, "parent", 6, "x", 1));
+  OK(esker_keyspace_close(keyspace));
+  OK(esker_close(db));
+  OK(esker_destroy(path));
+}
+
+enum { USES = 1, CLOSES = 2, OPENS = 4, DESCENDS = 8 };
+
+static void child(int does) {
+  alarm(100);
+  if (does & USES) use_what_is_inherited();
+  if (does & OPENS) open_what_is_free();
+  if (does & DESCENDS) descend(12, USES | CLOSES);
+  if (does & CLOSES) close_all(1);
+  exit(failed);
 }
 
 static atomic_int busy;
@@ -185,12 +240,27 @@ int main(void) {
   OK(esker_scan_unordered(mine.keyspace, NULL, 1 << 16, &mine.unordered));
   OK(esker_batch_create(&mine.batch));
   OK(esker_batch_put(mine.batch, mine.keyspace, "child", 5, "x", 1));
+  OK(esker_create_keyspace(mine.db, "people", NULL, &mine.people));
+  OK(esker_create_index(mine.people, "year"));
+  OK(esker_wait_index(mine.people, "year"));
+  esker_field year = {.kind = ESKER_INT, .integer = 1923};
+  OK(esker_record_create(&mine.record));
+  OK(esker_record_set(mine.record, "year", &year));
+  OK(esker_put_record(mine.people, "p1", 2, mine.record));
+  OK(esker_find(mine.people, NULL, "year", &year, &mine.found));
+  bool more;
+  OK(esker_found_next(mine.found, &more));
+  CHECK(more);
+  /* The handle alone keeps what is dropped. */
+  OK(esker_create_keyspace(mine.db, "dropped", NULL, &mine.dropped));
+  OK(esker_put(mine.dropped, "a", 1, "b", 1));
+  OK(esker_drop_keyspace(mine.db, "dropped"));
   mine.it = leveldb_create_iterator(mine.old, reads);
   leveldb_iter_seek_to_first(mine.it);
   mine.moment = leveldb_create_snapshot(mine.old);
 
-  int ways[] = {0, USES, CLOSES, OPENS, USES | OPENS | CLOSES};
-  for (int i = 0; i < 5; i++) {
+  int ways[] = {0, USES, CLOSES, OPENS, USES | OPENS | CLOSES, DESCENDS};
+  for (int i = 0; i < 6; i++) {
     fork_and_wait(ways[i]);
     write_on(100);
   }
@@ -198,7 +268,7 @@ int main(void) {
   pthread_t thread;
   atomic_store(&busy, 1);
   pthread_create(&thread, NULL, keep_busy, NULL);
-  for (int i = 0; i < 40; i++) fork_and_wait(USES | CLOSES);
+  for (int i = 0; i < 40; i++) fork_and_wait(i % 10 == 0 ? DESCENDS : USES | CLOSES);
   atomic_store(&busy, 0);
   pthread_join(thread, NULL);
   check_all();

@@ -2,7 +2,7 @@
 //!
 //! What they say stands in `tests/c/said`; `ESKER_REWRITE=1` writes it anew, from LevelDB's library.
 
-use crate::support::{Scratch, compile, compiles, here, lay_out, library, run};
+use crate::support::{Scratch, compile, compiles, here, lay_out, library, run, tell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,7 +86,7 @@ fn programs_say_the_same_on_both_libraries() {
     let lib = our_library(&scratch);
     let has_leveldb = has_leveldb();
     if !has_leveldb {
-        println!("there is no LevelDB with all functions: compared with what it has said before");
+        tell("there is no LevelDB with all functions: compared with what it has said before");
     }
     for (program, argument, _) in PROGRAMS {
         let built = scratch.path().join(program);
@@ -145,7 +145,7 @@ fn every_function_of_leveldb_is_exported() {
 #[test]
 fn programs_are_clean_under_the_address_sanitizer() {
     if !compiles("int main(void) { return 0; }\n", &["-fsanitize=address"]) {
-        println!("cc has no address sanitizer: not run");
+        tell("cc has no address sanitizer: not run");
         return;
     }
     let scratch = Scratch::new("asan");
@@ -203,6 +203,6 @@ fn what_only_ours_does_is_clean_under_the_address_sanitizer() {
     if compiles("int main(void) { return 0; }\n", &["-fsanitize=address"]) {
         own(&["-fsanitize=address"]);
     } else {
-        println!("cc has no address sanitizer: not run");
+        tell("cc has no address sanitizer: not run");
     }
 }

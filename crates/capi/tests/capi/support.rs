@@ -1,5 +1,6 @@
 //! Compiling and running programs in C.
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,6 +10,12 @@ use std::time::Duration;
 
 /// Programs take seconds, the slowest under a sanitizer.
 const PROGRAM_MAX: Duration = Duration::from_secs(300);
+
+/// Says something that is shown of tests that pass too.
+pub(crate) fn tell(line: &str) {
+    // Nobody reads it, then.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// A directory that goes when it is dropped.
 pub(crate) struct Scratch(PathBuf);

@@ -13,6 +13,7 @@
 
 use crate::block::Block;
 use esker_base::heap::SharedBytes;
+use esker_base::pages::prefetch;
 use esker_base::sync::{CHECKED, Mutex};
 use std::hint::black_box;
 
@@ -39,7 +40,7 @@ impl Slot {
     /// Brings the slot near, without waiting for it.
     #[inline]
     pub(super) fn warm(&self) {
-        black_box(self.0.is_locked());
+        prefetch(&raw const self.0);
     }
 
     /// The block, and whether this is its first hit in `epoch`.

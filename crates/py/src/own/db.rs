@@ -4,7 +4,7 @@ use super::batch::BatchObject;
 use super::convert::to_python;
 use super::groups;
 use super::keyspace::KeyspaceObject;
-use super::options::{of_database, of_keyspace};
+use super::options::{of_database, of_keyspace, set_order};
 use super::repair::reported;
 use super::snapshot::SnapshotObject;
 use crate::bytes::{self, BytesLike};
@@ -46,11 +46,7 @@ pub(super) fn open<'py>(
 ) -> PyResult<Bound<'py, DbObject>> {
     let mut options = of_database(py, preset, options)?;
     let name = comparator_name.as_ref().map(BytesLike::get);
-    let order = order(comparator, name)?;
-    for keyspace in options.keyspaces.values_mut() {
-        keyspace.order = order.clone();
-    }
-    options.default_keyspace.order = order;
+    set_order(&mut options, &order(comparator, name)?);
     let dir = bytes::path(&path)?;
     let (asked, vfs) = (options.clone(), Setup::default().env.vfs);
     let opened = py.detach(|| {

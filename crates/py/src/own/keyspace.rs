@@ -171,7 +171,7 @@ impl KeyspaceObject {
         PyList::new(py, values.into_iter().map(|value| value.map(|value| PyBytes::new(py, &value))))
     }
 
-    /// Sets a key. It survives the death of the process; `sync`: and a power cut, when it returns.
+    /// Sets a key. It survives the death of the process, unless `durability="external"`; `sync`: and a power cut, when it returns.
     #[pyo3(signature = (key, value, *, sync=false))]
     fn put(
         &self,

@@ -2,7 +2,7 @@
 
 use super::convert::{from_python, to_python};
 use crate::errors::{Face, invalid};
-use esker::{KeyspaceOptions, Options};
+use esker::{KeyOrder, KeyspaceOptions, Options};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
@@ -55,6 +55,14 @@ pub(super) fn of_database(
     let options: Options = parsed(py, tree)?;
     options.validate().map_err(|error| Face::Own.error(py, &error))?;
     Ok(options)
+}
+
+/// Gives all keyspaces the order that arguments ask for: an order is no option by name.
+pub(super) fn set_order(options: &mut Options, order: &KeyOrder) {
+    for keyspace in options.keyspaces.values_mut() {
+        keyspace.order = order.clone();
+    }
+    options.default_keyspace.order = order.clone();
 }
 
 /// The options of single keyspaces, each over those of the default one.

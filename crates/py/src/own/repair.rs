@@ -1,7 +1,7 @@
 //! `repair`.
 
 use super::convert::to_python;
-use super::options::of_database;
+use super::options::{of_database, set_order};
 use crate::bytes::{self, BytesLike};
 use crate::comparator::{guarded, order};
 use crate::errors::{Face, invalid};
@@ -39,7 +39,7 @@ pub(super) fn repair<'py>(
     let path = bytes::path(path)?;
     let mut options = of_database(py, preset, options)?;
     let name = comparator_name.as_ref().map(BytesLike::get);
-    options.default_keyspace.order = order(comparator, name)?;
+    set_order(&mut options, &order(comparator, name)?);
     let progress = progress.map(Bound::unbind);
     let report = watched(
         py,

@@ -1,39 +1,53 @@
-//! A checker's locks in the shape of `parking_lot`'s.
+//! Locks that do not poison, of the standard library's or of a checker's.
 //!
-//! A wait with a time limit lets others run and comes back: for a checker time may pass at any moment, so
+//! The standard library's keep nothing outside of themselves. Others keep the threads that wait in a table of the whole process:
+//! a child that is forked inherits that with the threads of its parent in it, and may then wait for ever in a store of its own.
+//!
+//! Under a checker a wait with a time limit lets others run and comes back: for a checker time may pass at any moment, so
 //! whoever relies on a limit is tried with one that is always over at once. What waits without a
 //! limit and is never woken is a deadlock, which the checker reports.
 
+#[cfg(any(esker_loom, esker_shuttle))]
 use super::checker::sync as inner;
-use super::checker::thread::yield_now;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+#[cfg(not(any(esker_loom, esker_shuttle)))]
+use std::sync as inner;
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
-/// As `parking_lot`'s.
+/// One at a time.
 pub struct Mutex<T>(inner::Mutex<T>);
 
-/// As `parking_lot`'s. Empty only while a condition variable has the lock.
+/// What a lock guards, while it is held. Empty only while a condition variable has the lock.
 pub struct MutexGuard<'a, T> {
-    lock: &'a inner::Mutex<T>,
     held: Option<inner::MutexGuard<'a, T>>,
+    #[cfg(any(esker_loom, esker_shuttle))]
+    lock: &'a inner::Mutex<T>,
 }
 
 impl<T> Mutex<T> {
     /// An unlocked lock.
+    #[cfg(not(any(esker_loom, esker_shuttle)))]
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex(inner::Mutex::new(value))
+    }
+
+    /// An unlocked lock.
+    #[cfg(any(esker_loom, esker_shuttle))]
     pub fn new(value: T) -> Mutex<T> {
         Mutex(inner::Mutex::new(value))
     }
 
     /// Waits for the lock.
+    #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        MutexGuard { lock: &self.0, held: Some(held) }
+        self.guard(self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes the lock if nobody has it.
+    #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let held = match self.0.try_lock() {
@@ -41,12 +55,16 @@ impl<T> Mutex<T> {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(MutexGuard { lock: &self.0, held: Some(held) })
+        Some(self.guard(held))
     }
 
-    /// Whether somebody has it. Asked only to bring the lock near, so any answer will do.
-    pub fn is_locked(&self) -> bool {
-        false
+    #[inline]
+    fn guard<'a>(&'a self, held: inner::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        MutexGuard {
+            held: Some(held),
+            #[cfg(any(esker_loom, esker_shuttle))]
+            lock: &self.0,
+        }
     }
 
     /// The value.
@@ -75,12 +93,14 @@ impl<T> fmt::Debug for Mutex<T> {
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
         self.held.as_ref().expect("held but while waiting")
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         self.held.as_mut().expect("held but while waiting")
     }
@@ -92,7 +112,7 @@ impl<T> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
-/// As `parking_lot`'s.
+/// Something to wait for.
 #[derive(Debug)]
 pub struct Condvar(inner::Condvar);
 
@@ -109,11 +129,13 @@ impl Condvar {
     }
 
     /// Wakes one that waits.
+    #[inline]
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
     /// Wakes all that wait.
+    #[inline]
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
@@ -126,15 +148,25 @@ impl Condvar {
         }
     }
 
+    /// The same, for so long at the most.
+    #[cfg(not(any(esker_loom, esker_shuttle)))]
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, limit: Duration) {
+        if let Some(held) = guard.held.take() {
+            let waited = self.0.wait_timeout(held, limit);
+            guard.held = Some(waited.unwrap_or_else(PoisonError::into_inner).0);
+        }
+    }
+
     /// Gives the lock back and takes it again: the time is over.
+    #[cfg(any(esker_loom, esker_shuttle))]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
         guard.held = None;
-        yield_now();
+        super::checker::thread::yield_now();
         guard.held = Some(guard.lock.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// As `parking_lot`'s.
+/// One who writes, or any number who read.
 pub struct RwLock<T>(inner::RwLock<T>);
 
 impl<T> RwLock<T> {
@@ -144,12 +176,14 @@ impl<T> RwLock<T> {
     }
 
     /// Waits for the lock, to be shared with other readers.
+    #[inline]
     #[track_caller]
     pub fn read(&self) -> inner::RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the lock.
+    #[inline]
     #[track_caller]
     pub fn write(&self) -> inner::RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)

@@ -1,0 +1,190 @@
+"""Orders of keys that are functions."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+import esker
+import esker.plyvel
+
+
+def test_an_interrupt_while_keys_are_compared_ends_what_reports_its_progress(tmp_path):
+    interrupted = []
+
+    def compare(a, b):
+        if interrupted == ["now"]:
+            interrupted.append("done")
+            raise KeyboardInterrupt
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"plain")
+    with esker.open(tmp_path / "store", table_bytes_max=16 << 10, **order) as db:
+        for i in range(3000):
+            db.put(b"%04d" % i, os.urandom(50))
+        db.compact()
+        told = []
+        db.verify(progress=told.append)
+        interrupted, files = ["now"], len(told)
+        told.clear()
+        with pytest.raises(KeyboardInterrupt):
+            db.verify(progress=told.append)
+        assert interrupted == ["now", "done"]
+        assert len(told) < files
+        assert db.verify()["entries"] >= 3000
+
+
+def test_a_comparator_that_fails_raises_and_stops_writes_alone(tmp_path, monkeypatch):
+    fails, printed = False, []
+
+    def compare(a, b):
+        if fails:
+            raise LookupError("compare")
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"plain")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", lambda said: printed.append(said.exc_type))
+        db = esker.open(tmp_path / "store", **order)
+        for i in range(50):
+            db.put(b"%02d" % i, b"v")
+        db.flush()
+        fails = True
+        for call in (lambda: db.get(b"25"), lambda: list(db.scan(b"10", b"20"))):
+            with pytest.raises(LookupError, match="compare"):
+                call()
+        # Nothing was changed by that.
+        fails = False
+        for i in range(50, 60):
+            db.put(b"%02d" % i, b"v")
+        fails = True
+        # Where work in the background fails, nothing more is written until the store is opened again.
+        with pytest.raises(esker.PoisonedError, match="the comparator failed"):
+            db.flush()
+        fails = False
+        assert printed == [LookupError]
+        with pytest.raises(esker.PoisonedError, match="open it again"):
+            db.put(b"99", b"w")
+        assert db.get(b"25") == b"v"
+        with pytest.raises(esker.PoisonedError):
+            db.close()
+    with esker.open(tmp_path / "store", **order) as db:
+        assert list(db) == [(b"%02d" % i, b"v") for i in range(60)]
+
+
+def test_bounds_outlive_a_comparator_that_raises_over_what_was_not_flushed(tmp_path):
+    fails = False
+
+    def compare(a, b):
+        if fails:
+            raise LookupError("compare")
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"plain")
+    with esker.plyvel.DB(str(tmp_path / "store"), create_if_missing=True, **order) as db:
+        for i in range(50):
+            db.put(b"%02d" % i, b"v")
+        for bounds, reverse in [(dict(start=b"10", stop=b"20"), way) for way in (False, True)]:
+            it = db.iterator(include_value=False, reverse=reverse, **bounds)
+            fails = True
+            with pytest.raises(LookupError, match="compare"):
+                next(it)
+            fails = False
+            it.seek_to_stop() if reverse else it.seek_to_start()
+            keys = [b"%02d" % i for i in range(10, 20)]
+            assert list(it) == (keys[::-1] if reverse else keys)
+
+
+def test_an_interrupt_inside_of_a_comparator_waits_for_the_end_of_the_call(tmp_path):
+    interrupts = 0
+
+    def compare(a, b):
+        nonlocal interrupts
+        if interrupts:
+            interrupts -= 1
+            raise KeyboardInterrupt
+        return (a > b) - (a < b)
+
+    with esker.open(tmp_path / "store", comparator=compare, comparator_name=b"plain") as db:
+        for i in range(50):
+            db.put(b"%02d" % i, b"v")
+        db.flush()
+        interrupts = 2
+        with pytest.raises(KeyboardInterrupt):
+            db.get(b"25")
+        assert interrupts == 0
+        assert db.get(b"25") == b"v"
+        db.put(b"26", b"w")
+        assert db.get(b"26") == b"w"
+
+
+def test_repair_knows_the_order_of_all_keyspaces(tmp_path):
+    order = dict(comparator=lambda a, b: (a < b) - (a > b), comparator_name=b"backwards")
+    with esker.open(tmp_path / "store", **order) as db:
+        other = db.create_keyspace("other")
+        for i in range(1000):
+            other.put(b"%04d" % i, b"v")
+        db.flush()
+    (tmp_path / "store" / "CURRENT").unlink()
+    keyspaces = {"other": {"memtable_bytes": 1 << 20}}
+    assert esker.repair(tmp_path / "store", keyspaces=keyspaces, **order)["is_complete"]
+    with esker.open(tmp_path / "store", keyspaces=keyspaces, **order) as db:
+        assert list(db.keyspace("other")) == [(b"%04d" % i, b"v") for i in reversed(range(1000))]
+
+
+@pytest.mark.parametrize("call", ["get", "put", "next", "compact", "close", "signal"])
+def test_a_comparator_that_uses_its_store_is_refused(tmp_path, call):
+    used = False
+
+    def compare(a, b):
+        nonlocal used
+        if used:
+            used = False
+            if call == "signal":
+                signal.raise_signal(signal.SIGUSR1)
+            else:
+                calls[call]()
+        return (a > b) - (a < b)
+
+    db = esker.open(tmp_path / "store", comparator=compare, comparator_name=b"plain")
+    calls = {
+        "get": lambda: db.get(b"20"),
+        "put": lambda: db.put(b"20", b"w"),
+        "next": lambda: next(it),
+        "compact": db.compact,
+        "close": db.close,
+    }
+    before = signal.signal(signal.SIGUSR1, lambda *_: db.close())
+    try:
+        for i in range(50):
+            db.put(b"%02d" % i, b"v")
+        it = iter(db)
+        used = True
+        with pytest.raises(RuntimeError, match="a comparator, or what interrupts it"):
+            db.get(b"25")
+        assert not used
+        # That failed as any comparator may, and harmed nothing.
+        assert db.get(b"25") == b"v"
+        it = None
+        db.close()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    with esker.open(tmp_path / "store", comparator=compare, comparator_name=b"plain") as db:
+        assert list(db) == [(b"%02d" % i, b"v") for i in range(50)]
+
+
+def test_a_comparator_may_use_another_store(tmp_path):
+    with esker.open(tmp_path / "weights") as weights:
+        for i in range(10):
+            weights.put(b"%d" % i, b"%d" % (i * 7 % 10))
+
+        def compare(a, b):
+            a, b = (int(weights.get(key)) for key in (a, b))
+            return a - b
+
+        with esker.open(tmp_path / "store", comparator=compare, comparator_name=b"by weight") as db:
+            for i in range(10):
+                db.put(b"%d" % i, b"v")
+            keys = [key for key, _ in db]
+            assert keys == sorted(keys, key=lambda key: int(key) * 7 % 10)
