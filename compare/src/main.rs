@@ -10,6 +10,8 @@ mod lmdb;
 mod redb_store;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+#[cfg(feature = "rocksdb")]
+mod rocks_repair;
 mod suite;
 mod turns;
 
@@ -64,6 +66,15 @@ enum Action {
         #[arg(long)]
         quiet: bool,
     },
+    /// Run the experiments of PheonixLSM, with RocksDB beside Esker in the full repair
+    #[cfg(feature = "rocksdb")]
+    Phoenix {
+        #[command(flatten)]
+        choice: Box<esker_bench::papers::phoenix::Choice>,
+        /// No progress
+        #[arg(long)]
+        quiet: bool,
+    },
     /// List the engines
     Engines,
     /// What `run` starts for each engine and turn
@@ -85,6 +96,8 @@ fn main() -> ExitCode {
         Action::Suite { choice, quiet } => {
             Show::new(quiet).and_then(|show| suite::run(&choice, &show))
         }
+        #[cfg(feature = "rocksdb")]
+        Action::Phoenix { choice, quiet } => phoenix(&choice, quiet),
         Action::Engines => {
             let config = Settings::default();
             engines()
@@ -122,6 +135,19 @@ fn run(
         plot::draw_all(std::slice::from_ref(&report), dir)?;
     }
     Ok(!show.is_interrupted())
+}
+
+/// Runs the experiments. Returns false if they were interrupted.
+#[cfg(feature = "rocksdb")]
+fn phoenix(choice: &esker_bench::papers::phoenix::Choice, quiet: bool) -> Outcome<bool> {
+    use esker_bench::papers::phoenix;
+    let peers = [true, false].map(|log| rocks_repair::RocksRepair { log });
+    let peers = peers.each_ref().map(|peer| peer as &dyn phoenix::Way);
+    let stop = interrupt::watch()?;
+    let mut progress = Progress::start(quiet);
+    phoenix::run(choice, &peers, &stop, &mut progress)?;
+    progress.finish();
+    Ok(!stop.load(std::sync::atomic::Ordering::Relaxed))
 }
 
 /// One engine's turn: results go to standard output, one in a line.

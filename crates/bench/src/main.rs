@@ -192,7 +192,7 @@ fn command(command: Command) -> Outcome<ExitCode> {
             return watched(quiet, |stop, progress| loose::run(&choice, stop, progress));
         }
         Command::Papers(Paper::Phoenix { choice, quiet }) => {
-            return watched(quiet, |stop, progress| phoenix::run(&choice, stop, progress));
+            return watched(quiet, |stop, progress| phoenix::run(&choice, &[], stop, progress));
         }
         Command::Stalls { choice, quiet } => {
             return watched(quiet, |stop, progress| stalls::run(&choice, stop, progress));

@@ -11,10 +11,12 @@ mod groups;
 mod lab;
 mod latency;
 mod repair;
+mod replica;
 mod tables;
 mod watch;
 
 pub use choice::Choice;
+pub use replica::{Pairs, Replica, States, Way};
 
 use crate::machine::Machine;
 use crate::place::{self, Place, make_dir};
@@ -35,11 +37,16 @@ struct Found {
     repairs: Vec<repair::Repair>,
 }
 
-/// Does all of it. Ends early if `stop` is set; what was measured before is kept.
+/// Does all of it, with ways of peers beside Esker's in the full repair. Ends early if `stop` is set; what was measured before is kept.
 ///
 /// # Errors
 /// Of a store, or of the file system.
-pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outcome<()> {
+pub fn run(
+    choice: &Choice,
+    peers: &[&dyn Way],
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> Outcome<()> {
     choice.check()?;
     make_dir(&choice.out)?;
     let place = Place::new("phoenix", choice.db.as_deref());
@@ -68,7 +75,7 @@ pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outco
         })?;
     }
     if has(Part::Repair, &lab) {
-        lab.repair(&mut |repair| {
+        lab.repair(peers, &mut |repair| {
             found.repairs.push(repair);
             found.keep(choice)?;
             keep(choice, "repair.svg", repair::drawing(&found.repairs)?)
@@ -124,7 +131,7 @@ mod tests {
         found.repairs = repair::tests::repairs();
         assert_eq!(headings(&found), 4);
         let text = serde_json::to_string(&found).expect("JSON");
-        for name in ["\"applied\"", "took_ns", "live_bytes", "\"range-applied\""] {
+        for name in ["\"applied\"", "took_ns", "live_bytes", "\"delete_range, apply\""] {
             assert!(text.contains(name), "{name} in {text}");
         }
     }
