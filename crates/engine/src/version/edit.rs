@@ -10,8 +10,8 @@ use esker_base::key::{KEY_BYTES_MAX, SEQ_MAX};
 use esker_base::{KeyOrder, KeyspaceId, Seq};
 use std::sync::Arc;
 
-/// Levels of a tree, level 0 included.
-pub(crate) const LEVELS_MAX: u32 = 64;
+/// Deepest level of a tree.
+pub(crate) const DEEPEST_LEVEL: usize = 6;
 
 /// The longest name of a group.
 pub(crate) const GROUP_BYTES_MAX: usize = 1 << 10;
@@ -388,7 +388,7 @@ fn take_id(input: &mut &[u8]) -> Option<KeyspaceId> {
 }
 
 fn take_level(input: &mut &[u8]) -> Option<u32> {
-    take_varint_u32(input).filter(|&level| level < LEVELS_MAX)
+    take_varint_u32(input).filter(|&level| level as usize <= DEEPEST_LEVEL)
 }
 
 fn take_string(input: &mut &[u8]) -> Option<String> {
@@ -536,7 +536,7 @@ mod tests {
     #[test]
     fn unknown_tags_flags_and_levels_are_refused() {
         assert!(VersionEdit::decode(&[77]).is_err());
-        assert!(VersionEdit::decode(&[TABLE_REMOVED, 0, LEVELS_MAX as u8, 1]).is_err());
+        assert!(VersionEdit::decode(&[TABLE_REMOVED, 0, DEEPEST_LEVEL as u8 + 1, 1]).is_err());
         assert!(VersionEdit::decode(&[TABLE_ADDED, 0, 0, 0, 0x80]).is_err());
     }
 }

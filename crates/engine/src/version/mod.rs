@@ -31,7 +31,7 @@ mod wals;
 pub(crate) use coverage::{Coverage, Replaced, RunDigest};
 pub(crate) use cursor::RunCursor;
 pub(crate) use edit::{
-    Change, GROUP_BYTES_MAX, GroupState, NOTE_BYTES_MAX, TableMeta, VersionEdit,
+    Change, DEEPEST_LEVEL, GROUP_BYTES_MAX, GroupState, NOTE_BYTES_MAX, TableMeta, VersionEdit,
 };
 pub(crate) use groups::NamedGroups;
 pub(crate) use keyspace::KeyspaceRecord;
@@ -43,7 +43,7 @@ pub(crate) use salvage::{ManifestRemains, TableFact, write_state};
 pub(crate) use separated_output::{SeparatedOutput, Written};
 pub(crate) use set::VersionSet;
 pub use spec::LevelScore;
-pub(crate) use spec::{CompactionSpec, DEEPEST_LEVEL, InputRun};
+pub(crate) use spec::{CompactionSpec, InputRun};
 pub(crate) use store::{Table, TableStore};
 pub(crate) use tree::Version;
 pub(crate) use values::{NamedValues, live_bytes};

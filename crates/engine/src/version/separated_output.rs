@@ -2,10 +2,10 @@
 //!
 //! Crash: as for [`RunOutput`] and [`ValueOutput`]: nobody names the files before the edit that names the tables.
 
+use super::edit::DEEPEST_LEVEL;
 use super::edit::TableMeta;
 use super::grouping::Grouping;
 use super::output::RunOutput;
-use super::spec::DEEPEST_LEVEL;
 use super::store::TableStore;
 use super::value_output::ValueOutput;
 use crate::names;

@@ -25,9 +25,6 @@ impl LevelScore {
     }
 }
 
-/// Deepest level of a tree.
-pub(crate) const DEEPEST_LEVEL: usize = 6;
-
 /// Tables of one run that a compaction takes, in key order.
 #[derive(Clone, Debug)]
 pub(crate) struct InputRun {
