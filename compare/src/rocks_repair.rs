@@ -51,13 +51,13 @@ impl Replica for RocksReplica {
     fn remove(&mut self, from: &[u8], to: &[u8], _group: u64) -> Outcome<()> {
         let mut batch = WriteBatch::default();
         batch.delete_range(from, to);
-        Ok(self.db.write_opt(&batch, &self.writes)?)
+        Ok(self.db.write_opt(batch, &self.writes)?)
     }
 
     fn write(&mut self, pairs: &Pairs, _group: u64) -> Outcome<()> {
         let mut batch = WriteBatch::default();
         pairs.iter().for_each(|(key, value)| batch.put(key, value));
-        Ok(self.db.write_opt(&batch, &self.writes)?)
+        Ok(self.db.write_opt(batch, &self.writes)?)
     }
 
     fn persist(&mut self) -> Outcome<()> {
