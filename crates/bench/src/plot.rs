@@ -5,8 +5,8 @@ use crate::report::{Report, Row};
 use crate::result::Measured;
 use esker_draw::units::{duration, rate};
 use esker_draw::{
-    Axes, BAR_HEIGHT, FONT, GROUP_GAP, Group, HEAD_HEIGHT, Line, NAME_WIDTH, Outcome, Page,
-    Palette, Points, RATES, WIDTH, chart, drawing, title,
+    Axes, BAR_HEIGHT, FONT, GROUP_GAP, Group, Line, NAME_WIDTH, Outcome, Page, Palette, Points,
+    RATES, WIDTH, chart, drawing, title,
 };
 use plotters::prelude::*;
 use std::collections::BTreeMap;
@@ -130,7 +130,8 @@ fn throughput(report: &Report) -> Outcome<String> {
 fn latencies(report: &Report) -> Outcome<String> {
     let (steps, engines) = (by_step(report), engines(report));
     let lines: u32 = steps.values().map(|rows| rows.len() as u32).sum();
-    let height = HEAD_HEIGHT + 20 + lines * BAR_HEIGHT + steps.len() as u32 * GROUP_GAP;
+    let head = engines.head_height();
+    let height = head + 20 + lines * BAR_HEIGHT + steps.len() as u32 * GROUP_GAP;
     let figures = |row: &Row<'_>| -> [f64; 4] {
         let of = |figure: fn(&Measured) -> u64| row.median(|run| figure(run) as f64).max(1.0);
         [
@@ -148,14 +149,14 @@ fn latencies(report: &Report) -> Outcome<String> {
     let x_of = |ns: f64| NAME_WIDTH + (room * (ns.log10() - low) / (high - low)) as i32;
     drawing(height, |area| {
         title(area, "Latency: median, p99, p99.9, longest (logarithmic)")?;
-        engines.legend(area, 34)?;
+        engines.legend(area)?;
         for power in low as i32..=high as i32 {
             let ns = 10f64.powi(power);
-            let line = [(x_of(ns), HEAD_HEIGHT as i32 + 16), (x_of(ns), height as i32)];
+            let line = [(x_of(ns), head as i32 + 16), (x_of(ns), height as i32)];
             area.draw(&PathElement::new(line, BLACK.mix(0.15)))?;
-            area.draw(&Text::new(duration(ns), (x_of(ns) + 2, HEAD_HEIGHT as i32), (FONT, 12)))?;
+            area.draw(&Text::new(duration(ns), (x_of(ns) + 2, head as i32), (FONT, 12)))?;
         }
-        let mut y = HEAD_HEIGHT as i32 + 20;
+        let mut y = head as i32 + 20;
         for (&step, rows) in &steps {
             area.draw(&Text::new(report.label(step), (10, y + 3), (FONT, 14)))?;
             for row in rows {

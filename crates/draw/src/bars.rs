@@ -1,7 +1,7 @@
 //! Groups of bars, each group scaled to its longest.
 
 use crate::Outcome;
-use crate::canvas::{BAR_HEIGHT, FONT, GROUP_GAP, HEAD_HEIGHT, NAME_WIDTH, WIDTH, drawing, title};
+use crate::canvas::{BAR_HEIGHT, FONT, GROUP_GAP, NAME_WIDTH, WIDTH, drawing, title};
 use crate::palette::Palette;
 use plotters::prelude::*;
 
@@ -45,11 +45,12 @@ pub struct Bar {
 /// Of the drawing.
 pub fn bars(heading: &str, groups: &[Group], palette: &Palette) -> Outcome<String> {
     let count: u32 = groups.iter().map(|group| group.bars.len() as u32).sum();
-    let height = HEAD_HEIGHT + count * BAR_HEIGHT + groups.len() as u32 * GROUP_GAP;
+    let head = palette.head_height();
+    let height = head + count * BAR_HEIGHT + groups.len() as u32 * GROUP_GAP;
     drawing(height, |area| {
         title(area, heading)?;
-        palette.legend(area, 34)?;
-        let mut y = HEAD_HEIGHT as i32;
+        palette.legend(area)?;
+        let mut y = head as i32;
         let room = f64::from(WIDTH as i32 - NAME_WIDTH - FIGURE_WIDTH);
         for group in groups {
             let longest = group.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);

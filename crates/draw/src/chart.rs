@@ -43,10 +43,10 @@ pub fn chart(heading: &str, lines: &[Line], palette: &Palette, axes: &Axes<'_>) 
     let x_min = points().map(|p| p.0).fold(f64::INFINITY, f64::min);
     let x_max = points().map(|p| p.0).fold(0.0, f64::max);
     let y_max = points().map(|p| p.1).fold(axes.y_from + 1.0, f64::max) * 1.05;
-    drawing(HEIGHT, |area| {
+    drawing(HEIGHT + palette.head_height() - HEAD_HEIGHT, |area| {
         title(area, heading)?;
-        palette.legend(area, 34)?;
-        let (_, below) = area.split_vertically(HEAD_HEIGHT);
+        palette.legend(area)?;
+        let (_, below) = area.split_vertically(palette.head_height());
         let mut builder = ChartBuilder::on(&below);
         builder.margin_right(20).x_label_area_size(30).y_label_area_size(70);
         let style = |name: &str| palette.colour(name).stroke_width(2);
