@@ -1,5 +1,6 @@
 //! Running other programs, each with a limit: what hangs must not hang who waits for it.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -70,34 +71,40 @@ pub(crate) fn status_within(
 
 /// Kills a process and all that it has started. They are of our group, so that an interrupt from the terminal reaches them too.
 fn kill(child: &mut Child) -> std::io::Result<()> {
-    let table = output(Command::new("ps").args(["-A", "-o", "pid=", "-o", "ppid="]));
-    let descendants = descendants(table.as_deref().unwrap_or(""), child.id());
-    if !descendants.is_empty() {
-        let descendants = descendants.iter().map(u32::to_string);
-        // Those that have ended meanwhile are complained about.
-        Command::new("kill").arg("-KILL").args(descendants).stderr(Stdio::null()).status()?;
+    let mut all = vec![child.id()];
+    // Who is stopped starts nothing more.
+    let mut stopped = 0;
+    while let Some(&next) = all.get(stopped) {
+        signal(next, Signal::STOP);
+        stopped += 1;
+        let parents = parents();
+        all.extend(parents.iter().filter(|(_, parent)| *parent == next).map(|(child, _)| child));
     }
+    all[1..].iter().for_each(|&process| signal(process, Signal::KILL));
     child.kill()?;
     child.wait()?;
     Ok(())
 }
 
-/// Who descends from a process, by a table of processes and their parents.
-fn descendants(table: &str, ancestor: u32) -> Vec<u32> {
-    let rows: Vec<[u32; 2]> = table.lines().filter_map(pair).collect();
-    let mut found = vec![ancestor];
-    let mut next = 0;
-    while let Some(&parent) = found.get(next) {
-        found.extend(rows.iter().filter(|row| row[1] == parent).map(|row| row[0]));
-        next += 1;
+/// Sends a signal to a process, which may have ended.
+fn signal(process: u32, signal: Signal) {
+    if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(process, signal);
     }
-    found.split_off(1)
 }
 
-/// Two numbers.
-fn pair(line: &str) -> Option<[u32; 2]> {
-    let mut numbers = line.split_whitespace().map(|word| word.parse().ok());
-    Some([numbers.next()??, numbers.next()??])
+/// All processes and their parents. Empty where the system does not say.
+fn parents() -> Vec<(u32, u32)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let stats = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    stats.filter_map(|stat| parent_of(&stat)).collect()
+}
+
+/// A process and its parent, as Linux has them in `/proc/PID/stat`: `PID (NAME) STATE PARENT ...`.
+fn parent_of(stat: &str) -> Option<(u32, u32)> {
+    let (process, rest) = stat.split_once(" (")?;
+    let (_, after) = rest.rsplit_once(") ")?;
+    Some((process.parse().ok()?, after.split(' ').nth(1)?.parse().ok()?))
 }
 
 /// What a command says, if it ends well.
@@ -131,24 +138,24 @@ mod tests {
 
     #[test]
     fn what_it_has_started_is_killed_too() {
-        let Some(_) = output(Command::new("ps").args(["-A", "-o", "pid="])) else {
-            eprintln!("there is no ps: not tried");
+        if parents().is_empty() {
+            eprintln!("there is no /proc: not tried");
             return;
-        };
+        }
         let said = std::env::temp_dir().join(format!("esker-killed-{}", std::process::id()));
         let mut shell = Command::new("sh");
         shell.args(["-c", "sh -c 'sleep 600 & echo $! >\"$0\"; wait' \"$0\"; :"]).arg(&said);
-        assert!(!succeeds_within(&mut shell, Duration::from_secs(2)));
+        assert!(!succeeds_within(&mut shell, Duration::from_secs(5)));
         let sleeper = std::fs::read_to_string(&said).expect("its number");
         std::fs::remove_file(&said).expect("removed");
-        let state = output(Command::new("ps").args(["-o", "stat=", "-p", sleeper.trim()]));
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.trim()));
         // Ended, whether somebody has asked for that or not.
-        assert!(state.as_ref().is_none_or(|state| state.starts_with('Z')), "{state:?}");
+        assert!(stat.as_ref().map_or(true, |stat| stat.contains(") Z ")), "{stat:?}");
     }
 
     #[test]
-    fn descendants_are_found_in_any_order() {
-        assert_eq!(descendants("  7 5\n 5 3\n9 8\n4 3\nx y\n8 4", 3), [5, 4, 7, 8, 9]);
-        assert!(descendants("", 3).is_empty());
+    fn parents_are_read_whatever_the_name() {
+        assert_eq!(parent_of("7 (a (b) c) S 5 1 1"), Some((7, 5)));
+        assert_eq!(parent_of("no process"), None);
     }
 }

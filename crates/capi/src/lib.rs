@@ -9,7 +9,6 @@
 mod boundary;
 mod fork;
 mod handle;
-mod keyspaces;
 #[cfg(feature = "leveldb")]
 pub mod leveldb;
 #[cfg(feature = "native")]

@@ -142,7 +142,11 @@ pub fn open(vfs: &StrictVfs, dir: &str, options: &Options) -> Result<Db> {
 /// Opens a store on any disk, without threads in the background.
 pub fn open_on(vfs: Arc<dyn Vfs>, seed: u64, dir: &str, options: &Options) -> Result<Db> {
     let env = Env::with_vfs(vfs, seed);
-    Db::open_with(dir, options.clone(), Setup { env, listener: None, inline_background: true })
+    Db::open_with(
+        dir,
+        options.clone(),
+        Setup { env, listener: None, inline_background: true, ..Setup::default() },
+    )
 }
 
 /// The scenarios, each with its name.

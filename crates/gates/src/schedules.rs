@@ -157,7 +157,7 @@ fn separated() -> KeyspaceOptions {
 
 fn open(vfs: &StrictVfs, dir: &str, seed: u64, inline_background: bool) -> Db {
     let env = Env::with_vfs(Arc::new(vfs.clone()), seed);
-    let setup = Setup { env, listener: None, inline_background };
+    let setup = Setup { env, listener: None, inline_background, ..Setup::default() };
     Db::open_with(dir, options(), setup).expect("open")
 }
 
@@ -254,7 +254,7 @@ impl World {
     /// The closed database has exactly the tables and values that its manifest names, and one log.
     fn check_files(&self) {
         let env = Env::with_vfs(Arc::new(self.vfs.clone()), 0);
-        let setup = Setup { env, listener: None, inline_background: true };
+        let setup = Setup { env, listener: None, inline_background: true, ..Setup::default() };
         let db = Db::open_read_only_with(DIR, options(), setup).expect("open for reading");
         let stats = db.stats();
         let levels = stats.keyspaces.iter().flat_map(|k| &k.levels);

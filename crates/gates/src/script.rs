@@ -49,6 +49,7 @@ impl World {
             env: Env::with_vfs(self.vfs.clone(), seed),
             listener: self.listener.clone(),
             inline_background: self.inline,
+            ..Setup::default()
         }
     }
 

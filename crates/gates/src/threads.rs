@@ -78,7 +78,7 @@ fn round(seed: u64, seconds: f64, in_memory: bool) -> Result<[u64; 4], String> {
     let mut options = Options { compaction_threads: 2, ..small_options() };
     random_compaction(&mut options.default_keyspace, &mut Random::new(!seed));
     random_values(&mut options, &mut Random::new(!seed ^ 1));
-    let setup = Setup { env, listener: None, inline_background: false };
+    let setup = Setup { env, listener: None, inline_background: false, ..Setup::default() };
     let db = Db::open_with(format!("{dir}/db"), options.clone(), setup.clone()).map_err(text)?;
     let pair = |name: &str| db.create_keyspace(name, options.default_keyspace.clone());
     let shared = Shared {

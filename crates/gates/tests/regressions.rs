@@ -16,7 +16,7 @@ fn disk() -> (StrictVfs, FaultyVfs) {
 
 fn setup(vfs: &FaultyVfs) -> Setup {
     let env = Env::with_vfs(Arc::new(vfs.clone()), 7);
-    Setup { env, listener: None, inline_background: true }
+    Setup { env, listener: None, inline_background: true, ..Setup::default() }
 }
 
 fn open(vfs: &FaultyVfs, options: &Options) -> Db {

@@ -20,6 +20,8 @@ thread_local! {
     static CALLED: Cell<bool> = const { Cell::new(false) };
     /// This thread is inside of the function.
     static ASKED: Cell<bool> = const { Cell::new(false) };
+    /// A call was refused for that.
+    static REFUSED: Cell<bool> = const { Cell::new(false) };
     /// What the function raised in this call.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
@@ -61,6 +63,15 @@ pub(crate) fn order(function: Option<Bound<'_, PyAny>>, name: Option<&[u8]>) -> 
     Ok(KeyOrder::Custom(Arc::new(PyComparator { name: name.to_owned(), function })))
 }
 
+/// This thread is inside of the function as long as this lives; then it is again as it was.
+struct Asking(bool);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        ASKED.set(self.0);
+    }
+}
+
 impl PyComparator {
     fn ask(&self, py: Python<'_>, a: &[u8], b: &[u8]) -> PyResult<Ordering> {
         let answer = self.function.bind(py).call1((PyBytes::new(py, a), PyBytes::new(py, b)))?;
@@ -73,17 +84,22 @@ impl PyComparator {
         }
     }
 
-    /// Asks until nothing interrupts it.
+    /// Asks until nothing interrupts it. What interrupted it is raised by the end of the call.
     fn ask_again(&self, py: Python<'_>, a: &[u8], b: &[u8]) -> PyResult<Ordering> {
-        let before = ASKED.replace(true);
-        let answer = loop {
+        let _asking = Asking(ASKED.replace(true));
+        let mut refused_before = false;
+        loop {
+            REFUSED.set(false);
             match self.ask(py, a, b) {
                 Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => keep(py, error),
-                answer => break answer,
+                // It may have been a handler of a signal that was refused: then the function knows next time.
+                Err(error) if REFUSED.get() && !refused_before => {
+                    refused_before = true;
+                    keep(py, error);
+                }
+                answer => return answer,
             }
-        };
-        ASKED.set(before);
-        answer
+        }
     }
 }
 
@@ -119,14 +135,20 @@ pub(crate) fn has_raised() -> bool {
     RAISED.with_borrow(Option::is_some)
 }
 
+/// True on a thread that is inside of such a function.
+pub(crate) fn is_asked() -> bool {
+    ASKED.get()
+}
+
 /// Fails on a thread that is inside of such a function: what it calls could wait for itself.
 ///
 /// # Errors
 /// `RuntimeError` that says so.
 pub(crate) fn check_not_asked() -> PyResult<()> {
-    if !ASKED.get() {
+    if !is_asked() {
         return Ok(());
     }
+    REFUSED.set(true);
     Err(PyRuntimeError::new_err(
         "a comparator, or what interrupts it, uses a database that has a comparator: that could wait for ever; do it elsewhere",
     ))

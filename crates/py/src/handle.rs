@@ -10,7 +10,7 @@
 //! whoever lets go of it last, without the interpreter, since work in the background may want it to end; (4) in a process that
 //! was forked from the one that has opened a store, no lock of it is taken and nothing of it is dropped.
 
-use crate::comparator::{check_not_asked, guarded};
+use crate::comparator::{check_not_asked, guarded, is_asked};
 use crate::errors::{Face, STORE};
 use crate::fork::forks;
 use arc_swap::{ArcSwapOption, Guard};
@@ -18,7 +18,9 @@ use esker::base::sync::{Mutex, MutexGuard};
 use esker::{Db, Keyspace, Options, Snapshot};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
+use std::thread;
 
 /// An open keyspace.
 pub(crate) struct Opened {
@@ -219,7 +221,15 @@ impl Drop for Handle {
             self.store.forget(id);
         }
         let open = self.open.swap(None);
-        without_interpreter(|| drop(open));
+        if is_asked() && self.store.asks_python {
+            // This thread may be one that closing the store waits for.
+            let closing = thread::Builder::new().name("esker-python".to_owned());
+            let kept = ManuallyDrop::new(open);
+            // Without a thread it stays open until the process ends.
+            let _ = closing.spawn(move || drop(ManuallyDrop::into_inner(kept)));
+        } else {
+            without_interpreter(|| drop(open));
+        }
     }
 }
 
@@ -278,10 +288,11 @@ impl<T: Send + 'static> Slot<T> {
     /// objects do at their end, which may be to close this.
     ///
     /// # Errors
-    /// If the store was opened by another process.
+    /// If the store was opened by another process; inside of its comparator, which may have been asked for this very cursor.
     #[inline]
     pub(crate) fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<T>>> {
         self.handle.store.check_process(py)?;
+        self.handle.store.check_not_asked()?;
         loop {
             if let Some(guard) = self.held.try_lock() {
                 return Ok(guard);
@@ -307,10 +318,15 @@ impl<T: Send + 'static> Slot<T> {
     }
 
     /// Closes it. The second time it does nothing, nor in another process than that which has opened the store.
-    pub(crate) fn close(&self, py: Python<'_>) {
+    ///
+    /// # Errors
+    /// Inside of the comparator of the store.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.handle.store.is_inherited() {
+            self.handle.store.check_not_asked()?;
             py.detach(|| self.shut());
         }
+        Ok(())
     }
 }
 

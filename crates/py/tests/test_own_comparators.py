@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -133,45 +134,106 @@ def test_repair_knows_the_order_of_all_keyspaces(tmp_path):
         assert list(db.keyspace("other")) == [(b"%04d" % i, b"v") for i in reversed(range(1000))]
 
 
-@pytest.mark.parametrize("call", ["get", "put", "next", "compact", "close", "signal"])
-def test_a_comparator_that_uses_its_store_is_refused(tmp_path, call):
+@pytest.mark.parametrize("outer", ["get", "next", "seek", "delete_range"])
+@pytest.mark.parametrize("inner", ["get", "put", "next", "close it", "compact", "close"])
+@pytest.mark.parametrize("by_signal", [False, True])
+def test_a_comparator_that_uses_its_store_is_refused(tmp_path, outer, inner, by_signal):
     used = False
 
     def compare(a, b):
         nonlocal used
         if used:
-            used = False
-            if call == "signal":
+            # Once: a signal comes once.
+            used = not by_signal
+            if by_signal:
                 signal.raise_signal(signal.SIGUSR1)
             else:
-                calls[call]()
+                calls[inner]()
         return (a > b) - (a < b)
 
-    db = esker.open(tmp_path / "store", comparator=compare, comparator_name=b"plain")
+    order = dict(comparator=compare, comparator_name=b"plain")
+    db = esker.open(tmp_path / "store", **order)
     calls = {
         "get": lambda: db.get(b"20"),
         "put": lambda: db.put(b"20", b"w"),
         "next": lambda: next(it),
+        "close it": lambda: it.close(),
+        "seek": lambda: it.seek(b"30"),
+        "delete_range": lambda: db.delete_range(b"x", b"z"),
         "compact": db.compact,
         "close": db.close,
     }
-    before = signal.signal(signal.SIGUSR1, lambda *_: db.close())
+    before = signal.signal(signal.SIGUSR1, lambda *_: calls[inner]())
     try:
         for i in range(50):
             db.put(b"%02d" % i, b"v")
-        it = iter(db)
+        it = db.scan(b"10", b"40")
+        if outer == "delete_range":
+            # So many are put in order.
+            for _ in range(32):
+                db.delete_range(b"w", b"y")
         used = True
         with pytest.raises(RuntimeError, match="a comparator, or what interrupts it"):
-            db.get(b"25")
-        assert not used
-        # That failed as any comparator may, and harmed nothing.
+            calls["get" if outer == "get" else outer]()
+        assert used != by_signal
+        used = False
+        # That failed as any comparator may; where it was a handler of a signal, the call was made to its end.
         assert db.get(b"25") == b"v"
+        if by_signal:
+            db.put(b"25", b"v")
         it = None
-        db.close()
+        if by_signal or outer != "delete_range":
+            db.close()
+        else:
+            with pytest.raises(esker.PoisonedError):
+                db.close()
     finally:
         signal.signal(signal.SIGUSR1, before)
-    with esker.open(tmp_path / "store", comparator=compare, comparator_name=b"plain") as db:
+    with esker.open(tmp_path / "store", **order) as db:
         assert list(db) == [(b"%02d" % i, b"v") for i in range(50)]
+
+
+def test_a_store_that_is_collected_inside_of_its_comparator_is_closed(tmp_path):
+    """On a thread of the store, which closing it waits for."""
+    script = """
+import esker, gc, sys, threading
+
+class Loop:
+    pass
+
+def compare(a, b):
+    if threading.current_thread() is not threading.main_thread() and loops:
+        gone.wait()
+        loops.clear()
+        gc.collect()
+        dropped.set()
+    return (a > b) - (a < b)
+
+gc.disable()
+gone, dropped, loops = threading.Event(), threading.Event(), []
+db = esker.open(sys.argv[1], comparator=compare, comparator_name=b"plain", memtable_bytes=64 << 10)
+loop = Loop()
+loop.db, loop.loop = db, loop
+loops.append(loop)
+# More than a memtable: the rest is flushed behind its back.
+for i in range(2000):
+    db.put(b"%04d" % i, b"v" * 40)
+del db, loop
+gone.set()
+assert dropped.wait(60)
+for _ in range(300):
+    try:
+        with esker.open(sys.argv[1], comparator=lambda a, b: (a > b) - (a < b), comparator_name=b"plain") as db:
+            print(len(list(db)))
+        break
+    except esker.BusyError:
+        dropped.clear()
+        dropped.wait(0.1)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "store")], capture_output=True, text=True, timeout=120
+    )
+    assert (run.stdout.strip(), run.returncode) == ("2000", 0), run.stderr
 
 
 def test_a_comparator_may_use_another_store(tmp_path):

@@ -130,6 +130,7 @@ impl Replica {
             env: Env::with_vfs(Arc::new(self.disk.clone()), self.starts),
             listener: Some(self.told.clone()),
             inline_background: self.inline,
+            ..Setup::default()
         };
         let db = Db::open_with(DIR, options(), setup)?;
         let mut told = self.told.0.lock();

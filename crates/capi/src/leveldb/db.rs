@@ -10,7 +10,6 @@ use super::{foreign, property};
 use crate::boundary::{copy_out, free, slice, text_out};
 use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
-use crate::keyspaces;
 use esker::{Batch, Cursor, Db, Error, Keyspace, ScanOptions, Setup};
 use libc::{c_char, c_int, c_void, size_t};
 use std::ffi::{CStr, OsStr};
@@ -57,7 +56,8 @@ pub unsafe extern "C" fn leveldb_open(
             foreign::refuse(dir)?;
             let engine = options.engine()?;
             let bytewise = engine.default_keyspace.order.is_bytewise();
-            let opened = keyspaces::open(dir, engine, false);
+            let setup = Setup { keyspaces_must_exist: true, ..Setup::default() };
+            let opened = Db::open_with(dir, engine, setup);
             let db = opened.map_err(|error| explain(dir, options, error))?;
             Ok(handle::open(Database { db: Own::new(db), bytewise }))
         })

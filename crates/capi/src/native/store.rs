@@ -4,7 +4,6 @@ use super::error::{Failure, Outcome, esker_code, give_json, place, run, text, te
 use crate::boundary::free;
 use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
-use crate::keyspaces;
 use esker::{Db, Keyspace, KeyspaceOptions, Options, Setup, Snapshot};
 use libc::{c_char, c_void, size_t};
 use std::sync::Arc;
@@ -158,8 +157,12 @@ pub unsafe extern "C" fn esker_open_with(
         let path = text(path, "path")?;
         let options = all_options(options, keyspaces, keyspaces_count)?;
         let keyspace_options = options.default_keyspace.clone();
-        let db = Own::new(keyspaces::open(path.as_ref(), options, read_only)?);
-        let closed = AtomicBool::new(false);
+        let setup = Setup { keyspaces_must_exist: true, ..Setup::default() };
+        let opened = match read_only {
+            true => Db::open_read_only_with(path, options, setup)?,
+            false => Db::open_with(path, options, setup)?,
+        };
+        let (db, closed) = (Own::new(opened), AtomicBool::new(false));
         *out = handle::open(Arc::new(Store { db, keyspace_options, closed }));
         Ok(())
     })

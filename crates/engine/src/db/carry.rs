@@ -275,7 +275,12 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
         create_if_missing: false,
         ..Options::default()
     };
-    let setup = Setup { env: core.env.clone(), listener: None, inline_background: true };
+    let setup = Setup {
+        env: core.env.clone(),
+        listener: None,
+        inline_background: true,
+        ..Setup::default()
+    };
     let export = open_read_only(dir, options, setup)?;
     let state = state_of(&export.core, &range, dir)?;
     let mut import = Import { core, from: &export.core, range: &range, parts: Vec::new() };

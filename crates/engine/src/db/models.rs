@@ -217,7 +217,7 @@ fn explore_db(name: &str, preemptions: usize, model: fn(&Db, &StrictVfs)) {
         let body = move || {
             let vfs = StrictVfs::new();
             let env = Env::with_vfs(Arc::new(vfs.clone()), 1);
-            let setup = Setup { env, listener: None, inline_background: true };
+            let setup = Setup { env, listener: None, inline_background: true, ..Setup::default() };
             let db = Db::open_with(DIR, options(), setup).expect("open");
             model(&db, &vfs);
             db.close().expect("close");

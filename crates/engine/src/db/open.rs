@@ -40,12 +40,21 @@ pub struct Setup {
     /// Start no threads: whoever writes, flushes or waits does the work in the background itself. The
     /// same calls then lead to the same files, which tests and simulations need. Default: false.
     pub inline_background: bool,
+    /// Fail if [`Options::keyspaces`] has options of a keyspace that is not there, which would do nothing, by `InvalidArgument`;
+    /// a database that is not there either is not made then. Default: false, for those who give them before
+    /// [`Db::create_keyspace`](crate::Db::create_keyspace) too.
+    pub keyspaces_must_exist: bool,
 }
 
 impl Default for Setup {
     /// The real machine, and nobody listens.
     fn default() -> Setup {
-        Setup { env: Env::posix(), listener: None, inline_background: false }
+        Setup {
+            env: Env::posix(),
+            listener: None,
+            inline_background: false,
+            keyspaces_must_exist: false,
+        }
     }
 }
 
@@ -75,6 +84,12 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
                 check_no_data(env, dir)?;
             }
             return Err(Error::NotFound { path: dir.to_path_buf() });
+        }
+        if let Err(missing) = opening.check_named([DEFAULT_KEYSPACE].into_iter()) {
+            if env.vfs.exists(dir)? {
+                check_no_data(env, dir)?;
+            }
+            return Err(missing);
         }
         create_dir_durably(env.vfs.as_ref(), dir)?;
     }
@@ -120,11 +135,12 @@ struct Opening {
     events: EventSink,
     store: Arc<TableStore>,
     inline: bool,
+    keyspaces_must_exist: bool,
 }
 
 impl Opening {
     fn new(dir: &Path, options: Options, setup: Setup) -> Opening {
-        let inline = setup.inline_background;
+        let (inline, keyspaces_must_exist) = (setup.inline_background, setup.keyspaces_must_exist);
         let shares = options.memory_shares();
         let events = EventSink::new(setup.listener);
         let store = TableStore::new(
@@ -135,7 +151,23 @@ impl Opening {
             shares,
         );
         let (env, dir, store) = (setup.env, dir.to_path_buf(), Arc::new(store));
-        Opening { env, dir, options, events, store, inline }
+        Opening { env, dir, options, events, store, inline, keyspaces_must_exist }
+    }
+
+    /// Fails if there are options of keyspaces that are not there, and that matters.
+    fn check_named<'a>(&self, there: impl Iterator<Item = &'a str>) -> Result<()> {
+        if !self.keyspaces_must_exist {
+            return Ok(());
+        }
+        let there: Vec<&str> = there.filter(|name| !names::is_index(name)).collect();
+        match self.options.keyspaces.keys().find(|name| !there.contains(&&***name)) {
+            None => Ok(()),
+            Some(name) => Err(Error::invalid(format!(
+                "options of the keyspace {name:?}, which is not there; there are {}: mend the name, or leave it out and \
+                 give its options when it is created",
+                there.join(", ")
+            ))),
+        }
     }
 
     /// A new database: an empty default keyspace and a log.
@@ -168,6 +200,7 @@ impl Opening {
         let options_of = |name: &str| Arc::new(options_for(&self.options, name));
         recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
         let records = recovered.keyspaces(&self.store, options_of)?;
+        self.check_named(records.values().map(|record| &*record.name))?;
         self.store.skip_numbers_below(recovered.next_number);
         // Before the manifest is written anew: an open that fails must leave what it failed by.
         let replayed =
@@ -275,6 +308,7 @@ impl Opening {
         let target = recover::Target::of(&recovered);
         let options_of = |name: &str| Arc::new(options_for(&self.options, name));
         let records = recovered.into_read_only(&self.store, options_of)?;
+        self.check_named(records.values().map(|record| &*record.name))?;
         let replayed =
             recover::replay(&self.store, &records, &wals, &target, recover::Spill::ToMemory)?;
         let supply = memtable_supply(&self.options);

@@ -32,7 +32,8 @@ fn store(compact_for_scans: bool) -> (Db, Written) {
         ..Options::default()
     };
     let env = Env::with_vfs(Arc::new(StrictVfs::new()), 7);
-    let setup = Setup { env, listener: Some(listener), inline_background: false };
+    let setup =
+        Setup { env, listener: Some(listener), inline_background: false, ..Setup::default() };
     let db = Db::open_with("/db", options, setup).expect("open");
     for first in [0, 1] {
         for number in (first..KEYS).step_by(2) {

@@ -42,7 +42,8 @@ fn options(threads: u32) -> Options {
 }
 
 fn open(vfs: Arc<dyn Vfs>, options: Options, inline_background: bool) -> Db {
-    let setup = Setup { env: Env::with_vfs(vfs, 7), listener: None, inline_background };
+    let setup =
+        Setup { env: Env::with_vfs(vfs, 7), listener: None, inline_background, ..Setup::default() };
     Db::open_with(DIR, options, setup).expect("open")
 }
 

@@ -62,7 +62,7 @@ impl Guest {
     fn new() -> Guest {
         let vfs = StrictVfs::new();
         let env = Env::with_vfs(Arc::new(vfs.clone()), 7);
-        let setup = Setup { env, listener: None, inline_background: false };
+        let setup = Setup { env, listener: None, inline_background: false, ..Setup::default() };
         let db = Db::open_with("/db", Options::default(), setup).expect("open");
         db.put(b"stays", &vec![1; 100 << 10]).expect("put");
         let others_bytes = db.stats().memory.memtables;

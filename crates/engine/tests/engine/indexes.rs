@@ -247,7 +247,8 @@ fn building_goes_on_where_it_was_after_a_reopen() {
     let disk = StrictVfs::new();
     let mut model = Model::new();
     let env = || Env::with_vfs(Arc::new(disk.clone()), 3);
-    let threads = || Setup { env: env(), listener: None, inline_background: false };
+    let threads =
+        || Setup { env: env(), listener: None, inline_background: false, ..Setup::default() };
     {
         let db = open(&disk);
         for number in 0..3_000 {

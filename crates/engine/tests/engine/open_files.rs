@@ -22,7 +22,7 @@ fn open(disk: &StrictVfs) -> Db {
     let options =
         Options { open_files_max: OPEN_MAX as u32, default_keyspace, ..Options::default() };
     let env = Env::with_vfs(Arc::new(disk.clone()), 7);
-    let setup = Setup { env, listener: None, inline_background: true };
+    let setup = Setup { env, listener: None, inline_background: true, ..Setup::default() };
     Db::open_with(DIR, options, setup).expect("open")
 }
 

@@ -12,7 +12,12 @@ pub(crate) const DIR: &str = "/db";
 
 /// On any disk, with randomness of its own, without threads in the background.
 pub(crate) fn setup_on(vfs: Arc<dyn Vfs>, seed: u64) -> Setup {
-    Setup { env: Env::with_vfs(vfs, seed), listener: None, inline_background: true }
+    Setup {
+        env: Env::with_vfs(vfs, seed),
+        listener: None,
+        inline_background: true,
+        ..Setup::default()
+    }
 }
 
 /// The same on a disk in memory.

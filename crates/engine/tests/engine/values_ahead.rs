@@ -21,7 +21,7 @@ fn open(disk: &Arc<dyn Vfs>) -> Db {
         ..Options::default()
     };
     let env = Env::with_vfs(disk.clone(), 7);
-    let setup = Setup { env, listener: None, inline_background: false };
+    let setup = Setup { env, listener: None, inline_background: false, ..Setup::default() };
     Db::open_with(DIR, options, setup).expect("open")
 }
 

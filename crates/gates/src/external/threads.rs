@@ -20,7 +20,7 @@ const ROUNDS: u64 = 12;
 
 fn open(vfs: &StrictVfs, options: &Options, seed: u64) -> esker::Result<Db> {
     let env = Env::with_vfs(Arc::new(vfs.clone()), seed);
-    let setup = Setup { env, listener: None, inline_background: false };
+    let setup = Setup { env, listener: None, inline_background: false, ..Setup::default() };
     let db = Db::open_with(DIR, options.clone(), setup)?;
     make_other(&db, options)?;
     Ok(db)

@@ -60,7 +60,11 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
 
 fn open(vfs: &StrictVfs, options: &Options) -> esker::Result<Db> {
     let env = Env::with_vfs(Arc::new(vfs.clone()), vfs.mutating_calls());
-    Db::open_with(DIR, options.clone(), Setup { env, listener: None, inline_background: false })
+    Db::open_with(
+        DIR,
+        options.clone(),
+        Setup { env, listener: None, inline_background: false, ..Setup::default() },
+    )
 }
 
 /// All threads write until there is no power. What fails before is a violation.

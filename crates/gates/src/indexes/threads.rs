@@ -32,7 +32,7 @@ pub(super) fn threads(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
     random_compaction(&mut options.default_keyspace, &mut Random::new(!seed));
     options.default_keyspace.value_log_bytes_min = Some(200);
     let env = Env::with_vfs(Arc::new(StrictVfs::new()), seed);
-    let setup = Setup { env, listener: None, inline_background: false };
+    let setup = Setup { env, listener: None, inline_background: false, ..Setup::default() };
     let db = Db::open_with(DIR, options.clone(), setup.clone()).map_err(text)?;
     db.default_keyspace().create_index(FIELDS[0]).map_err(text)?;
     db.wait_indexes().map_err(text)?;

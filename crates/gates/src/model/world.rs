@@ -174,7 +174,7 @@ impl World {
     }
 
     pub(super) fn setup(&self) -> Setup {
-        Setup { env: self.env(), listener: None, inline_background: true }
+        Setup { env: self.env(), listener: None, inline_background: true, ..Setup::default() }
     }
 
     pub(super) fn open(&mut self) -> Result<(), String> {

@@ -13,7 +13,7 @@ use crate::errors::Face;
 use crate::foreign::explained;
 use crate::handle::{Handle, Moment};
 use crate::waiting::{patiently, watched};
-use esker::{Applied, Db, Error, Options, Setup, VerifyProgress, VerifyReport, names};
+use esker::{Applied, Db, Setup, VerifyProgress, VerifyReport};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use serde_json::{Value, json};
@@ -48,36 +48,20 @@ pub(super) fn open<'py>(
     let name = comparator_name.as_ref().map(BytesLike::get);
     set_order(&mut options, &order(comparator, name)?);
     let dir = bytes::path(&path)?;
-    let (asked, vfs) = (options.clone(), Setup::default().env.vfs);
+    let (asked, setup) =
+        (options.clone(), Setup { keyspaces_must_exist: true, ..Setup::default() });
     let opened = py.detach(|| {
         guarded(|| {
-            if !asked.keyspaces.is_empty() && !vfs.exists(&names::current(&dir))? {
-                // Nothing is made that the call did not mean.
-                check_keyspaces(&asked, &[])?;
-            }
-            let db = match read_only {
-                true => explained(&dir, Db::open_read_only(&dir, asked.clone()))?,
-                false => explained(&dir, Db::open(&dir, asked.clone()))?,
+            let opened = match read_only {
+                true => Db::open_read_only_with(&dir, asked, setup),
+                false => Db::open_with(&dir, asked, setup),
             };
-            check_keyspaces(&asked, &db.keyspace_names())?;
-            Ok(db)
+            explained(&dir, opened)
         })
     })?;
     let db = opened.map_err(|error| Face::Own.error(py, &error))?;
     let base = KeyspaceObject { handle: Handle::first(Face::Own, options, db) };
     Bound::new(py, PyClassInitializer::from(base).add_subclass(DbObject { path: path.unbind() }))
-}
-
-/// Fails if there are options of keyspaces that are not there: they would do nothing.
-fn check_keyspaces(options: &Options, there: &[String]) -> esker::Result<()> {
-    let Some(name) = options.keyspaces.keys().find(|name| !there.contains(name)) else {
-        return Ok(());
-    };
-    let there = if there.is_empty() { "none yet".to_owned() } else { there.join(", ") };
-    Err(Error::invalid(format!(
-        "option keyspaces: no keyspace {name:?}, there are {there}: mend the name, or leave it out and give its options to \
-         create_keyspace"
-    )))
 }
 
 /// The handle of the database that a method is called on.

@@ -152,8 +152,8 @@ impl Results {
     }
 
     /// Closes it. The second time it does nothing.
-    fn close(&self, py: Python<'_>) {
-        self.slot.close(py);
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.slot.close(py)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -161,7 +161,7 @@ impl Results {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
-        self.slot.close(py);
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.slot.close(py)
     }
 }

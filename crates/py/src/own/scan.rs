@@ -145,8 +145,8 @@ impl Scan {
     }
 
     /// Closes the scan. The second time it does nothing.
-    fn close(&self, py: Python<'_>) {
-        self.slot.close(py);
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.slot.close(py)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -154,7 +154,7 @@ impl Scan {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
-        self.slot.close(py);
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.slot.close(py)
     }
 }

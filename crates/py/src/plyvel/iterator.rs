@@ -263,8 +263,8 @@ impl PlyvelIterator {
     }
 
     /// Closes the iterator. The second time it does nothing.
-    fn close(&self, py: Python<'_>) {
-        self.slot.close(py);
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.slot.close(py)
     }
 
     fn __contains__(&self, _key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -276,9 +276,9 @@ impl PlyvelIterator {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> bool {
-        self.slot.close(py);
-        false
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<bool> {
+        self.slot.close(py)?;
+        Ok(false)
     }
 }
 
@@ -386,8 +386,8 @@ impl RawIterator {
     }
 
     /// Closes the iterator. The second time it does nothing.
-    fn close(&self, py: Python<'_>) {
-        self.slot.close(py);
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.slot.close(py)
     }
 
     fn __contains__(&self, _key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -399,8 +399,8 @@ impl RawIterator {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> bool {
-        self.slot.close(py);
-        false
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<bool> {
+        self.slot.close(py)?;
+        Ok(false)
     }
 }

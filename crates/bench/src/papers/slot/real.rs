@@ -180,6 +180,11 @@ fn open(scheduler: Scheduler, scale: u64, clock: Arc<SystemClock>, seen: Arc<See
         default_keyspace: options(scheduler, table_bytes),
         ..Options::default()
     };
-    let setup = Setup { env, listener: Some(Arc::new(listener)), inline_background: false };
+    let setup = Setup {
+        env,
+        listener: Some(Arc::new(listener)),
+        inline_background: false,
+        ..Setup::default()
+    };
     Ok(Db::open_with("/slot", options, setup)?)
 }

@@ -54,6 +54,7 @@ fn setup(vfs: &StrictVfs) -> Setup {
         env: Env::with_vfs(Arc::new(vfs.clone()), seed << 32),
         listener: None,
         inline_background: true,
+        ..Setup::default()
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 fn open(inline_background: bool) -> Db {
     let env = Env::with_vfs(Arc::new(StrictVfs::new()), 7);
-    let setup = Setup { env, listener: None, inline_background };
+    let setup = Setup { env, listener: None, inline_background, ..Setup::default() };
     Db::open_with("/db", Options::default(), setup).expect("open")
 }
 
