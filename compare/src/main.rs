@@ -141,7 +141,7 @@ fn run(
 #[cfg(feature = "rocksdb")]
 fn phoenix(choice: &esker_bench::papers::phoenix::Choice, quiet: bool) -> Outcome<bool> {
     use esker_bench::papers::phoenix;
-    let peers = [true, false].map(|log| rocks_repair::RocksRepair { log });
+    let peers = rocks_repair::RocksRepair::ALL;
     let peers = peers.each_ref().map(|peer| peer as &dyn phoenix::Way);
     let stop = interrupt::watch()?;
     let mut progress = Progress::start(quiet);

@@ -97,13 +97,31 @@ impl Pairs {
 /// States of groups: so many pairs each, of which a half is in the state before as well.
 #[derive(Clone, Copy, Debug)]
 pub struct States<'a> {
-    pub(super) pairs: u64,
-    pub(super) stop: &'a AtomicBool,
+    /// Pairs of each state.
+    pub pairs: u64,
+    /// Set once somebody has interrupted.
+    pub stop: &'a AtomicBool,
 }
 
 impl States<'_> {
     /// Puts a state of a group in, as far as that is not interrupted.
-    pub(super) fn insert(&self, replica: &mut dyn Replica, group: u64, state: u64) -> Outcome<()> {
+    ///
+    /// # Errors
+    /// Of the store.
+    pub fn insert(&self, replica: &mut dyn Replica, group: u64, state: u64) -> Outcome<()> {
+        self.each(group, state, &mut |pairs| replica.write(pairs, group))
+    }
+
+    /// Gives a state of a group, part by part, as far as that is not interrupted.
+    ///
+    /// # Errors
+    /// Of whoever takes it.
+    pub fn each(
+        &self,
+        group: u64,
+        state: u64,
+        take: &mut dyn FnMut(&Pairs) -> Outcome<()>,
+    ) -> Outcome<()> {
         let (mut values, mut key, mut pairs) = (values(state), Vec::new(), Pairs::default());
         let first = state * self.pairs / 2;
         let mut number = first;
@@ -115,14 +133,17 @@ impl States<'_> {
                 pairs.0.extend_from_slice(&key);
                 pairs.0.extend_from_slice(&values.give()[..VALUE_BYTES]);
             }
-            replica.write(&pairs, group)?;
+            take(&pairs)?;
             number = end;
         }
         Ok(())
     }
 
     /// Replaces a state of a group by a new one.
-    pub(super) fn replace(&self, replica: &mut dyn Replica, group: u64, state: u64) -> Outcome<()> {
+    ///
+    /// # Errors
+    /// Of the store.
+    pub fn replace(&self, replica: &mut dyn Replica, group: u64, state: u64) -> Outcome<()> {
         if self.is_stopped() {
             return Ok(());
         }
@@ -130,7 +151,8 @@ impl States<'_> {
         if replica.take(group, state)? { Ok(()) } else { self.insert(replica, group, state) }
     }
 
-    fn is_stopped(&self) -> bool {
+    /// True once somebody has interrupted.
+    pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
