@@ -1,11 +1,12 @@
 //! The rows: the call, what is wrong, and which error it is.
 
 use super::World;
+use esker::base::Vfs;
 use esker::base::vfs::faulty::{Fault, FaultRule, Op};
 use esker::fields::Record;
 use esker::{
     Batch, Compaction, Comparator, Db, FindOptions, KeyOrder, KeyspaceId, KeyspaceOptions, Options,
-    Result, ScanOptions, WriteOptions,
+    Result, ScanOptions, Setup, WriteOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -205,6 +206,16 @@ fn options(inner: bool, name: &str, value: &str) -> Options {
     serde_json::from_value(tree).expect("options")
 }
 
+/// Opens a database with options of a keyspace that it does not have, and that must be there.
+fn open_strictly(world: &World, dir: &str) -> Result<()> {
+    let keyspaces = [("people", 1 << 20), ("poeple", 1 << 20)].map(|(name, memtable_bytes)| {
+        (name.to_owned(), KeyspaceOptions { memtable_bytes, ..KeyspaceOptions::default() })
+    });
+    let options = Options { keyspaces: keyspaces.into(), ..Options::default() };
+    let setup = Setup { keyspaces_must_exist: true, ..world.setup() };
+    Db::open_with(dir, options, setup).map(drop)
+}
+
 fn opening() -> Vec<Case> {
     vec![
         row("Db::open", "no database, and none to be created", "NotFound", |world| {
@@ -236,6 +247,14 @@ fn opening() -> Vec<Case> {
         row("Db::open", "nothing can be made durable", "Io", |world| {
             inject(world, &[Op::Sync], Fault::Eio);
             world.open_with(Options::default()).map(drop)
+        }),
+        row("Db::open", "options of a keyspace that must exist", "InvalidArgument", |world| {
+            open_strictly(world, "store")
+        }),
+        row("Db::open", "the same, and no database: none is made", "InvalidArgument", |world| {
+            let opened = open_strictly(world, "gone");
+            assert!(!world.disk.exists(Path::new("gone"))?, "something was made");
+            opened
         }),
         row("Db::open_read_only", "no database", "NotFound", |world| {
             Db::open_read_only_with("gone", Options::default(), world.setup()).map(drop)
