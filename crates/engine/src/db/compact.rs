@@ -3,7 +3,7 @@
 use super::core::{Core, KeyspaceCore};
 use crate::compaction::choice;
 use crate::compaction::job::{self, JobContext, JobResult};
-use crate::compaction::policy::{self, Manual, ManualStep};
+use crate::compaction::policy::{self, ManualStep, Pick};
 use crate::compaction::scheduler::toll;
 use crate::event::{CompactionReason, Event};
 use crate::trace::{Amount, What};
@@ -35,6 +35,41 @@ pub(super) struct Chosen {
     spec: CompactionSpec,
 }
 
+impl KeyspaceCore {
+    /// What scans can have compacted in this version.
+    fn pick_for_scans(&self, version: &Version) -> Option<Pick> {
+        // Of a keyspace that may have an index, scans pay for that.
+        (!self.may_index(version)).then(|| policy::pick_for_scans(version, &self.options))
+    }
+
+    /// Names the price of that to scans; it itself if they have paid it.
+    fn paid_by_scans(&self, version: &Version) -> Option<CompactionSpec> {
+        match self.pick_for_scans(version)? {
+            Pick::Run(spec) => self.toll.quote(Some(price_ns(&spec))).then_some(spec),
+            Pick::Busy => {
+                self.toll.withhold();
+                None
+            }
+            Pick::Nothing => {
+                self.toll.quote(None);
+                None
+            }
+        }
+    }
+
+    /// True if scans have paid for a compaction of this version, even if no thread has named them its price yet.
+    pub(super) fn is_paid_by_scans(&self, version: &Version) -> bool {
+        match self.pick_for_scans(version) {
+            Some(Pick::Run(spec)) => self.toll.covers(price_ns(&spec)),
+            _ => false,
+        }
+    }
+}
+
+fn price_ns(spec: &CompactionSpec) -> u64 {
+    toll::compaction_ns(spec.input_bytes())
+}
+
 /// The most urgent compaction that can run now. It counts as running.
 pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
     // Marking inputs and reading versions must be one step.
@@ -46,16 +81,7 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
         let version = keyspace.view.load().version.clone();
         let options = &keyspace.options;
         let urgent = choice::urgent(&version, options, &mut keyspace.schedule.lock());
-        // Of a keyspace that may have an index, scans pay for that.
-        let for_scans = match keyspace.may_index(&version) {
-            true => None,
-            false => {
-                let spec = policy::pick_for_scans(&version, options);
-                let price = spec.as_ref().map(|spec| toll::compaction_ns(spec.input_bytes()));
-                let paid = keyspace.toll.quote(price);
-                spec.filter(|_| paid).map(|spec| (FOR_SCANS, spec))
-            }
-        };
+        let for_scans = keyspace.paid_by_scans(&version).map(|spec| (FOR_SCANS, spec));
         let for_values = || {
             let tight = core.value_use.is_tight.load(Ordering::Relaxed);
             let spec = tight.then(|| policy::pick_for_values(&version, options)).flatten()?;
@@ -76,7 +102,8 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
         core.background.compactions_running.fetch_add(1, Ordering::Release);
         chosen.mark(true);
         // A table that only moves costs nothing.
-        if chosen.spec.reason == CompactionReason::Scans && !chosen.spec.is_move {
+        let merges_level0 = chosen.spec.level == 0 && !chosen.spec.is_move;
+        if merges_level0 && !chosen.keyspace.may_index(&chosen.version) {
             chosen.keyspace.toll.settle();
         }
     }
@@ -311,9 +338,9 @@ fn choose_manual(
     let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
     let step = ManualStep { level, target, range: *range, oldest_snapshot };
     Ok(match policy::pick_manual(&version, &keyspace.options, &step) {
-        Manual::Nothing => Step::Done,
-        Manual::Busy => Step::Wait,
-        Manual::Run(spec) => {
+        Pick::Nothing => Step::Done,
+        Pick::Busy => Step::Wait,
+        Pick::Run(spec) => {
             let chosen = Chosen { keyspace: keyspace.clone(), version, spec };
             chosen.mark(true);
             Step::Run(Box::new(chosen))

@@ -148,6 +148,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
         !view.sealed.is_empty()
             || scores.iter().any(|score| score.is_over())
             || keyspace.toll.is_paid()
+            || keyspace.is_paid_by_scans(&view.version)
             || keyspace.wants_index()
             || policy::pick_erased(&view.version, &keyspace.options).is_some()
             || (core.value_use.is_tight.load(Ordering::Relaxed)

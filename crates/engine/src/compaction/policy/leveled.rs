@@ -6,7 +6,7 @@
 //! A level that a tiered tree left with several runs is first merged into one.
 //! Source: LevelDB; choice of the table by overlap as in RocksDB's `kMinOverlappingRatio`.
 
-use super::manual::{Manual, ManualStep};
+use super::manual::{ManualStep, Pick};
 use super::taken::{any_busy, any_run_busy, is_busy, total_bytes};
 use crate::event::CompactionReason;
 use crate::options::KeyspaceOptions;
@@ -209,16 +209,14 @@ pub(super) fn pick_tombstones(
     None
 }
 
-pub(super) fn pick_for_scans(
-    version: &Version,
-    options: &KeyspaceOptions,
-) -> Option<CompactionSpec> {
+pub(super) fn pick_for_scans(version: &Version, options: &KeyspaceOptions) -> Pick {
     let runs = version.level(0).len() + version.level(1).len();
     if version.level(0).is_empty() || runs < 2 {
-        return None;
+        return Pick::Nothing;
     }
-    let spec = pick_level0(version, options)?;
-    Some(CompactionSpec { reason: CompactionReason::Scans, ..spec })
+    let reason = CompactionReason::Scans;
+    let spec = pick_level0(version, options);
+    spec.map_or(Pick::Busy, |spec| Pick::Run(CompactionSpec { reason, ..spec }))
 }
 
 /// What the level would be made smaller by, for the sake of values.
@@ -237,13 +235,13 @@ pub(super) fn pick_manual(
     version: &Version,
     options: &KeyspaceOptions,
     step: &ManualStep<'_>,
-) -> Manual {
+) -> Pick {
     let ManualStep { level, target, .. } = *step;
     let order = &options.order;
     let runs = version.level(level);
     let touched = |run: &Arc<Run>| !run.overlapping(order, &step.range).is_empty();
     if !runs.iter().any(touched) {
-        return Manual::Nothing;
+        return Pick::Nothing;
     }
     let spec = if is_stacked(version, level) {
         unite(version, level, CompactionReason::Manual)
@@ -254,10 +252,10 @@ pub(super) fn pick_manual(
     } else if level < target {
         pick_down(version, options, step)
     } else {
-        return pick_rewrite(version, options, step).map_or(Manual::Nothing, Manual::Run);
+        return pick_rewrite(version, options, step).map_or(Pick::Nothing, Pick::Run);
     };
     let reason = CompactionReason::Manual;
-    spec.map_or(Manual::Busy, |spec| Manual::Run(CompactionSpec { reason, is_move: false, ..spec }))
+    spec.map_or(Pick::Busy, |spec| Pick::Run(CompactionSpec { reason, is_move: false, ..spec }))
 }
 
 /// A table of the range into the next level.

@@ -1,4 +1,4 @@
-//! Compaction by hand, as data: what is asked for, and what is answered.
+//! Compaction by hand, as data: what is asked for, and what is answered to that and to scans.
 
 use crate::version::{CompactionSpec, KeyRange};
 use esker_base::Seq;
@@ -15,12 +15,12 @@ pub(crate) struct ManualStep<'a> {
     pub(crate) oldest_snapshot: Seq,
 }
 
-/// The next compaction of a step.
+/// The next compaction of a step by hand, or for scans.
 #[derive(Debug)]
-pub(crate) enum Manual {
+pub(crate) enum Pick {
     Run(CompactionSpec),
     /// Something is left, but others have it now.
     Busy,
-    /// The step is done.
+    /// The step is done; scans would find as many runs as before.
     Nothing,
 }

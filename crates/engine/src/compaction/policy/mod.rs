@@ -11,7 +11,7 @@ mod tiered;
 mod values;
 
 pub(crate) use erased::pick_erased;
-pub(crate) use manual::{Manual, ManualStep};
+pub(crate) use manual::{ManualStep, Pick};
 pub(crate) use values::pick_for_values;
 
 use crate::event::CompactionReason;
@@ -93,14 +93,11 @@ pub(crate) fn pick_tombstones(
     }
 }
 
-/// Level 0 into level 1 although it has few runs, so that scans find fewer. `None` if they would not, if
-/// tables are taken, or if the option is off.
-pub(crate) fn pick_for_scans(
-    version: &Version,
-    options: &KeyspaceOptions,
-) -> Option<CompactionSpec> {
+/// Level 0 into level 1 although it has few runs, so that scans find fewer. Nothing if they would not, or if the
+/// option is off.
+pub(crate) fn pick_for_scans(version: &Version, options: &KeyspaceOptions) -> Pick {
     if !options.compact_for_scans {
-        return None;
+        return Pick::Nothing;
     }
     match options.compaction {
         Compaction::Leveled => leveled::pick_for_scans(version, options),
@@ -113,7 +110,7 @@ pub(crate) fn pick_manual(
     version: &Version,
     options: &KeyspaceOptions,
     step: &ManualStep<'_>,
-) -> Manual {
+) -> Pick {
     match options.compaction {
         Compaction::Leveled => leveled::pick_manual(version, options, step),
         Compaction::Tiered => tiered::pick_manual(version, options, step),

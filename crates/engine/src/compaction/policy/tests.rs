@@ -1,7 +1,7 @@
 //! What policies choose, on trees that exist on paper only.
 
 use super::{
-    Manual, ManualStep, debt_bytes, output_run, pick, pick_for_scans, pick_manual, pick_tombstones,
+    ManualStep, Pick, debt_bytes, output_run, pick, pick_for_scans, pick_manual, pick_tombstones,
     scores,
 };
 use crate::event::{CompactionReason, EventSink};
@@ -79,7 +79,7 @@ impl Tree {
         scores(&self.version, &self.options)
     }
 
-    fn manual(&self, level: usize) -> Manual {
+    fn manual(&self, level: usize) -> Pick {
         let target = self.version.depth().saturating_sub(1).max(1);
         let range = KeyRange::default();
         let step = ManualStep { level, target, range, oldest_snapshot: Seq::MAX };
@@ -217,22 +217,22 @@ fn tombstones_of_tiers_go_with_all_that_is_older() {
 #[test]
 fn a_manual_compaction_of_tiers_makes_one_run() {
     let tree = Tree::new(Compaction::Tiered, vec![table(0, 4, "a", "z")]);
-    assert!(matches!(tree.manual(0), Manual::Nothing), "one run, and nothing in it to drop");
+    assert!(matches!(tree.manual(0), Pick::Nothing), "one run, and nothing in it to drop");
     let flushed = vec![table(0, 5, "a", "z"), table(0, 4, "b", "z")];
-    let Manual::Run(spec) = Tree::new(Compaction::Tiered, flushed).manual(0) else {
+    let Pick::Run(spec) = Tree::new(Compaction::Tiered, flushed).manual(0) else {
         panic!("two runs")
     };
     assert_eq!((spec.output_level, spec.output_run, spec.is_move), (1, None, false));
     let tables = vec![table(0, 9, "a", "z"), table(2, 4, "b", "z"), table(2, 3, "c", "z")];
     let tree = Tree::new(Compaction::Tiered, tables);
-    let Manual::Run(spec) = tree.manual(0) else { panic!("three runs") };
+    let Pick::Run(spec) = tree.manual(0) else { panic!("three runs") };
     assert_eq!(inputs(&spec), named(&[(0, "a"), (2, "b"), (2, "c")]));
     assert_eq!((spec.output_level, spec.output_run), (2, None));
-    assert!(matches!(tree.manual(1), Manual::Nothing), "one step does it all");
+    assert!(matches!(tree.manual(1), Pick::Nothing), "one step does it all");
     tree.take(2, "b");
-    assert!(matches!(tree.manual(0), Manual::Busy));
+    assert!(matches!(tree.manual(0), Pick::Busy));
     let dying = Tree::new(Compaction::Tiered, vec![dead(1, table(2, 4, "b", "z"))]);
-    let Manual::Run(spec) = dying.manual(0) else { panic!("a tombstone to drop") };
+    let Pick::Run(spec) = dying.manual(0) else { panic!("a tombstone to drop") };
     assert_eq!((spec.output_level, spec.output_run), (2, Some(4)));
 }
 
@@ -242,9 +242,12 @@ fn tiers_of_level_0_are_merged_for_scans() {
         Tree::new(Compaction::Tiered, (0..runs).map(|run| table(0, run, "a", "z")).collect())
     };
     let chosen = |tree: &Tree| pick_for_scans(&tree.version, &tree.options);
-    assert!(chosen(&tree(1)).is_none(), "it would stay one run");
-    let spec = chosen(&tree(2)).expect("two runs");
+    assert!(matches!(chosen(&tree(1)), Pick::Nothing), "it would stay one run");
+    let two = tree(2);
+    let Pick::Run(spec) = chosen(&two) else { panic!("two runs") };
     assert_eq!((spec.reason, spec.inputs.len()), (CompactionReason::Scans, 2));
+    two.take(0, "a");
+    assert!(matches!(chosen(&two), Pick::Busy), "somebody is at it");
 }
 
 /// What a tiered tree leaves behind when the shape is changed.
@@ -275,7 +278,8 @@ fn leveled_makes_one_run_of_what_tiers_left() {
         assert_eq!(spec.inputs.len(), 2);
     }
     assert!(tree.pick(0).is_none() && tree.pick(2).is_none(), "nothing goes into several runs");
-    assert!(pick_for_scans(&tree.version, &tree.options).is_none());
+    let for_scans = pick_for_scans(&tree.version, &tree.options);
+    assert!(matches!(for_scans, Pick::Busy), "not before those are one run");
     let spec = tree.pick(1).expect("two runs");
     let tree = tree.after(&spec);
     assert_eq!(tree.pick(0).map(|spec| spec.output_run), Some(Some(5)));
@@ -290,9 +294,9 @@ fn a_manual_compaction_makes_one_run_of_each_level_first() {
     for level in 0..=3 {
         loop {
             let spec = match tree.manual(level) {
-                Manual::Run(spec) => spec,
-                Manual::Nothing => break,
-                Manual::Busy => panic!("nobody is at it"),
+                Pick::Run(spec) => spec,
+                Pick::Nothing => break,
+                Pick::Busy => panic!("nobody is at it"),
             };
             assert_eq!(spec.reason, CompactionReason::Manual);
             tree = tree.after(&spec);

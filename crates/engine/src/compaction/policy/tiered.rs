@@ -7,7 +7,7 @@
 //! arrives in order.
 //! Source: LooseKV; the stepped merge of Jagadish et al. (VLDB '97).
 
-use super::manual::{Manual, ManualStep};
+use super::manual::{ManualStep, Pick};
 use super::taken::{any_busy, any_run_busy};
 use crate::event::CompactionReason;
 use crate::options::KeyspaceOptions;
@@ -62,15 +62,12 @@ pub(super) fn pick(
     Some(merge_down(oldest, options, level, CompactionReason::Size))
 }
 
-pub(super) fn pick_for_scans(
-    version: &Version,
-    options: &KeyspaceOptions,
-) -> Option<CompactionSpec> {
-    let runs = version.level(0);
-    if runs.len() < 2 || any_run_busy(runs) {
-        return None;
+pub(super) fn pick_for_scans(version: &Version, options: &KeyspaceOptions) -> Pick {
+    match version.level(0) {
+        [] | [_] => Pick::Nothing,
+        runs if any_run_busy(runs) => Pick::Busy,
+        runs => Pick::Run(merge_down(runs, options, 0, CompactionReason::Scans)),
     }
-    Some(merge_down(runs, options, 0, CompactionReason::Scans))
 }
 
 /// The oldest runs of `level` into one run of the next; those of the deepest into one of it.
@@ -172,12 +169,12 @@ pub(super) fn pick_manual(
     version: &Version,
     options: &KeyspaceOptions,
     step: &ManualStep<'_>,
-) -> Manual {
+) -> Pick {
     let all: Vec<(usize, &Arc<Run>)> = version.runs().collect();
     let touched = |run: &Run| !run.overlapping(&options.order, &step.range).is_empty();
     // What one step has merged, the others leave alone.
     if step.level > 0 || !all.iter().any(|(_, run)| touched(run)) {
-        return Manual::Nothing;
+        return Pick::Nothing;
     }
     let useless = |table: &Arc<Table>| {
         let meta = &table.meta;
@@ -186,11 +183,11 @@ pub(super) fn pick_manual(
     if let [(_, run)] = all.as_slice()
         && !run.tables.iter().any(useless)
     {
-        return Manual::Nothing;
+        return Pick::Nothing;
     }
     if all.iter().any(|(_, run)| any_busy(&run.tables)) {
-        return Manual::Busy;
+        return Pick::Busy;
     }
     let merged = merge_suffix(&all, 0, CompactionReason::Manual);
-    merged.map_or(Manual::Nothing, |spec| Manual::Run(below_level0(spec)))
+    merged.map_or(Pick::Nothing, |spec| Pick::Run(below_level0(spec)))
 }

@@ -54,7 +54,13 @@ impl Toll {
     /// True if the price is reached.
     #[inline]
     pub(crate) fn is_paid(&self) -> bool {
-        self.paid_ns.load(Ordering::Relaxed) >= self.price_ns.load(Ordering::Relaxed)
+        self.covers(self.price_ns.load(Ordering::Relaxed))
+    }
+
+    /// True if so much was paid.
+    #[inline]
+    pub(crate) fn covers(&self, price_ns: u64) -> bool {
+        self.paid_ns.load(Ordering::Relaxed) >= price_ns
     }
 
     /// True once, when the price is reached: then somebody should look for work.
@@ -65,8 +71,7 @@ impl Toll {
             && !self.due.swap(true, Ordering::Relaxed)
     }
 
-    /// Sets the price; true if it has been paid. `None`: there is nothing to be had, or others are at it, and
-    /// what was paid is forgotten.
+    /// Sets the price; true if it has been paid. `None`: there is nothing to be had, and what was paid is forgotten.
     pub(crate) fn quote(&self, price_ns: Option<u64>) -> bool {
         self.price_ns.store(price_ns.unwrap_or(u64::MAX), Ordering::Relaxed);
         if price_ns.is_none() {
@@ -80,7 +85,13 @@ impl Toll {
         paid
     }
 
-    /// The compaction is on its way: counts anew.
+    /// Nothing can be bought until somebody who is at it is done; what was paid still counts then.
+    pub(crate) fn withhold(&self) {
+        self.price_ns.store(u64::MAX, Ordering::Relaxed);
+        self.due.store(false, Ordering::Relaxed);
+    }
+
+    /// What was to be had is on its way: counts anew.
     pub(crate) fn settle(&self) {
         self.paid_ns.store(0, Ordering::Relaxed);
         self.due.store(false, Ordering::Relaxed);
@@ -107,6 +118,9 @@ mod tests {
         assert!(toll.falls_due());
         assert!(!toll.falls_due(), "only once");
         assert!(toll.quote(Some(5_000_000)));
+        toll.withhold();
+        assert!(!toll.falls_due(), "others are at it");
+        assert!(toll.quote(Some(5_000_000)) && toll.falls_due(), "what was paid counts later");
         toll.settle();
         assert!(!toll.falls_due() && !toll.quote(Some(5)));
     }
