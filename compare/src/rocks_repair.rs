@@ -1,4 +1,5 @@
-//! RocksDB in full repairs: it knows of no groups, so that a range tombstone takes their old states out.
+//! RocksDB in full repairs: it knows of no groups, so that a range tombstone, in one way after
+//! `DeleteFilesInRange`, takes their old states out.
 
 use esker_bench::Outcome;
 use esker_bench::papers::phoenix::{Pairs, Replica, States, Way};

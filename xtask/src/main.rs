@@ -1,4 +1,4 @@
-//! The project's own checks: `cargo xtask tidy` and `cargo xtask test`.
+//! The project's own commands: checks, what installs the C libraries, the Python package.
 
 mod capi;
 mod header;

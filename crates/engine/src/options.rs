@@ -49,8 +49,8 @@ pub struct Options {
     /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, the one that
     /// pins the oldest log is flushed. Default: 512 MiB. Minimum: 1 MiB.
     pub wal_bytes_max: u64,
-    /// Threads that compact. One more flushes, one makes the next log ready, and one makes memory ready
-    /// for memtables. Default: 0, which means the number of processors, at most 8. Maximum: 64.
+    /// Threads that compact. One more flushes, one makes the next log ready, one makes memory ready
+    /// for memtables, and one builds indexes; up to eight read values ahead of cursors when there are any. Default: 0, which means the number of processors, at most 8. Maximum: 64.
     pub compaction_threads: u32,
     /// Table files held open. Raising it saves reopening; each costs a descriptor. Half of them are for
     /// the tables that were opened first, which stay open as long as they live and are read without a

@@ -9,6 +9,7 @@
 //! | table | file whose blocks were mutated and sealed anew: open, get, scan, verify |
 //! | log | write-ahead log with mutated bytes, or with mutated batches sealed anew; opened with its store |
 //! | manifest | the same with version edits |
+//! | values | a file of values with mutated bytes; opened with its store |
 //! | current | CURRENT with mutated text, with and without its checksum mended |
 //!
 //! The corpus is made by the engine itself. Any answer will do but a panic, a hang, or more than 64 MiB.

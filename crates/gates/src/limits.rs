@@ -1,6 +1,6 @@
 //! Gate: the store keeps its budget of memory, values kept apart keep within their space, and no write waits long.
 //!
-//! Both run on the real file system with real threads.
+//! All run on the real file system with real threads.
 
 use crate::gate::{Config, Outcome};
 use crate::random::Random;

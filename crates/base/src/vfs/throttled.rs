@@ -2,8 +2,10 @@
 //!
 //! The model is one disk arm: every read and append takes its bytes' share of the bandwidth, and one
 //! more seek if it does not go on where the last one on the disk ended; every sync takes a
-//! seek. Operations on names are free. All files share the one disk: an operation begins when those
-//! before it are done, and the call returns when its own time is over by the injected clock.
+//! seek, and so does the cutting of a file and the sync of a directory. Other operations on names are free.
+//! All files share the one disk: an operation begins when those before it are done, and the call returns when
+//! its own time is over by the injected clock; but appends to logs, which take the disk's time like others,
+//! return at once.
 //!
 //! Threads: a reservation under a lock gives each call its slot; waiting is on a condition
 //! variable, so that the lock is free meanwhile.

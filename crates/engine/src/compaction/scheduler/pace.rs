@@ -1,7 +1,7 @@
 //! How fast writes may come: slowed smoothly before anything has to stop them.
 //!
 //! Three things must not grow without bound: memory held by memtables, runs in level 0, and dead values. As one nears
-//! its limit, the rate falls from a little above what flushes (or compactions out of level 0, or collections) were
+//! its limit, the rate falls from twice what flushes (or compactions out of level 0, or collections) were
 //! measured to drain, to a small part of it at the limit.
 //!
 //! ```text
