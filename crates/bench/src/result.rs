@@ -113,6 +113,12 @@ impl Measured {
         let user = self.user_written_bytes;
         (user > 0 && self.written_bytes > 0).then(|| self.written_bytes as f64 / user as f64)
     }
+
+    /// The same as the engine counts it; `None` if it does not.
+    pub fn own_write_amplification(&self) -> Option<f64> {
+        let own = self.own_written_bytes.filter(|_| self.user_written_bytes > 0)?;
+        Some(own as f64 / self.user_written_bytes as f64)
+    }
 }
 
 #[cfg(test)]

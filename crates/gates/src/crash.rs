@@ -6,14 +6,14 @@
 
 use crate::gate::{Config, Outcome, for_cases};
 use crate::history::{
-    History, MARKER, State, compare, keyspaces, marker_value, random_compaction, random_ops,
-    random_values, small_options,
+    History, MARKER, SHAPES, State, compare, keyspaces, marker_value, random_compaction,
+    random_ops, random_values, set_shape, small_options,
 };
 use crate::random::Random;
 use esker::base::sync::Mutex;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::base::{Env, Vfs};
-use esker::{Batch, Compaction, Db, Error, Options, Result, Setup, WriteOptions};
+use esker::{Batch, Db, Error, Options, Result, Setup, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -279,25 +279,32 @@ pub struct Kind {
     pub plain_logs: bool,
     /// Most values are kept apart.
     pub values: bool,
+    /// What compactions make of the tree, as in [`set_shape`].
+    pub shape: u64,
 }
 
-/// Of each scenario.
-const KINDS: [Kind; 3] = [
-    Kind { plain_logs: false, values: false },
-    Kind { plain_logs: true, values: false },
-    Kind { plain_logs: false, values: true },
-];
+/// How many kinds of stores each scenario is run with.
+const KINDS: u64 = 3;
+
+impl Kind {
+    /// The kinds of one scenario have trees of different policies, the scenarios levels in different orders, and twelve seeds in
+    /// a row all shapes of each.
+    fn of(scenario: usize, nth: u64, seed: u64) -> Kind {
+        let shape = (scenario as u64 + 4 * nth + 5 * (seed % SHAPES)) % SHAPES;
+        Kind { plain_logs: nth == 1, values: nth == 2, shape }
+    }
+}
 
 /// The gate: every scenario, with each kind of store, cut at every call.
 pub fn gate(config: &Config) -> Outcome {
     let seeds = config.choose(1, 20);
-    let kinds = KINDS.len() as u64;
-    let cases = SCENARIOS.len() as u64 * kinds * seeds;
+    let cases = SCENARIOS.len() as u64 * KINDS * seeds;
     let sum = Mutex::new(Totals::default());
     for_cases(config, cases, |case| {
-        let (name, script) = SCENARIOS[(case / kinds) as usize % SCENARIOS.len()];
-        let kind = KINDS[(case % kinds) as usize];
-        let seed = config.seed + case / kinds / SCENARIOS.len() as u64;
+        let scenario = (case / KINDS) as usize % SCENARIOS.len();
+        let (name, script) = SCENARIOS[scenario];
+        let seed = config.seed + case / KINDS / SCENARIOS.len() as u64;
+        let kind = Kind::of(scenario, case % KINDS, seed);
         let mut totals = Totals::default();
         // In short, every call with values apart where they come and go, and every third elsewhere.
         let thorough = config.long || !kind.values || name == VALUES;
@@ -330,7 +337,7 @@ pub fn every_call(
     stride: u64,
     totals: &mut Totals,
 ) -> std::result::Result<(), String> {
-    let Kind { plain_logs, values } = kind;
+    let Kind { plain_logs, values, shape } = kind;
     let disk = StrictOptions { preallocated_logs: !plain_logs, seed, ..StrictOptions::default() };
     let mut options = small_options();
     if values {
@@ -340,11 +347,7 @@ pub fn every_call(
         options.value_log_file_bytes = 32 << 10;
     }
     random_compaction(&mut options.default_keyspace, &mut Random::new(seed));
-    // Of each scenario's two kinds of logs, one with a tree of each shape.
-    let shapes = [Compaction::Leveled, Compaction::Tiered];
-    let keyspace = &mut options.default_keyspace;
-    keyspace.compaction = shapes[usize::from(plain_logs ^ seed.is_multiple_of(2))];
-    keyspace.run_index = keyspace.compaction == Compaction::Tiered;
+    set_shape(&mut options.default_keyspace, shape);
     let mut k = 1 + seed % stride;
     loop {
         let vfs = StrictVfs::with_options(disk.clone());
@@ -361,7 +364,7 @@ pub fn every_call(
         totals.crashes += 1;
         survive(&run, k, totals).map_err(|e| {
             format!(
-                "{name}: power cut at call {k}, seed {seed}: {e}\nlast calls:\n  {}",
+                "{name}: power cut at call {k}, seed {seed}, {kind:?}: {e}\nlast calls:\n  {}",
                 run.vfs.trace().join("\n  ")
             )
         })?;
@@ -450,4 +453,29 @@ fn check_copy(run: &Run, kept: &StrictVfs) -> std::result::Result<(), String> {
     let copy =
         open(kept, COPY, &run.options).map_err(|e| format!("opening the checkpoint: {e}"))?;
     compare(&copy, state).map_err(|e| format!("the checkpoint: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn shapes(of: impl Iterator<Item = Kind>) -> usize {
+        of.map(|kind| kind.shape).collect::<BTreeSet<_>>().len()
+    }
+
+    #[test]
+    fn one_seed_has_all_shapes_and_twelve_have_all_of_each_scenario() {
+        for seed in [0, 7, u64::MAX - 20] {
+            let kinds = |scenario: usize| (0..KINDS).map(move |nth| Kind::of(scenario, nth, seed));
+            assert_eq!(shapes((0..SCENARIOS.len()).flat_map(kinds)), SHAPES as usize);
+            for scenario in 0..SCENARIOS.len() {
+                assert_eq!(shapes(kinds(scenario)), KINDS as usize);
+                for nth in 0..KINDS {
+                    let seeds = (0..SHAPES).map(|more| Kind::of(scenario, nth, seed + more));
+                    assert_eq!(shapes(seeds), SHAPES as usize);
+                }
+            }
+        }
+    }
 }

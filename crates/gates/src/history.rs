@@ -107,6 +107,29 @@ pub fn small_options() -> Options {
     options
 }
 
+/// How many shapes [`set_shape`] gives.
+pub const SHAPES: u64 = 12;
+
+/// Gives a tree one of all shapes that it can have: leveled, tiered or tiered with a run index, each with its levels in one
+/// of four orders. From a shape to the fourth next the order is the same.
+pub fn set_shape(keyspace: &mut KeyspaceOptions, nth: u64) {
+    (keyspace.compaction, keyspace.run_index) = match nth / 4 % 3 {
+        0 => (Compaction::Leveled, false),
+        1 => (Compaction::Tiered, false),
+        _ => (Compaction::Tiered, true),
+    };
+    keyspace.scheduler = scheduler(nth % 4);
+}
+
+fn scheduler(nth: u64) -> Scheduler {
+    match nth {
+        0 => Scheduler::Ratio,
+        1 => Scheduler::Priority,
+        2 => Scheduler::TimeSlice(TimeSlice::default()),
+        _ => Scheduler::TimeSlice(TimeSlice { slice_ms: Some(1), release_share: 0.5 }),
+    }
+}
+
 /// Draws the shape that compactions give a tree, the order in which levels get it, and whether runs are indexed. They
 /// may change whenever the store is opened.
 pub fn random_compaction(keyspace: &mut KeyspaceOptions, random: &mut Random) {
@@ -116,12 +139,7 @@ pub fn random_compaction(keyspace: &mut KeyspaceOptions, random: &mut Random) {
         && keyspace.order.is_bytewise()
         && random.one_in(2);
     keyspace.run_index_runs_min = 2 + random.below(3) as u32;
-    keyspace.scheduler = match random.below(4) {
-        0 => Scheduler::Ratio,
-        1 => Scheduler::Priority,
-        2 => Scheduler::TimeSlice(TimeSlice::default()),
-        _ => Scheduler::TimeSlice(TimeSlice { slice_ms: Some(1), release_share: 0.5 }),
-    };
+    keyspace.scheduler = scheduler(random.below(4));
 }
 
 /// Draws which values are kept apart, how, and how much of their space may be wasted. They may change whenever the store is

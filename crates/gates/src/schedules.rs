@@ -22,7 +22,7 @@
 //! simple one under a lock), `arc_swap` (likewise).
 
 use crate::gate::{Config, Outcome, Stopwatch, case_seed, guarded, threads};
-use crate::history::small_options;
+use crate::history::{SHAPES, set_shape, small_options};
 use crate::random::Random;
 use esker::base::Env;
 use esker::base::sync::checker::scheduler::{PctScheduler, RandomScheduler};
@@ -127,6 +127,7 @@ struct World {
     vfs: StrictVfs,
     db: Db,
     pair: [Keyspace; 2],
+    shape: u64,
     keys: Vec<Count>,
     power_cuts: AtomicU64,
     copies: AtomicU64,
@@ -140,10 +141,15 @@ struct Count {
     durable: AtomicU64,
 }
 
-fn options() -> Options {
+/// With a tree of one of all shapes.
+fn options(shape: u64) -> Options {
     let mut options = small_options();
     options.compaction_threads = 1;
-    options.default_keyspace.level0_runs_compact = 2;
+    let keyspace = &mut options.default_keyspace;
+    set_shape(keyspace, shape);
+    keyspace.level0_runs_compact = 2;
+    keyspace.tiered_runs = 2;
+    keyspace.run_index_runs_min = 2;
     // A few values fill a file, and hardly any of them may be dead.
     options.value_log_file_bytes = 4 << 10;
     options.value_log_space_amp_max = 1.1;
@@ -151,23 +157,25 @@ fn options() -> Options {
 }
 
 /// Of a keyspace whose larger values are kept apart.
-fn separated() -> KeyspaceOptions {
-    KeyspaceOptions { value_log_bytes_min: Some(100), ..options().default_keyspace }
+fn separated(shape: u64) -> KeyspaceOptions {
+    KeyspaceOptions { value_log_bytes_min: Some(100), ..options(shape).default_keyspace }
 }
 
-fn open(vfs: &StrictVfs, dir: &str, seed: u64, inline_background: bool) -> Db {
+fn open(vfs: &StrictVfs, dir: &str, seed: u64, options: Options, inline_background: bool) -> Db {
     let env = Env::with_vfs(Arc::new(vfs.clone()), seed);
     let setup = Setup { env, listener: None, inline_background, ..Setup::default() };
-    Db::open_with(dir, options(), setup).expect("open")
+    Db::open_with(dir, options, setup).expect("open")
 }
 
 /// One schedule. Panics on a violation, which is how shuttle wants to know.
 fn run(seed: u64, totals: &Totals) {
     let vfs = StrictVfs::new();
-    let db = open(&vfs, DIR, seed, false);
+    let shape = seed % SHAPES;
+    let db = open(&vfs, DIR, seed, options(shape), false);
     let create = |name, options| db.create_keyspace(name, options).expect("create");
     let world = Arc::new(World {
-        pair: [create("one", options().default_keyspace), create("two", separated())],
+        pair: [create("one", options(shape).default_keyspace), create("two", separated(shape))],
+        shape,
         db: db.clone(),
         vfs: vfs.clone(),
         keys: (0..WRITERS * OWN_KEYS).map(|_| Count::default()).collect(),
@@ -255,7 +263,8 @@ impl World {
     fn check_files(&self) {
         let env = Env::with_vfs(Arc::new(self.vfs.clone()), 0);
         let setup = Setup { env, listener: None, inline_background: true, ..Setup::default() };
-        let db = Db::open_read_only_with(DIR, options(), setup).expect("open for reading");
+        let db =
+            Db::open_read_only_with(DIR, options(self.shape), setup).expect("open for reading");
         let stats = db.stats();
         let levels = stats.keyspaces.iter().flat_map(|k| &k.levels);
         let live: u64 = levels.map(|level| level.tables).sum();
@@ -277,7 +286,7 @@ impl World {
         let seed = random.next_u64();
         let image = || {
             let disk = self.vfs.crash(Survival::Some { percent }, seed);
-            open(&disk, DIR, seed, true)
+            open(&disk, DIR, seed, options(self.shape), true)
         };
         self.check_image(|count| &count.durable, image);
         self.power_cuts.fetch_add(1, Ordering::Relaxed);
@@ -288,7 +297,7 @@ impl World {
         let dir = format!("/copy{number}");
         let image = || {
             self.db.checkpoint(&dir).expect("checkpoint");
-            open(&self.vfs, &dir, number, true)
+            open(&self.vfs, &dir, number, options(self.shape), true)
         };
         self.check_image(|count| &count.written, image);
         self.copies.fetch_add(1, Ordering::Relaxed);
@@ -373,7 +382,7 @@ fn upkeep(world: &World, _: u64, mut random: Random) {
                 world.db.collect_values(0.0, |_| true).expect("collect");
             }
             _ => {
-                let options = options().default_keyspace;
+                let options = options(world.shape).default_keyspace;
                 let guest = world.db.create_keyspace("guest", options).expect("create");
                 guest.put(b"key", b"value").expect("put");
                 guest.delete_range(b"a", b"z").expect("delete");
