@@ -78,7 +78,9 @@ pub unsafe fn engine_of(db: *const leveldb_t) -> Option<Db> {
 fn explain(dir: &Path, options: &OpenOptions, error: Error) -> Status {
     let at = dir.display();
     match &error {
-        Error::NotFound { path } if path == dir && !options.creates() => {
+        Error::NotFound { path }
+            if !options.creates() && (path == dir || *path == dir.join("CURRENT")) =>
+        {
             Status::invalid(&format!("{at}: does not exist (create_if_missing is false)"))
         }
         Error::InvalidArgument { what }

@@ -79,11 +79,12 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
     let env = &opening.env;
     if !env.vfs.exists(&names::current(dir))? {
         if !opening.options.create_if_missing {
-            // A directory that holds no database is not even given a lock.
-            if env.vfs.exists(dir)? {
-                check_no_data(env, dir)?;
+            if !env.vfs.exists(dir)? {
+                return Err(Error::NotFound { path: dir.to_path_buf() });
             }
-            return Err(Error::NotFound { path: dir.to_path_buf() });
+            // A directory that holds no database is not even given a lock.
+            check_no_data(env, dir)?;
+            return Err(Error::NotFound { path: names::current(dir) });
         }
         if let Err(missing) = opening.check_named([DEFAULT_KEYSPACE].into_iter()) {
             if env.vfs.exists(dir)? {

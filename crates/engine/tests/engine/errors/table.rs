@@ -256,6 +256,11 @@ fn opening() -> Vec<Case> {
             assert!(!world.disk.exists(Path::new("gone"))?, "something was made");
             opened
         }),
+        row("Db::open", "a directory without one, and none to be created", "NotFound", |world| {
+            world.disk.create_dir_all(Path::new("empty"))?;
+            let options = Options { create_if_missing: false, ..Options::default() };
+            Db::open_with("empty", options, world.setup()).map(drop)
+        }),
         row("Db::open_read_only", "no database", "NotFound", |world| {
             Db::open_read_only_with("gone", Options::default(), world.setup()).map(drop)
         }),
