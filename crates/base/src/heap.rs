@@ -7,6 +7,10 @@
 //!
 //! Placing is TLSF's (crate `rlsf`; Masmano and others, 2004): a good fit in constant time, free
 //! neighbours joined.
+//!
+//! The first touch of a huge page has the kernel zero it, and in a virtual machine the host find it: 0.2 to 13 milliseconds. So
+//! whoever takes a chunk of the range says so, and a thread that may wait touches the next one ([`Heap::make_ready`]).
+//!
 //! Invariants: (1) what does not fit into the range comes from the global allocator, and everything
 //! goes back where it came from; (2) the range stays mapped while any of it is in use, whoever holds it.
 //! Threads: any. A range has a few stripes with a lock each; a thread takes from its own stripe, and
@@ -21,7 +25,7 @@ pub use boxed::HeapBox;
 pub use shared::SharedBytes;
 
 use crate::pages::prefer_huge;
-use crate::sync::{CHECKED, Mutex};
+use crate::sync::{CHECKED, Mutex, OnceLock};
 use rlsf::Tlsf;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -56,6 +60,10 @@ struct Range {
     chunks: usize,
     /// Chunks taken so far.
     taken: AtomicUsize,
+    /// One more than the number of a chunk that was taken and touched, and is in no stripe yet; 0 if there is none.
+    ready: AtomicUsize,
+    /// Told when a stripe has taken a chunk.
+    listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
     stripes: Box<[Stripe]>,
     mapped: NonNull<u8>,
     mapped_bytes: usize,
@@ -100,6 +108,35 @@ impl Heap {
     /// Bytes taken from the range so far, used or free.
     pub fn taken_bytes(&self) -> u64 {
         self.0.as_ref().map_or(0, |range| range.taken_chunks() as u64 * CHUNK_BYTES as u64)
+    }
+
+    /// Has `listener` called whenever a chunk was taken into use, by the thread that wanted memory. Only the first
+    /// listener counts.
+    pub fn listen(&self, listener: impl Fn() + Send + Sync + 'static) {
+        if let Some(range) = &self.0 {
+            // Of two the first.
+            let _ = range.listener.set(Box::new(listener));
+        }
+    }
+
+    /// Touches the chunk that will be taken next, unless one is ready, or so few are taken that small pages do.
+    ///
+    /// # Cost
+    /// Up to some ten milliseconds where the system must find the memory first.
+    pub fn make_ready(&self) {
+        if let Some(range) = &self.0
+            && range.ready.load(Ordering::Relaxed) == 0
+            && range.taken_chunks() * CHUNK_BYTES >= SMALL_PAGES_BYTES
+            && let Some(number) = range.take_number()
+        {
+            range.touch(number);
+            // Of two that were made ready at once the first is put to use.
+            if let Some(other) = number_of(range.ready.swap(number + 1, Ordering::AcqRel)) {
+                let mut pool = range.stripes[0].pool.lock();
+                // SAFETY: nobody else has the chunk, and it stays mapped as long as the stripe is there.
+                let _ = unsafe { pool.free.insert_free_block_ptr(range.chunk(other)) };
+            }
+        }
     }
 
     /// Memory of `layout`, not initialized. Ends the process, like any allocation, if there is none.
@@ -158,6 +195,8 @@ impl Range {
             start,
             chunks,
             taken: AtomicUsize::new(0),
+            ready: AtomicUsize::new(0),
+            listener: OnceLock::new(),
             stripes: (0..stripes).map(|_| Stripe::new(range.as_ptr())).collect(),
             mapped,
             mapped_bytes,
@@ -175,7 +214,7 @@ impl Range {
         }
         others()
             .find_map(|stripe| Some((stripe.pool.try_lock()?.allocate(self, layout)?, stripe)))
-            .or_else(|| Some((own.grow(self, layout)?, own)))
+            .or_else(|| Some((self.grow(own, layout)?, own)))
             .or_else(|| others().find_map(|it| Some((it.pool.lock().allocate(self, layout)?, it))))
     }
 
@@ -183,18 +222,44 @@ impl Range {
         self.taken.load(Ordering::Relaxed).min(self.chunks)
     }
 
-    /// The next chunk that nobody has.
+    fn grow(self: &Arc<Range>, stripe: &Stripe, layout: Layout) -> Option<NonNull<u8>> {
+        let (part, has_grown) = stripe.grow(self, layout)?;
+        if has_grown && let Some(listener) = self.listener.get() {
+            listener();
+        }
+        Some(part)
+    }
+
+    /// The next chunk that nobody has: the one that is ready, if there is one.
     fn take_chunk(&self) -> Option<NonNull<[u8]>> {
+        let ready = number_of(self.ready.swap(0, Ordering::AcqRel));
+        Some(self.chunk(ready.or_else(|| self.take_number())?))
+    }
+
+    /// The number of the next chunk that was never taken.
+    fn take_number(&self) -> Option<usize> {
         if self.taken_chunks() == self.chunks {
             return None;
         }
         let number = self.taken.fetch_add(1, Ordering::Relaxed);
-        if number >= self.chunks {
-            return None;
-        }
+        (number < self.chunks).then_some(number)
+    }
+
+    fn chunk(&self, number: usize) -> NonNull<[u8]> {
+        assert!(number < self.chunks, "a chunk of the range");
         // SAFETY: inside the range.
         let chunk = unsafe { self.start.add(number * CHUNK_BYTES) };
-        Some(NonNull::slice_from_raw_parts(chunk, CHUNK_BYTES))
+        NonNull::slice_from_raw_parts(chunk, CHUNK_BYTES)
+    }
+
+    /// Has the memory of a chunk there that nobody else has. In small pages too, where the system has no others.
+    fn touch(&self, number: usize) {
+        const PAGE_BYTES: usize = 4 << 10;
+        let start = self.chunk(number).cast::<u8>();
+        for at in (0..CHUNK_BYTES).step_by(PAGE_BYTES) {
+            // SAFETY: inside the chunk, in which nothing is.
+            unsafe { start.add(at).write_volatile(0) };
+        }
     }
 }
 
@@ -212,17 +277,17 @@ impl Stripe {
         Stripe { pool: Mutex::new(Pool { free: Tlsf::new(), in_use: 0 }), range }
     }
 
-    /// A part after the stripe has taken more of the range.
-    fn grow(&self, range: &Arc<Range>, layout: Layout) -> Option<NonNull<u8>> {
+    /// A part after the stripe has taken more of the range; and false if that was not needed.
+    fn grow(&self, range: &Arc<Range>, layout: Layout) -> Option<(NonNull<u8>, bool)> {
         let mut pool = self.pool.lock();
         // Another thread may have taken some meanwhile, or given a part back.
         if let Some(part) = pool.allocate(range, layout) {
-            return Some(part);
+            return Some((part, false));
         }
         let chunk = range.take_chunk()?;
         // SAFETY: nobody else has the chunk, and it stays mapped while the pool has parts in use.
         unsafe { pool.free.insert_free_block_ptr(chunk) }?;
-        pool.allocate(range, layout)
+        Some((pool.allocate(range, layout)?, true))
     }
 
     /// Takes a part back. The stripe may be gone afterwards, hence no reference to it.
@@ -255,6 +320,11 @@ impl Pool {
         self.in_use += 1;
         Some(part)
     }
+}
+
+/// What [`Range::ready`] says.
+fn number_of(ready: usize) -> Option<usize> {
+    ready.checked_sub(1)
 }
 
 /// Numbers threads as they come.

@@ -203,3 +203,46 @@ fn parts_of_all_alignments_come_and_go_in_any_order() {
         }
     });
 }
+
+#[test]
+fn the_next_chunk_is_made_ready_once_and_then_taken() {
+    let heap = Heap::new(48 << 20);
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = told.clone();
+    heap.listen(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    heap.listen(|| panic!("only the first counts"));
+    heap.make_ready();
+    assert_eq!(heap.taken_bytes(), 0, "a small heap keeps nothing ready");
+    let chunk = CHUNK_BYTES as u64;
+    let mut parts = Vec::new();
+    let mut fill_to = |bytes: u64| {
+        while heap.taken_bytes() < bytes {
+            parts.push(SharedBytes::copied(&heap, &[7; 100 << 10]));
+        }
+    };
+    if !HAS_RANGE {
+        return;
+    }
+    fill_to(5 * chunk);
+    assert_eq!(told.load(Ordering::Relaxed), 5);
+    heap.make_ready();
+    heap.make_ready();
+    assert_eq!(heap.taken_bytes(), 6 * chunk, "once");
+    fill_to(7 * chunk);
+    assert_eq!(told.load(Ordering::Relaxed), 7, "the one that was ready, and the next");
+    // Two at once leave nothing behind unused.
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| heap.make_ready());
+        }
+    });
+    let (ready, limit) = (heap.taken_bytes(), 36 * chunk);
+    assert!((8 * chunk..=15 * chunk).contains(&ready), "{ready}");
+    fill_to(limit);
+    let in_use = parts.iter().map(|part| part.len() as u64).sum::<u64>();
+    assert!(in_use > limit / 10 * 9 - chunk, "{in_use} of {limit}");
+    heap.make_ready();
+    assert_eq!(heap.taken_bytes(), limit, "there are no more");
+}

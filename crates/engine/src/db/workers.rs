@@ -68,8 +68,16 @@ impl Workers {
     /// Starts the threads of a database.
     pub(super) fn start(core: &Arc<Core>) -> Result<Workers> {
         let mut workers = Workers { threads: Vec::new() };
-        // Not by those who work for the disk: a writer wants its memory while they wait.
-        workers.spawn(core, "esker-memory".to_owned(), |core| core.supply.serve())?;
+        // Not by those who work for the disk: writers and readers want their memory while they wait.
+        workers.spawn(core, "esker-memory".to_owned(), |core| {
+            core.supply.serve(core.store.cache.heap());
+        })?;
+        let supply = Arc::downgrade(&core.supply);
+        core.store.cache.heap().listen(move || {
+            if let Some(supply) = supply.upgrade() {
+                supply.want_heap();
+            }
+        });
         workers.spawn(core, "esker-log".to_owned(), |core| run(core, prepare_next))?;
         workers.spawn(core, "esker-flush".to_owned(), |core| run(core, flush_next))?;
         workers.spawn(core, "esker-index".to_owned(), |core| run(core, build_next))?;

@@ -1,4 +1,5 @@
-//! Memory for memtables: what those that are gone leave behind, and what is made ready for those to come.
+//! Memory for memtables: what those that are gone leave behind, and what is made ready for those to come. The thread that
+//! does that has the next part of a cache's heap there in time too.
 //!
 //! Memory from the system must be mapped and zeroed, which costs about as much as copying records into
 //! it, and where the system itself must first get it (a virtual machine) many times that. So chunks
@@ -12,6 +13,7 @@
 //! of tables, at most one is made ready ahead.
 //! Threads: any; the lock is held only to put something down or pick it up.
 
+use esker_base::heap::Heap;
 use esker_base::pages::{AtomicPages, Pages};
 use esker_base::sync::{Condvar, Mutex};
 
@@ -45,6 +47,8 @@ struct Wanted {
     chunk: bool,
     /// Number of slots; 0 if no table is wanted.
     table_slots: usize,
+    /// More of the heap.
+    heap: bool,
 }
 
 impl Supply {
@@ -66,6 +70,11 @@ impl Supply {
                 state.wanted.table_slots = slots;
             }
         });
+    }
+
+    /// Says that more of the heap will be wanted soon.
+    pub(crate) fn want_heap(&self) {
+        self.want(|state| state.wanted.heap = true);
     }
 
     fn want(&self, note: impl FnOnce(&mut State)) {
@@ -141,11 +150,14 @@ impl Supply {
         (state.chunks.len() * self.chunk_bytes + slots * size_of::<u64>()) as u64
     }
 
-    /// Makes ready what is wanted, as it becomes wanted, until [`Supply::end`].
-    pub(crate) fn serve(&self) {
+    /// Makes ready what is wanted, as it becomes wanted, until [`Supply::end`]; of this heap too.
+    pub(crate) fn serve(&self, heap: &Heap) {
         self.state.lock().is_served = true;
         while let Some(wanted) = self.next_wanted() {
             self.make_ready(wanted);
+            if wanted.heap {
+                heap.make_ready();
+            }
         }
     }
 
@@ -164,7 +176,7 @@ impl Supply {
                 return None;
             }
             let wanted = std::mem::take(&mut state.wanted);
-            if wanted.chunk || wanted.table_slots > 0 {
+            if wanted.chunk || wanted.table_slots > 0 || wanted.heap {
                 return Some(wanted);
             }
             self.called.wait(&mut state);
@@ -271,7 +283,7 @@ mod tests {
     fn a_thread_serves_until_the_end() {
         let supply = Supply::new(CHUNK, CHUNK as u64);
         std::thread::scope(|scope| {
-            let thread = scope.spawn(|| supply.serve());
+            let thread = scope.spawn(|| supply.serve(&Heap::global()));
             while supply.take_chunk().is_none() {
                 supply.want_chunk();
                 std::thread::yield_now();
@@ -280,7 +292,7 @@ mod tests {
             thread.join().expect("ends");
         });
         assert!(!supply.is_served());
-        supply.serve();
+        supply.serve(&Heap::global());
     }
 
     #[test]
