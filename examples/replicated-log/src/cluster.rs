@@ -5,7 +5,7 @@
 //! one that was not gets a copy from one that was.
 
 use crate::log::{Entry, Log, Op};
-use crate::replica::{Replica, State};
+use crate::replica::Replica;
 use esker::Error;
 use esker::base::vfs::strict::Survival;
 use std::collections::BTreeMap;
@@ -207,17 +207,14 @@ impl Cluster {
         let mut recovered = Recovered::default();
         let groups: Vec<Vec<u8>> = self.logs.keys().cloned().collect();
         for group in &groups {
-            let state = self.replicas[at].state(group);
-            let Some(state) = self.unless_off(at, state)? else { return Ok(None) };
-            let applied = match state {
-                State::At(index) if index >= self.logs[group].cut() => index,
-                // What follows was cut off, or it was being put in.
-                _ => {
-                    let Some(index) = self.repair(at, group)? else { return Ok(None) };
-                    recovered.copied += 1;
-                    index
-                }
-            };
+            let applied = self.replicas[at].applied(group);
+            let Some(mut applied) = self.unless_off(at, applied)? else { return Ok(None) };
+            if applied < self.logs[group].cut() {
+                // What follows was cut off.
+                let Some(index) = self.repair(at, group)? else { return Ok(None) };
+                recovered.copied += 1;
+                applied = index;
+            }
             let (replica, log) = (&self.replicas[at], &self.logs[group]);
             let again = log.behind(applied).try_for_each(|(index, entry)| {
                 recovered.replayed += 1;
@@ -237,9 +234,8 @@ impl Cluster {
         for healthy in self.live().collect::<Vec<_>>() {
             let copied = self.replicas[healthy].copy(group);
             let Some(copied) = self.unless_off(healthy, copied)? else { continue };
-            // The log reaches back to where a live replica is persistent, and knows the term of what it cut off last.
-            let Some(term) = self.logs[group].term(copied.index) else { continue };
-            let installed = self.replicas[at].install(group, &copied, term);
+            // The log reaches back to where a live replica is persistent.
+            let installed = self.replicas[at].install(group, &copied);
             return Ok(self.unless_off(at, installed)?.map(|()| copied.index));
         }
         Err(Failure::NoCopy)

@@ -9,9 +9,9 @@
 //!                   flushed in the background -> Persisted       (replica: Told)
 //!            log <- cut off at the least persisted index         (cluster: cut)
 //!            log too long for want of flushes -> flush_oldest    (cluster: keep_short)
-//! crash   -> open -> how far is each group?                      (replica: start, state)
+//! crash   -> open -> how far is each group?                      (replica: start, applied)
 //!                   behind, but in the log  -> the rest again    (cluster: recover)
-//!                   the log begins later    -> copied in full    (cluster: repair; replica: copy, install)
+//!                   the log begins later    -> copied as files   (cluster: repair; replica: copy, install)
 //! ```
 //!
 //! Read it in this order: [`log`], [`replica`], [`cluster`], and `main.rs`, which shows it at work. `tests/crashes.rs` cuts

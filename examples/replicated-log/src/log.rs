@@ -5,9 +5,6 @@
 
 use std::collections::VecDeque;
 
-/// The most keys that a request may change. Full repair counts on it, see [`crate::replica`].
-pub const OPS_MAX: usize = 8;
-
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
@@ -22,7 +19,7 @@ pub struct Op {
 pub struct Entry {
     /// The term of the leader that put it there.
     pub term: u64,
-    /// What it changes: at most [`OPS_MAX`] keys. None at all is fine; leaders begin their terms with such entries.
+    /// What it changes. Nothing at all is fine; leaders begin their terms with such entries.
     pub ops: Vec<Op>,
 }
 
@@ -37,7 +34,6 @@ pub struct Log {
 impl Log {
     /// Appends an entry; returns its index.
     pub fn append(&mut self, entry: Entry) -> u64 {
-        assert!(entry.ops.len() <= OPS_MAX, "a request changes at most {OPS_MAX} keys");
         self.entries.push_back(entry);
         self.last()
     }

@@ -3,7 +3,6 @@
 use esker::base::vfs::strict::Survival;
 use esker_replicated_log::cluster::{Cluster, Failure, REPLICAS, Recovered};
 use esker_replicated_log::log::{Log, Op};
-use esker_replicated_log::replica::State;
 use std::process::ExitCode;
 
 /// Groups that are written to all the time, and one that is not.
@@ -89,13 +88,10 @@ fn write(cluster: &mut Cluster, numbers: std::ops::Range<u64>) -> Result<(), Fai
 fn restart(cluster: &mut Cluster, at: usize) -> Result<(), Failure> {
     cluster.start(at)?;
     for group in [BUSY[0], BUSY[1], IDLE] {
-        let found = match cluster.replica(at).state(group)? {
-            State::At(index) => format!("as after request {index}"),
-            State::Installing => "half put in".to_owned(),
-        };
+        let applied = cluster.replica(at).applied(group)?;
         let (cut, last) = cluster.log(group).map_or((0, 0), |log| (log.cut(), log.last()));
         println!(
-            "  replica {at} finds {} {found}; the log begins behind {cut} and has {last}",
+            "  replica {at} finds {} as after request {applied}; the log begins behind {cut} and has {last}",
             group.escape_ascii()
         );
     }

@@ -6,49 +6,41 @@
 //! **How far a group is persistent** comes from the event `Persisted`, after each flush. It is told once the flush is in
 //! force on the disk; from then on the log may forget those requests, as far as this replica goes.
 //!
-//! **Full repair.** When the log does not reach back to where a group is, the group is deleted and put in anew, from a
-//! copy of another replica's. That takes several requests, and the power may fail between them, so that half of a group
-//! is there. Notes tell: that of all requests but the last is "installing", and whoever finds it after a crash has the group
-//! repaired once more. Indexes must ascend, and the last one is that of the copy; so the others get 1, 2, 3 and so on, which
-//! are enough: a copy as of index i has at most i times [`OPS_MAX`] pairs, and each request here puts in as many.
+//! **Full repair.** When the log does not reach back to where a group is, a replica that is live exports the group as
+//! files, and they are put in the place of what is here, all of it or nothing, whenever the power fails. Index and note, here
+//! the term, come with them.
 
-use crate::log::{Entry, OPS_MAX, Op};
+use crate::log::{Entry, Op};
 use esker::base::sync::Mutex;
 use esker::base::vfs::strict::{StrictVfs, Survival};
+use esker::base::vfs::{Vfs, read_all};
 use esker::base::{Env, Error};
 use esker::event::{Event, EventListener};
-use esker::{
-    Applied, Batch, Db, Durability, GroupPrefix, KeyspaceOptions, Options, Result, ScanOptions,
-    Setup,
-};
+use esker::{Applied, Batch, Db, Durability, GroupPrefix, KeyspaceOptions, Options, Result, Setup};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Where the store is on its disk.
 const DIR: &str = "/replica";
 
-/// The note of a group that was not put in completely.
-const INSTALLING: &[u8] = b"installing";
+/// Where a group is exported to, and where one arrives.
+const OUT: &str = "/out";
+const IN: &str = "/in";
+
+/// More than any file of a group here.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Pairs of a group, without its name before the keys.
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// How far a group is in a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Exactly as after the request of this index; 0 is before the first.
-    At(u64),
-    /// Neither here nor there: it was being put in anew.
-    Installing,
-}
-
-/// What a group was after a request, for a replica that does not have it.
+/// A group as files, on the way to a replica that does not have it.
 #[derive(Clone, Debug)]
 pub struct Copied {
-    /// Index of the request.
+    /// Index of the newest request that they hold.
     pub index: u64,
-    /// All pairs.
-    pub pairs: Pairs,
+    /// Names and contents.
+    files: Vec<(String, Vec<u8>)>,
 }
 
 /// How far groups are persistent, as the store has told.
@@ -170,16 +162,12 @@ impl Replica {
         self.db()?.apply(Applied { group, index, note: &entry.term.to_le_bytes() }, batch)
     }
 
-    /// How far a group is.
+    /// How far a group is: exactly as after the request of this index; 0 is before the first.
     ///
     /// # Errors
     /// If the replica is down.
-    pub fn state(&self, group: &[u8]) -> Result<State> {
-        Ok(match self.db()?.group(group) {
-            None => State::At(0),
-            Some(known) if known.note == INSTALLING => State::Installing,
-            Some(known) => State::At(known.applied),
-        })
+    pub fn applied(&self, group: &[u8]) -> Result<u64> {
+        Ok(self.db()?.group(group).map_or(0, |known| known.applied))
     }
 
     /// The term of the newest entry that was applied to a group; `None` if there is none.
@@ -221,56 +209,44 @@ impl Replica {
         let db = self.db()?;
         // The newer the copy, the less of the log must follow it.
         db.flush_group(group)?;
-        loop {
-            let persisted = || db.group(group).map_or(0, |known| known.persisted);
-            let index = persisted();
-            let snapshot = db.persisted_snapshot()?;
-            // A flush in between would make the two disagree. The index only grows: if it is as it was, there was none.
-            if persisted() != index {
-                continue;
-            }
-            let mut cursor =
-                db.default_keyspace().scan(&ScanOptions::prefix(group).at(&snapshot))?;
-            let mut pairs = Pairs::new();
-            cursor.seek_to_first()?;
-            while cursor.valid() {
-                pairs.insert(cursor.key()[group.len()..].to_vec(), cursor.value().to_vec());
-                cursor.next()?;
-            }
-            return Ok(Copied { index, pairs });
+        // A crash may have left one.
+        self.remove(OUT)?;
+        let index = db.export_group(group, OUT)?.index;
+        let mut files = Vec::new();
+        for file in self.disk.list(Path::new(OUT))? {
+            let contents = read_all(&self.disk, &Path::new(OUT).join(&file.name), FILE_BYTES_MAX)?;
+            files.push((file.name, contents));
         }
+        self.remove(OUT)?;
+        Ok(Copied { index, files })
     }
 
-    /// Puts a copy in the place of what there is of a group. After a crash meanwhile the group is [`State::Installing`],
-    /// or not there at all.
+    /// Puts a copy in the place of what there is of a group. A crash meanwhile leaves one or the other.
     ///
     /// # Errors
     /// Of the store.
-    pub fn install(&self, group: &[u8], copied: &Copied, term: u64) -> Result<()> {
+    pub fn install(&self, group: &[u8], copied: &Copied) -> Result<()> {
         let db = self.db()?;
-        // The old state is gone at once, and so is its space.
-        db.delete_group(group)?;
-        self.told.0.lock().remove(group);
-        let pairs: Vec<(&Vec<u8>, &Vec<u8>)> = copied.pairs.iter().collect();
-        let requests = pairs.len().div_ceil(OPS_MAX).max(1) as u64;
-        assert!(
-            requests <= copied.index,
-            "each request of the log puts in {OPS_MAX} pairs at most"
-        );
-        let term = term.to_le_bytes();
-        for nth in 1..=requests {
-            let mut batch = Batch::new();
-            for (key, value) in pairs.iter().skip((nth - 1) as usize * OPS_MAX).take(OPS_MAX) {
-                batch.put(&[group, key].concat(), value);
-            }
-            let (index, note) = match nth == requests {
-                true => (copied.index, &term[..]),
-                false => (nth, INSTALLING),
-            };
-            db.apply(Applied { group, index, note }, batch)?;
+        self.remove(IN)?;
+        self.disk.create_dir_all(Path::new(IN))?;
+        for (name, contents) in &copied.files {
+            // None of this need be durable: the store sees to that.
+            let mut file = self.disk.create(&Path::new(IN).join(name))?;
+            file.append(contents)?;
+            file.finish()?;
         }
-        // Until this is done a crash would mean copying all of it again.
-        db.flush_group(group)?;
-        Ok(())
+        db.ingest_group(group, IN)?;
+        self.remove(IN)
+    }
+
+    fn remove(&self, dir: &str) -> Result<()> {
+        let dir = Path::new(dir);
+        if !self.disk.exists(dir)? {
+            return Ok(());
+        }
+        for file in self.disk.list(dir)? {
+            self.disk.remove(&dir.join(file.name))?;
+        }
+        self.disk.remove_dir(dir)
     }
 }

@@ -7,8 +7,8 @@
 use esker::base::checksum::mix64;
 use esker::base::vfs::strict::Survival;
 use esker_replicated_log::cluster::{Cluster, Failure, REPLICAS};
-use esker_replicated_log::log::{Entry, OPS_MAX, Op};
-use esker_replicated_log::replica::{Copied, Pairs, Replica, State};
+use esker_replicated_log::log::{Entry, Op};
+use esker_replicated_log::replica::{Copied, Pairs, Replica};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,6 +16,9 @@ const GROUPS: [&[u8]; 4] = [b"a/", b"b/", b"c/", b"idle/"];
 
 /// Entries of all logs from which on flushes are asked for: few enough that logs are cut off before replicas are back.
 const ENTRIES_MAX: usize = 120;
+
+/// The most keys that a request changes.
+const OPS_MAX: u64 = 8;
 
 /// Repeatable randomness.
 struct Random(u64);
@@ -35,8 +38,6 @@ struct Totals {
     behind: u64,
     replayed: u64,
     copied: u64,
-    /// Groups that were found half put in.
-    installing: u64,
     /// Recoveries that the next crash cut off.
     cut_off: u64,
 }
@@ -46,9 +47,7 @@ struct Run<'a> {
     random: Random,
     /// Every request of each group.
     history: BTreeMap<Vec<u8>, Vec<Vec<Op>>>,
-    /// Whether each was live since it was started.
-    was_live: [bool; REPLICAS],
-    /// What those had told before they crashed. Others may have groups of which not all is persistent yet.
+    /// What each had told to be persistent before it crashed.
     told: [BTreeMap<Vec<u8>, u64>; REPLICAS],
     /// It is the end: power is there.
     calm: bool,
@@ -70,7 +69,7 @@ fn model(history: &[Vec<Op>], index: u64) -> Pairs {
 impl Run<'_> {
     fn request(&mut self) -> Vec<Op> {
         let random = &mut self.random;
-        let ops = (0..random.below(OPS_MAX as u64 + 1)).map(|_| {
+        let ops = (0..random.below(OPS_MAX + 1)).map(|_| {
             let key = format!("{:03}", random.below(400)).into_bytes();
             let len = [10, 100, 1_500][random.below(3) as usize];
             let value = (random.below(5) > 0).then(|| vec![random.below(256) as u8; len]);
@@ -106,11 +105,8 @@ impl Run<'_> {
                 "cut off at {cut} behind {persisted}"
             );
         }
-        if std::mem::take(&mut self.was_live[at]) {
-            let persisted =
-                |group: &[u8]| (group.to_vec(), self.cluster.replica(at).persisted(group));
-            self.told[at] = GROUPS.map(persisted).into();
-        }
+        let persisted = |group: &[u8]| (group.to_vec(), self.cluster.replica(at).persisted(group));
+        self.told[at] = GROUPS.map(persisted).into();
         let percent = [0, 50, 100][self.random.below(3) as usize];
         self.cluster.crash(at, Survival::Some { percent }, self.random.below(1 << 40));
         self.totals.crashes += 1;
@@ -126,11 +122,7 @@ impl Run<'_> {
     fn check(&mut self, at: usize) {
         let replica = self.cluster.replica(at);
         for group in GROUPS {
-            let State::At(index) = replica.state(group).expect("it is up") else {
-                self.totals.installing += 1;
-                assert_eq!(self.told[at].get(group), None, "replica {at} had been live");
-                continue;
-            };
+            let index = replica.applied(group).expect("it is up");
             let told = self.told[at].get(group).copied().unwrap_or(0);
             let history = self.history.get(group).map_or(&[][..], Vec::as_slice);
             assert!(index >= told, "replica {at} told of {told}, and is at {index}");
@@ -140,8 +132,6 @@ impl Run<'_> {
             assert_eq!(replica.persisted(group), index, "what outlived a crash is persistent");
             self.totals.behind += u64::from(index < history.len() as u64);
         }
-        // From now on its groups may be deleted and put in anew.
-        self.told[at].clear();
     }
 
     /// Starts a replica, and recovers it unless a crash interferes.
@@ -157,7 +147,6 @@ impl Run<'_> {
         }
         match self.cluster.recover(at) {
             Ok(Some(recovered)) => {
-                self.was_live[at] = true;
                 self.totals.replayed += recovered.replayed;
                 self.totals.copied += recovered.copied;
             }
@@ -196,7 +185,7 @@ impl Run<'_> {
             let expected = model(history, last);
             for at in 0..REPLICAS {
                 let replica = self.cluster.replica(at);
-                assert_eq!(replica.state(group).expect("it is up"), State::At(last));
+                assert_eq!(replica.applied(group).expect("it is up"), last);
                 assert!(replica.pairs(group).expect("all pairs") == expected, "replica {at}");
                 let term = self.cluster.log(group).and_then(|log| log.term(last));
                 assert_eq!(replica.term(group).expect("it is up"), term, "replica {at}");
@@ -210,8 +199,8 @@ fn run(seed: u64, steps: u64, inline: bool, totals: &mut Totals) {
     println!("seed {seed}, inline: {inline}");
     let cluster = Cluster::new(&GROUPS, ENTRIES_MAX, inline).expect("a cluster");
     let (random, history) = (Random(mix64(seed)), BTreeMap::new());
-    let (was_live, told) = ([true; REPLICAS], Default::default());
-    let mut run = Run { cluster, random, history, was_live, told, calm: false, totals };
+    let told = Default::default();
+    let mut run = Run { cluster, random, history, told, calm: false, totals };
     (0..steps).for_each(|_| run.step());
     run.end();
 }
@@ -223,8 +212,8 @@ fn replicas_are_as_the_model_whenever_their_power_fails() {
         run(seed, 1_500, seed % 2 == 0, &mut totals);
     }
     println!("{totals:?}");
-    let Totals { crashes, behind, replayed, copied, installing, cut_off } = totals;
-    let seen = [crashes, behind, replayed, copied, installing, cut_off];
+    let Totals { crashes, behind, replayed, copied, cut_off } = totals;
+    let seen = [crashes, behind, replayed, copied, cut_off];
     assert!(seen.iter().all(|&count| count > 0), "the runs do not show everything: {seen:?}");
 }
 
@@ -286,40 +275,55 @@ fn a_copy_is_as_of_its_index_while_requests_are_applied() {
     for copied in copies {
         assert!(copied.index > 0 && copied.index >= before, "{} after {before}", copied.index);
         let requests: Vec<Vec<Op>> = (1..=copied.index).map(request).collect();
-        assert!(copied.pairs == model(&requests, copied.index), "not as after {}", copied.index);
+        let mut other = Replica::new(true);
+        other.start().expect("it starts");
+        other.install(GROUPS[0], &copied).expect("installed");
+        assert_eq!(other.applied(GROUPS[0]).expect("it is up"), copied.index);
+        let pairs = other.pairs(GROUPS[0]).expect("all pairs");
+        assert!(pairs == model(&requests, copied.index), "not as after {}", copied.index);
         before = copied.index;
     }
 }
 
 #[test]
-fn a_group_that_is_gone_is_not_told_to_be_persistent() {
-    let entry =
-        |byte: u8| Entry { term: 1, ops: vec![Op { key: vec![byte], value: Some(vec![1; 100]) }] };
-    let pairs: Pairs = (0..60).map(|byte| (vec![byte], vec![2; 100])).collect();
-    let copied = Copied { index: 9, pairs };
-    let (mut kept, mut gone, mut calls) = (0, 0, 0);
-    loop {
-        calls += 1;
+fn a_copy_arrives_as_a_whole_or_not_at_all() {
+    let op = |key: u64, byte| Op { key: vec![key as u8], value: Some(vec![byte; 100]) };
+    let replica_at = |last: u64, byte: u8| {
         let mut replica = Replica::new(true);
         replica.start().expect("it starts");
-        for index in 1..=5 {
-            replica.apply(GROUPS[0], index, &entry(index as u8)).expect("applied");
+        for index in 1..=last {
+            let entry = Entry { term: last, ops: vec![op(index, byte), op(100 + index, byte)] };
+            replica.apply(GROUPS[0], index, &entry).expect("applied");
         }
         replica.flush_oldest().expect("flushed");
-        assert_eq!(replica.persisted(GROUPS[0]), 5);
+        replica
+    };
+    let copied = replica_at(9, 2).copy(GROUPS[0]).expect("a copy");
+    let (mut old, mut new, mut calls) = (0, 0, 0);
+    loop {
+        calls += 1;
+        let mut replica = replica_at(5, 1);
         replica.disk().set_crash_at(replica.disk().mutating_calls() + calls);
-        let installed = replica.install(GROUPS[0], &copied, 1);
-        match (installed, replica.state(GROUPS[0]).expect("it is up")) {
-            (Ok(()), state) => {
-                assert_eq!((state, replica.persisted(GROUPS[0])), (State::At(9), 9));
-                break;
-            }
-            (Err(_), State::At(5)) => kept += 1,
-            (Err(_), _) => {
-                assert_eq!(replica.persisted(GROUPS[0]), 0, "at call {calls}");
-                gone += 1;
-            }
+        let installed = replica.install(GROUPS[0], &copied);
+        let told = replica.persisted(GROUPS[0]);
+        replica.crash(Survival::Some { percent: 30 }, calls);
+        replica.start().expect("it starts");
+        let applied = replica.applied(GROUPS[0]).expect("it is up");
+        assert!(applied >= told, "at call {calls}: told of {told}, and at {applied}");
+        assert_eq!(replica.term(GROUPS[0]).expect("it is up"), Some(applied), "at call {calls}");
+        let pairs = replica.pairs(GROUPS[0]).expect("all pairs");
+        let byte = if applied == 5 { 1 } else { 2 };
+        assert!(pairs.len() as u64 == 2 * applied, "at call {calls}");
+        assert!(pairs.values().all(|value| *value == vec![byte; 100]), "at call {calls}");
+        match applied {
+            5 => old += 1,
+            9 => new += 1,
+            _ => panic!("at call {calls}: {applied}"),
+        }
+        if installed.is_ok() {
+            assert_eq!((applied, told), (9, 9));
+            break;
         }
     }
-    assert!(kept > 0 && gone > 0, "{kept} {gone}");
+    assert!(old > 0 && new > 1, "{old} {new}");
 }
