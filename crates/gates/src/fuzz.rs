@@ -9,6 +9,7 @@
 //! | table | file whose blocks were mutated and sealed anew: open, get, scan, verify |
 //! | log | write-ahead log with mutated bytes, or with mutated batches sealed anew; opened with its store |
 //! | manifest | the same with version edits |
+//! | groups | the same with those of a store below a log of somebody else's, of which groups were deleted and carried |
 //! | values | a file of values with mutated bytes; opened with its store |
 //! | current | CURRENT with mutated text, with and without its checksum mended |
 //!

@@ -14,7 +14,8 @@ use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::stats::TableCounters;
 use esker::table::{BlockCache, TableContext, TableFile, TableReader, read_identity};
 use esker::{
-    Compaction, Compression, Db, KeyspaceId, KeyspaceOptions, Options, Result, WriteOptions,
+    Applied, Batch, Compaction, Compression, Db, Durability, GroupPrefix, KeyspaceId,
+    KeyspaceOptions, Options, Result, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -129,6 +130,37 @@ pub fn all(seed: u64) -> Result<Vec<Specimen>> {
     }
     exchange(&mut specimens);
     Ok(specimens)
+}
+
+/// A store below a log of somebody else's, closed, and options to open it with: its manifest tells of groups, of one that was deleted
+/// while tables held others too, and of one that came as files.
+pub fn below_a_log() -> Result<(StrictVfs, Options)> {
+    const EXPORT: &str = "/export";
+    let disk = StrictVfs::new();
+    let mut options = small_options();
+    options.durability = Durability::External;
+    options.manifest_bytes_max = 1 << 20;
+    options.default_keyspace.groups = Some(GroupPrefix::Delimiter { byte: b'/' });
+    let db = World::plain(&disk).open(DIR, &options)?;
+    let apply = |group: &str, index: u64| {
+        let mut batch = Batch::new();
+        batch.put(format!("{group}key{index:02}").as_bytes(), &[b'v'; 40]);
+        batch.delete(format!("{group}key{:02}", index / 2).as_bytes());
+        db.apply(Applied { group: group.as_bytes(), index, note: b"term 7" }, batch)
+    };
+    for index in 1..=15 {
+        ["a/", "b/", "c/"].into_iter().try_for_each(|group| apply(group, index))?;
+        if index % 5 == 0 {
+            db.flush()?;
+        }
+    }
+    db.export_group(b"c/", EXPORT)?;
+    apply("c/", 16)?;
+    db.ingest_group(b"c/", EXPORT)?;
+    db.delete_group(b"b/")?;
+    apply("a/", 16)?;
+    db.close()?;
+    Ok((disk, options))
 }
 
 /// Gives every file those of the same kind, of the same store and of the next one.

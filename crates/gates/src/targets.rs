@@ -58,6 +58,9 @@ pub fn targets(seed: u64) -> Result<Vec<Box<dyn Target>>, String> {
     else {
         return Err("the corpus lacks files".to_owned());
     };
+    let (disk, options) = specimen::below_a_log().map_err(|e| format!("making groups: {e}"))?;
+    let of_groups = disk.file_names(Path::new(DIR)).into_iter().find(|name| name.contains("MANI"));
+    let path = Path::new(DIR).join(of_groups.ok_or("groups have no manifest")?);
     Ok(vec![
         Box::new(OptionsText),
         Box::new(BatchBytes),
@@ -67,6 +70,7 @@ pub fn targets(seed: u64) -> Result<Vec<Box<dyn Target>>, String> {
         in_store("log", log),
         in_store("values", values),
         in_store("manifest", manifest),
+        Box::new(InStore { name: "groups", path, disk, options }),
         in_store("current", &Path::new(DIR).join("CURRENT")),
     ])
 }
@@ -510,7 +514,10 @@ impl Target for InStore {
             Err(error) => answers.push(what(&error)),
             Ok(db) => {
                 let rows = db.iter().map_or(0, |rows| rows.take(10_000).count());
-                answers.push(format!("{} keyspaces, {rows} rows", db.keyspace_names().len()));
+                let groups = db.group_stats().len();
+                assert!(groups >= db.groups().len(), "those that were applied to, and others");
+                let keyspaces = db.keyspace_names().len();
+                answers.push(format!("{keyspaces} keyspaces, {groups} groups, {rows} rows"));
             }
         };
         look(world.open_read_only(DIR, &self.options));
