@@ -66,6 +66,10 @@ pub struct Config {
     /// Records that seekrandom reads from each key on
     #[arg(long = "seek_nexts", alias = "seek-nexts", default_value_t = 50)]
     pub seek_nexts: u64,
+    /// Keys that multireadrandom gets at once
+    #[arg(long = "batch_size", alias = "batch-size", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[serde(default)]
+    pub batch_size: u64,
     /// Gets among the operations of readrandomwriterandom, in percent
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub readwritepercent: u32,
@@ -170,12 +174,14 @@ impl Config {
                 seek_nexts: self.seek_nexts,
             },
             keys: KeyShape::new(self.key_size)?,
+            batch_keys: self.batch_size,
             value_bytes: self.value_size,
             compression_ratio: self.compression_ratio,
             threads: self.threads,
             operations: match workload.count {
                 Count::Num => self.num,
                 Count::Reads => reads,
+                Count::Batches => reads.div_ceil(self.batch_size),
                 Count::AtMost(most) => reads.min(most),
                 Count::Once => self.threads,
             },

@@ -42,6 +42,8 @@ pub struct Plan {
     pub shape: Shape,
     /// What keys look like.
     pub keys: KeyShape,
+    /// Keys that are got at once by those who get several.
+    pub batch_keys: u64,
     /// Length of values.
     pub value_bytes: usize,
     /// What values compress to.
@@ -72,12 +74,15 @@ struct Worker<'a> {
     sync: bool,
     values: Values,
     key: Vec<u8>,
+    /// Those that are got at once.
+    batch: Vec<Vec<u8>>,
+    num: u64,
     reads: Histogram<u64>,
     writes: Histogram<u64>,
     reads_max: u64,
     writes_max: u64,
     found: u64,
-    /// Records of walks over everything.
+    /// Records of walks over everything, and keys that were got several at once.
     records: u64,
     user_written_bytes: u64,
 }
@@ -124,6 +129,8 @@ impl<'a> Worker<'a> {
             sync: plan.sync,
             values: Values::new(random, plan.value_bytes, plan.compression_ratio),
             key: Vec::new(),
+            batch: (0..plan.batch_keys).map(|_| Vec::new()).collect(),
+            num: plan.shape.num,
             reads: histogram()?,
             writes: histogram()?,
             reads_max: 0,
@@ -155,6 +162,18 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
+    fn get_several(&mut self, seed: u64) -> Outcome<()> {
+        for (nth, key) in (0..).zip(&mut self.batch) {
+            self.keys.write(mix64(seed.wrapping_add(nth)) % self.num, key);
+        }
+        let mut see = |value: &[u8]| {
+            black_box((value.first().copied(), value.last().copied()));
+        };
+        self.found += self.store.multi_get(&self.batch, &mut see)?;
+        self.records += self.batch.len() as u64;
+        Ok(())
+    }
+
     fn walk(&mut self, from: bool, records_max: u64, backwards: bool) -> Outcome<u64> {
         let from = from.then_some(&self.key[..]);
         let mut see = |key: &[u8], value: &[u8]| {
@@ -176,6 +195,7 @@ impl<'a> Worker<'a> {
                 self.make_key(number);
                 self.get()?;
             }
+            Operation::MultiGet(seed) => self.get_several(seed)?,
             Operation::GetMissing(number) => {
                 self.make_key(number);
                 self.key.push(b'.');

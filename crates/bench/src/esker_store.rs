@@ -248,6 +248,12 @@ impl Store for EskerStore {
         Ok(value.is_some())
     }
 
+    fn multi_get(&self, keys: &[Vec<u8>], see: &mut dyn FnMut(&[u8])) -> Outcome<u64> {
+        let values = self.0.default_keyspace().multi_get(keys, None)?;
+        values.iter().flatten().for_each(|value| see(value));
+        Ok(values.iter().flatten().count() as u64)
+    }
+
     fn delete(&self, key: &[u8]) -> Outcome<()> {
         Ok(self.0.delete(key)?)
     }

@@ -71,6 +71,14 @@ pub trait Store: Send + Sync {
     /// Of the engine.
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Outcome<bool>;
 
+    /// Shows the values of several keys to `see`, as far as there are any, in the order of the keys; returns how many.
+    ///
+    /// # Errors
+    /// Of the engine.
+    fn multi_get(&self, keys: &[Vec<u8>], see: &mut dyn FnMut(&[u8])) -> Outcome<u64> {
+        keys.iter().try_fold(0, |found, key| Ok(found + u64::from(self.get(key, see)?)))
+    }
+
     /// Removes a key.
     ///
     /// # Errors

@@ -12,6 +12,8 @@ pub enum Operation {
     Put(u64),
     /// Get the key with this number.
     Get(u64),
+    /// Get several keys at once, of numbers that follow from this one.
+    MultiGet(u64),
     /// Get a key that is not there, but would stand behind this number's.
     GetMissing(u64),
     /// Remove the key with this number.
@@ -47,6 +49,8 @@ pub enum Count {
     Num,
     /// `--reads`.
     Reads,
+    /// As many batches as make `--reads`.
+    Batches,
     /// So many, or `--num` if that is less.
     AtMost(u64),
     /// Once in each thread.
@@ -78,6 +82,7 @@ enum What {
     FillShuffled,
     FillRandom,
     Read,
+    ReadSeveral,
     ReadMissing,
     Everything { backwards: bool },
     Unordered,
@@ -169,6 +174,13 @@ pub const WORKLOADS: &[Workload] = &[
         Start::Filled,
         Count::Reads,
         "gets of keys drawn by --distribution",
+    ),
+    workload(
+        "multireadrandom",
+        What::ReadSeveral,
+        Start::Filled,
+        Count::Batches,
+        "gets of --batch_size keys at once, drawn evenly; a latency is that of all of them",
     ),
     workload(
         "readmissing",
@@ -304,7 +316,14 @@ impl Workload {
 
     /// Whether it goes on for as long as it is asked to and changes nothing that it measures.
     pub fn repeats(&self) -> bool {
-        matches!(self.what, What::Read | What::ReadMissing | What::Seek | What::Ycsb(READS_ONLY))
+        matches!(
+            self.what,
+            What::Read
+                | What::ReadSeveral
+                | What::ReadMissing
+                | What::Seek
+                | What::Ycsb(READS_ONLY)
+        )
     }
 
     /// Whether it does not matter to it which keys there are.
@@ -401,6 +420,7 @@ impl<'a> Operations<'a> {
             }
             What::FillRandom => Operation::Put(self.any()),
             What::Read => Operation::Get(self.popular()),
+            What::ReadSeveral => Operation::MultiGet(self.random.random()),
             What::ReadMissing => Operation::GetMissing(self.any()),
             What::Everything { backwards } => Operation::Everything { backwards },
             What::Unordered => Operation::Unordered,

@@ -10,7 +10,7 @@
 //! | thread | checks |
 //! |---|---|
 //! | writers | read their own writes in both keyspaces |
-//! | reader | never goes back; snapshots are equal in both keyspaces, by get and by scan, and do not change |
+//! | reader | never goes back; snapshots are equal in both keyspaces, by get, by get of several keys and by scan, and do not change |
 //! | upkeep | flushes, compacts, collects values, makes keyspaces; makes copies, cuts the power: all that was there or synced before is, and no half batch |
 //! | the store's own | flush, compaction, collection of values, which one of the two keyspaces keeps apart |
 //!
@@ -365,6 +365,12 @@ fn reader(world: &World, _: u64, mut random: Random) {
             assert_eq!(one, two, "the keyspaces differ under a snapshot");
             let found = one.iter().find(|row| row.0 == name).map_or(0, |row| row.1);
             assert_eq!(found, first, "get and scan of a snapshot differ");
+            let names: Vec<&[u8]> = one.iter().map(|row| &row.0[..]).collect();
+            for keyspace in &world.pair {
+                let found = keyspace.multi_get(&names, Some(&snapshot)).expect("found");
+                let found = found.iter().map(|value| value.as_deref().map_or(0, number_of));
+                assert!(found.eq(one.iter().map(|row| row.1)), "several gets and a scan differ");
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::secondary::{build, declare, write};
 use super::snapshot::Snapshot;
 use super::unordered::UnorderedCursor;
 use super::write::How;
-use super::{checkpoint, compact, keyspaces, statistics, verify};
+use super::{checkpoint, compact, keyspaces, multi_get, statistics, verify};
 use crate::names;
 use crate::options::{KeyspaceOptions, Options, WriteOptions};
 use crate::report::{Stats, TableInfo};
@@ -390,13 +390,21 @@ impl Keyspace {
     }
 
     /// The values of several keys, all as of one moment, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`], of the first key that has one.
+    /// # Cost
+    /// That of as many gets where they are found in memory. Where they come from a disk, up to eight threads read the blocks
+    /// of different keys at once.
+    /// # Source
+    /// RocksDB's MultiGet; see `db/multi_get.rs` for how it differs.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         snapshot: Option<&Snapshot>,
     ) -> Result<Vec<Option<Value>>> {
         self.check_live()?;
-        self.running.core.multi_get(&self.core, keys, snapshot)
+        multi_get::multi_get(&self.running.core, &self.core, keys, snapshot)
     }
 
     /// A cursor over a range. It stands on nothing until it is positioned.

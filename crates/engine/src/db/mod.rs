@@ -37,6 +37,7 @@ mod journal;
 mod keyspaces;
 #[cfg(all(test, esker_loom))]
 mod models;
+mod multi_get;
 mod open;
 mod placing;
 #[cfg(esker_planted)]

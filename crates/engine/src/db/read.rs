@@ -27,7 +27,7 @@ use std::sync::Arc;
 const TABLES_AHEAD: usize = 4;
 
 /// What a get returns.
-type Answer = Result<Option<Value>>;
+pub(super) type Answer = Result<Option<Value>>;
 
 /// What a table knows of a key: the newest range tombstone over it, and the newest record.
 type Found = (Option<Seq>, Option<(Trailer, Value)>);
@@ -66,17 +66,6 @@ impl Core {
         self.get_in_tables(&view, Lookup { order, key, probes, seq, erased })
     }
 
-    /// The values of several keys, all as of one moment, in the order of the keys.
-    pub(super) fn multi_get<K: AsRef<[u8]>>(
-        &self,
-        keyspace: &KeyspaceCore,
-        keys: &[K],
-        snapshot: Option<&Snapshot>,
-    ) -> Result<Vec<Option<Value>>> {
-        let (view, seq) = self.moment(keyspace, snapshot)?;
-        keys.iter().map(|key| self.get_in(keyspace, &view, key.as_ref(), seq)).collect()
-    }
-
     /// What is to be read, and at which sequence number.
     ///
     /// Groups that were deleted after the view was loaded are gone at a number taken later, but not in the view: where more than
@@ -104,8 +93,15 @@ impl Core {
         }
     }
 
+    /// The newest value of `key` in a view, as of a sequence number.
     #[inline]
-    fn get_in(&self, keyspace: &KeyspaceCore, view: &View, key: &[u8], seq: Seq) -> Answer {
+    pub(super) fn get_in(
+        &self,
+        keyspace: &KeyspaceCore,
+        view: &View,
+        key: &[u8],
+        seq: Seq,
+    ) -> Answer {
         let order = &keyspace.options.order;
         let hash = if order.is_hashable() { hash64(key) } else { 0 };
         let erased = view.version.erased_over(order, key);

@@ -379,9 +379,9 @@ impl Ahead {
         // Whoever comes at once reads the first part itself.
         let parts = reading.parts() - usize::from(rest == 0);
         if CHECKED || self.value_ns > CACHED_NS_MAX {
-            self.readers.offer(&reading, parts);
+            self.readers.offer(reading.clone(), parts);
         } else if count * self.value_ns > PART_NS / 2 {
-            self.readers.offer(&reading, parts.min(self.readers.processors_beside()));
+            self.readers.offer(reading.clone(), parts.min(self.readers.processors_beside()));
         }
         Some(Window { reading: Some(reading), ..window })
     }

@@ -21,6 +21,7 @@ mod map;
 mod moved;
 mod piece;
 mod readers;
+mod reading;
 mod sweep;
 mod values;
 
@@ -29,6 +30,7 @@ pub(crate) use directory::Directory;
 pub(crate) use file::{Place, ValueFile, ValueFileMeta, ValueStore};
 pub(crate) use map::{LogList, ValueMap};
 pub(crate) use moved::MovedWriter;
-pub(crate) use readers::{READERS_MAX, Readers, Reading};
+pub(crate) use readers::{READERS_MAX, Readers, Work};
+pub(crate) use reading::Reading;
 pub(crate) use sweep::Sweep;
 pub(crate) use values::{Room, Values, Wanted};

@@ -1,235 +1,53 @@
-//! Reading the values that a cursor will come to, by threads of their own.
+//! Threads that read for others: values that a cursor will come to, keys of a lookup of many.
 //!
-//! ```text
-//! cursor: note where the next values stand -> cut into parts -> offer -> take part after part, in order:
-//!                                                    |             not begun -> read it
-//!                                                    |             being read -> read another one, or wait
-//!                                                    |             read -> give its values
-//!         thread: a part that is not begun -> read, check, expand -> wake who waits
-//! ```
+//! They start when there is something to read, and sleep when there is not. Whoever offers work does it too, and all of it
+//! where no thread comes; so an offer is worth it only where several reads at once are faster than one after the other.
 //!
-//! Threads start when there is something to read. Without them, or where they have other things to do, cursors read all by
-//! themselves, in the same order.
-//!
-//! Invariants: (1) a part is read by one thread at a time; (2) who waits for a part waits for a thread that is at work on it.
 //! Threads: any. Nothing is locked under these locks.
-//! Source: WiscKey (FAST '16) reads the values of a range ahead with 32 threads; here a cursor says how many are worth it.
 
-use super::values::{Room, Values, Wanted};
-use esker_base::Clock;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::thread::{self, JoinHandle};
 use esker_base::sync::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
-/// The most threads that read for cursors of one store.
+/// The most threads that read for one store.
 pub(crate) const READERS_MAX: usize = 8;
+
+/// Work that several threads can do at once.
+pub(crate) trait Work: Send + Sync {
+    /// Does what nobody has begun, piece by piece, until nothing is left or `go_on` is false.
+    fn work(&self, go_on: &dyn Fn() -> bool);
+}
 
 /// How many threads can run beside the caller's at once.
 fn processors_beside() -> usize {
     std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1)
 }
 
-/// Values that are read together, part by part.
-pub(crate) struct Reading {
-    wanted: Vec<Wanted>,
-    /// Which of them each part has.
-    parts: Vec<Range<usize>>,
-    state: Mutex<State>,
-    /// Who waits for a part waits here.
-    read: Condvar,
-    room: Room,
-    clock: Arc<dyn Clock>,
-    /// Nobody wants the rest.
-    given_up: AtomicBool,
-}
-
-struct State {
-    parts: Vec<Part>,
-    /// Parts before this one are begun.
-    begun: usize,
-    /// How long a value took, of each part that is read.
-    value_ns: Vec<u64>,
-}
-
-enum Part {
-    /// With memory to read it into.
-    Waiting(Values),
-    Underway,
-    Read(Values),
-    Taken,
-}
-
-impl Reading {
-    /// Reads these in these parts, into memory of `spare` as far as there is some, and no more than there is room for.
-    pub(crate) fn new(
-        wanted: Vec<Wanted>,
-        parts: Vec<Range<usize>>,
-        spare: &mut Vec<Values>,
-        room: Room,
-        clock: Arc<dyn Clock>,
-    ) -> Reading {
-        let waiting = parts.iter().map(|_| Part::Waiting(spare.pop().unwrap_or_default()));
-        let state = State { parts: waiting.collect(), begun: 0, value_ns: Vec::new() };
-        Reading {
-            wanted,
-            parts,
-            state: Mutex::new(state),
-            read: Condvar::new(),
-            room,
-            clock,
-            given_up: AtomicBool::new(false),
-        }
-    }
-
-    /// What is read.
-    pub(crate) fn wanted(&self) -> &[Wanted] {
-        &self.wanted
-    }
-
-    /// How many parts there are.
-    pub(crate) fn parts(&self) -> usize {
-        self.parts.len()
-    }
-
-    /// Which values a part has.
-    pub(crate) fn part(&self, nth: usize) -> Range<usize> {
-        self.parts[nth].clone()
-    }
-
-    /// Nanoseconds that each value of a part took, of all parts that are read the median: it says nothing of threads that
-    /// had to wait for a processor.
-    pub(crate) fn value_ns(&self) -> Option<u64> {
-        let mut spent = self.state.lock().value_ns.clone();
-        let middle = spent.len().checked_sub(1)? / 2;
-        Some(*spent.select_nth_unstable(middle).1)
-    }
-
-    /// The values of a part, each of which is asked for once. Reads or waits until they are there; rather than wait, reads
-    /// parts of what follows.
-    pub(crate) fn take(&self, nth: usize, following: Option<&Reading>) -> Values {
-        let mut following = following;
-        let mut state = self.state.lock();
-        loop {
-            match std::mem::replace(&mut state.parts[nth], Part::Taken) {
-                Part::Read(values) => return values,
-                Part::Waiting(mut values) => {
-                    drop(state);
-                    self.fill(nth, &mut values);
-                    return values;
-                }
-                Part::Underway => state.parts[nth] = Part::Underway,
-                Part::Taken => unreachable!("a part is taken once"),
-            }
-            if let Some((other, values)) = state.begin() {
-                drop(state);
-                self.read_part(other, values);
-            } else if let Some(reading) = following {
-                drop(state);
-                following = Some(reading).filter(|reading| reading.read_next());
-            } else {
-                self.read.wait(&mut state);
-                continue;
-            }
-            state = self.state.lock();
-        }
-    }
-
-    /// Reads parts until each is begun.
-    fn work(&self) {
-        let mut more = true;
-        while more && !self.given_up.load(Ordering::Relaxed) {
-            more = self.read_next();
-        }
-    }
-
-    /// Reads the next part that nobody has begun. False if there is none.
-    fn read_next(&self) -> bool {
-        let Some((nth, values)) = self.state.lock().begin() else { return false };
-        self.read_part(nth, values);
-        true
-    }
-
-    fn read_part(&self, nth: usize, values: Values) {
-        // Who waits for it must not wait for a thread that is gone.
-        let mut underway = UnderwayPart { reading: self, nth, values: Some(values), read: false };
-        if let Some(values) = &mut underway.values {
-            self.fill(nth, values);
-        }
-        underway.read = true;
-    }
-
-    fn fill(&self, nth: usize, values: &mut Values) {
-        let begun_ns = self.clock.now_ns();
-        values.read(&self.wanted[self.parts[nth].clone()], Some(&self.room));
-        let spent_ns = self.clock.now_ns().saturating_sub(begun_ns);
-        self.state.lock().value_ns.push(spent_ns / self.parts[nth].len().max(1) as u64);
-    }
-
-    /// Nobody wants the rest.
-    pub(crate) fn give_up(&self) {
-        self.given_up.store(true, Ordering::Relaxed);
-    }
-}
-
-impl State {
-    /// The next part that nobody has begun.
-    fn begin(&mut self) -> Option<(usize, Values)> {
-        while let Some(part) = self.parts.get_mut(self.begun) {
-            let nth = self.begun;
-            self.begun += 1;
-            if let Part::Waiting(values) = part {
-                let values = std::mem::take(values);
-                *part = Part::Underway;
-                return Some((nth, values));
-            }
-        }
-        None
-    }
-}
-
-/// A part that a thread is at work on.
-struct UnderwayPart<'a> {
-    reading: &'a Reading,
-    nth: usize,
-    values: Option<Values>,
-    read: bool,
-}
-
-impl Drop for UnderwayPart<'_> {
-    fn drop(&mut self) {
-        let values = self.values.take().unwrap_or_default();
-        let part = if self.read { Part::Read(values) } else { Part::Waiting(values) };
-        self.reading.state.lock().parts[self.nth] = part;
-        self.reading.read.notify_all();
-    }
-}
-
-impl std::fmt::Debug for Reading {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Reading({} values in {} parts)", self.wanted.len(), self.parts.len())
-    }
-}
-
-/// The threads that read for the cursors of a store.
+/// The threads that read for a store's cursors and lookups.
 #[derive(Debug)]
 pub(crate) struct Readers {
     threads_max: usize,
     processors_beside: usize,
     offers: Mutex<Offers>,
+    ended: AtomicBool,
     /// Threads wait here for something to read.
     work: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Offers {
     /// What there is to read, and how many more threads may.
-    waiting: VecDeque<(Arc<Reading>, usize)>,
+    waiting: VecDeque<(Arc<dyn Work>, usize)>,
     threads: Vec<JoinHandle<()>>,
     idle: usize,
-    ended: bool,
+}
+
+impl std::fmt::Debug for Offers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Offers({} waiting, {} threads)", self.waiting.len(), self.threads.len())
+    }
 }
 
 impl Readers {
@@ -239,6 +57,7 @@ impl Readers {
             threads_max,
             processors_beside: processors_beside(),
             offers: Mutex::default(),
+            ended: AtomicBool::new(false),
             work: Condvar::new(),
         })
     }
@@ -248,14 +67,23 @@ impl Readers {
         self.processors_beside
     }
 
-    /// Lets up to so many threads read this.
-    pub(crate) fn offer(self: &Arc<Readers>, reading: &Arc<Reading>, threads: usize) {
+    /// False if nothing that is offered is ever taken.
+    pub(crate) fn are_there(&self) -> bool {
+        self.threads_max > 0
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Lets up to so many threads work on this.
+    pub(crate) fn offer(self: &Arc<Readers>, work: Arc<dyn Work>, threads: usize) {
         let threads = threads.min(self.threads_max);
         if threads == 0 {
             return;
         }
         let mut offers = self.offers.lock();
-        if offers.ended {
+        if self.has_ended() {
             return;
         }
         while offers.idle < threads && offers.threads.len() < self.threads_max {
@@ -269,45 +97,52 @@ impl Readers {
             offers.idle += 1;
         }
         let woken = threads.min(offers.idle);
-        offers.waiting.push_back((reading.clone(), threads));
+        offers.waiting.push_back((work, threads));
         drop(offers);
         for _ in 0..woken {
             self.work.notify_one();
         }
     }
 
+    /// Nothing is left of this that others could do.
+    pub(crate) fn withdraw(&self, work: &Arc<dyn Work>) {
+        self.offers.lock().waiting.retain(|(waiting, _)| !Arc::ptr_eq(waiting, work));
+    }
+
     fn serve(&self) {
         let mut offers = self.offers.lock();
         loop {
-            if offers.ended {
+            if self.has_ended() {
                 return;
             }
-            let Some((reading, seats)) = offers.waiting.front_mut() else {
+            let Some((work, seats)) = offers.waiting.front_mut() else {
                 self.work.wait(&mut offers);
                 continue;
             };
             *seats -= 1;
-            let (reading, full) = (reading.clone(), *seats == 0);
+            let (work, full) = (work.clone(), *seats == 0);
             if full {
                 offers.waiting.pop_front();
             }
             offers.idle -= 1;
             drop(offers);
-            reading.work();
+            work.work(&|| !self.has_ended());
+            // Nothing is left to begin. It may be the last to hold what it reads, and lets go without the lock.
+            self.withdraw(&work);
+            drop(work);
             offers = self.offers.lock();
             offers.idle += 1;
-            // Nothing is left to begin.
-            offers.waiting.retain(|(waiting, _)| !Arc::ptr_eq(waiting, &reading));
         }
     }
 
     /// Ends the threads and waits for them.
     pub(crate) fn end(&self) {
         let mut offers = self.offers.lock();
-        offers.ended = true;
-        offers.waiting.clear();
+        self.ended.store(true, Ordering::Relaxed);
+        let waiting = std::mem::take(&mut offers.waiting);
         let threads = std::mem::take(&mut offers.threads);
         drop(offers);
+        drop(waiting);
         self.work.notify_all();
         for thread in threads {
             // It reads no more than it can; who takes its part does that again, and sees why it failed.

@@ -15,6 +15,7 @@ mod filters;
 mod indexes;
 mod interrupted_creation;
 mod log_space;
+mod multi_get;
 mod open_files;
 mod open_refused;
 mod repair_current;
