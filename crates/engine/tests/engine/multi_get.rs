@@ -61,13 +61,18 @@ fn slow() -> (FaultyVfs, Db) {
     (disk.clone(), open())
 }
 
+#[expect(clippy::disallowed_methods, reason = "a slow disk takes its time")]
+fn take_time() {
+    thread::sleep(Duration::from_micros(60));
+}
+
 /// Makes reads slow; which threads have read since.
 fn slow_down(disk: &FaultyVfs) -> Arc<Mutex<BTreeSet<String>>> {
     let names = Arc::new(Mutex::new(BTreeSet::new()));
     let seen = names.clone();
     let note = move |_: &std::path::Path| {
         seen.lock().insert(thread::current().name().unwrap_or_default().to_owned());
-        thread::sleep(Duration::from_micros(60));
+        take_time();
         false
     };
     disk.inject(FaultRule::nth(1, &[Op::Read], Fault::Eio).on(note));
@@ -137,7 +142,7 @@ fn a_store_is_closed_while_keys_are_looked_up() {
         let numbers = &numbers;
         let lookup = scope.spawn(move || keyspace.multi_get(&keys(numbers), None));
         while names.lock().len() < 2 && !lookup.is_finished() {
-            thread::sleep(Duration::from_millis(1));
+            thread::yield_now();
         }
         db.clone().close().expect("close");
         let found = lookup.join().expect("no panic").expect("the view outlives the store");
