@@ -12,9 +12,6 @@
 //! over by that, for whoever leads writes those who wait along with its own; one whose batch is too large
 //! for that joins them instead.
 //!
-//! Most leads last less than it takes to fall asleep and be woken. So whoever finds somebody leading looks on for about as long
-//! before it joins the group, unless it is to be synced.
-//!
 //! After a sync the lead is given up last: what those who were answered write next then joins the group
 //! that forms, and a sync serves more of them.
 //!
@@ -24,18 +21,13 @@
 
 use super::epochs::Application;
 use super::separated::Separated;
-use esker_base::sync::{CHECKED, Mutex, WaitWord, thread};
+use esker_base::sync::{Mutex, WaitWord, thread};
 use esker_base::{Batch, Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
-// No part of what a checker looks at.
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of batches that one group holds, beyond its first.
 const GROUP_BYTES_MAX: usize = 1 << 20;
-
-/// So often a writer looks whether the lead is free before it joins a group: some hundreds of nanoseconds.
-const LOOKS: u32 = 30;
 
 /// The group waits: it forms, or is being written.
 const WAIT: u32 = 0;
@@ -47,10 +39,6 @@ const DONE: u32 = 2;
 /// Where writers wait.
 pub(super) struct WriteQueue {
     state: Mutex<QueueState>,
-    /// What the state says, for those who only look. Not kept where a checker runs threads one by one.
-    is_led: AtomicBool,
-    /// None where threads cannot run at once.
-    looks: u32,
 }
 
 #[derive(Default)]
@@ -120,50 +108,20 @@ struct Taken(Option<Arc<Group>>);
 
 impl WriteQueue {
     pub(super) fn new() -> WriteQueue {
-        let alone =
-            std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
-        WriteQueue {
-            state: Mutex::new(QueueState::default()),
-            is_led: AtomicBool::new(false),
-            looks: if CHECKED || alone { 0 } else { LOOKS },
-        }
+        WriteQueue { state: Mutex::new(QueueState::default()) }
     }
 
     /// Waits for the turn of a batch.
     #[inline]
     pub(super) fn enter(&self, request: Request) -> Turn<'_> {
-        if !request.sync {
-            self.look_on();
-        }
         let mut state = self.state.lock();
         if state.is_free_for(request.batch.size_bytes()) {
-            self.take_lead(&mut state);
+            state.take_lead();
             return Turn::Lead(self.leader(Some(request), 0));
         }
         let (group, place) = state.join(request);
         drop(state);
         self.wait(&group, place)
-    }
-
-    /// Lets a short lead pass.
-    #[inline]
-    fn look_on(&self) {
-        let mut looks = self.looks;
-        while looks > 0 && self.is_led.load(Ordering::Relaxed) {
-            std::hint::spin_loop();
-            looks -= 1;
-        }
-    }
-
-    fn take_lead(&self, state: &mut QueueState) {
-        state.take_lead();
-        self.tell(true);
-    }
-
-    fn tell(&self, is_led: bool) {
-        if !CHECKED {
-            self.is_led.store(is_led, Ordering::Relaxed);
-        }
     }
 
     fn leader(&self, own: Option<Request>, place: usize) -> Leader<'_> {
@@ -178,7 +136,7 @@ impl WriteQueue {
                     let mut state = self.state.lock();
                     // Unless somebody was faster.
                     if group.word.load() == LEAD {
-                        self.take_lead(&mut state);
+                        state.take_lead();
                         return Turn::Lead(self.leader(None, place));
                     }
                 }
@@ -330,7 +288,6 @@ impl Drop for Leader<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();
         state.led = false;
-        self.queue.tell(false);
         let Some(first) = state.forming.front() else {
             return;
         };
