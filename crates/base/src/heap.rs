@@ -24,7 +24,7 @@ mod shared;
 pub use boxed::HeapBox;
 pub use shared::SharedBytes;
 
-use crate::pages::prefer_huge;
+use crate::pages::{prefer_huge, touch};
 use crate::sync::{CHECKED, Mutex, OnceLock};
 use rlsf::Tlsf;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -129,7 +129,8 @@ impl Heap {
             && range.taken_chunks() * CHUNK_BYTES >= SMALL_PAGES_BYTES
             && let Some(number) = range.take_number()
         {
-            range.touch(number);
+            // SAFETY: nobody else has the chunk.
+            unsafe { touch(range.chunk(number).cast::<u8>().as_ptr(), CHUNK_BYTES) };
             // Of two that were made ready at once the first is put to use.
             if let Some(other) = number_of(range.ready.swap(number + 1, Ordering::AcqRel)) {
                 let mut pool = range.stripes[0].pool.lock();
@@ -250,16 +251,6 @@ impl Range {
         // SAFETY: inside the range.
         let chunk = unsafe { self.start.add(number * CHUNK_BYTES) };
         NonNull::slice_from_raw_parts(chunk, CHUNK_BYTES)
-    }
-
-    /// Has the memory of a chunk there that nobody else has. In small pages too, where the system has no others.
-    fn touch(&self, number: usize) {
-        const PAGE_BYTES: usize = 4 << 10;
-        let start = self.chunk(number).cast::<u8>();
-        for at in (0..CHUNK_BYTES).step_by(PAGE_BYTES) {
-            // SAFETY: inside the chunk, in which nothing is.
-            unsafe { start.add(at).write_volatile(0) };
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Arrays of at least this many bytes are mapped.
 pub const LARGE_BYTES: usize = if cfg!(esker_tsan) { usize::MAX } else { 128 << 10 };
@@ -100,13 +100,9 @@ impl<T: Zeroable> Pages<T> {
     /// By touching pages: `MADV_POPULATE_WRITE` would hold the address space's lock all the while, and
     /// make every other thread that maps or faults wait.
     pub fn populate(&mut self) {
-        const PAGE_BYTES: usize = 4 << 10;
         let bytes = layout::<T>(self.len).size();
-        let start = self.as_ptr().cast::<u8>();
-        for at in (0..bytes).step_by(PAGE_BYTES) {
-            // SAFETY: inside the array, which is ours alone; what is there is written back.
-            unsafe { start.add(at).write_volatile(start.add(at).read_volatile()) };
-        }
+        // SAFETY: the array is ours alone, and all of it is there.
+        unsafe { touch(self.as_ptr().cast(), bytes) };
     }
 
     /// Sets all elements to zero.
@@ -119,6 +115,19 @@ impl<T: Zeroable> Pages<T> {
     /// Address of the first element.
     pub fn as_ptr(&self) -> *mut T {
         self.start.as_ptr()
+    }
+}
+
+/// Has the memory of every page there, and changes no byte. Each is written and not read first: a huge page that was read is one of
+/// zeros for all, which older kernels break into small ones once it is written.
+///
+/// # Safety
+/// Readable and writable memory that nobody else uses meanwhile.
+pub(crate) unsafe fn touch(start: *mut u8, bytes: usize) {
+    const PAGE_BYTES: usize = 4 << 10;
+    for at in (0..bytes).step_by(PAGE_BYTES) {
+        // SAFETY: the caller's.
+        unsafe { AtomicU8::from_ptr(start.add(at)) }.fetch_or(0, Ordering::Relaxed);
     }
 }
 

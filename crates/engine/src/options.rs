@@ -50,7 +50,9 @@ pub struct Options {
     /// pins the oldest log is flushed. Default: 512 MiB. Minimum: 1 MiB.
     pub wal_bytes_max: u64,
     /// Threads that compact. One more flushes, one makes the next log ready, one makes memory ready
-    /// for memtables, and one builds indexes; up to eight read for cursors and lookups of many keys when there are any. Default: 0, which means the number of processors, at most 8. Maximum: 64.
+    /// for memtables and the cache, and one builds indexes; up to eight read for cursors and lookups of
+    /// many keys when there are any. Default: 0, which means the number of processors, at most 8.
+    /// Maximum: 64.
     pub compaction_threads: u32,
     /// Table files held open. Raising it saves reopening; each costs a descriptor. Half of them are for
     /// the tables that were opened first, which stay open as long as they live and are read without a

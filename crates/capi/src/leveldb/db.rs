@@ -10,7 +10,7 @@ use super::{foreign, property};
 use crate::boundary::{copy_out, free, slice, text_out};
 use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
-use esker::{Batch, Cursor, Db, Error, Keyspace, ScanOptions, Setup};
+use esker::{Batch, Cursor, Db, Error, Keyspace, ScanOptions, Setup, names};
 use libc::{c_char, c_int, c_void, size_t};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -79,7 +79,7 @@ fn explain(dir: &Path, options: &OpenOptions, error: Error) -> Status {
     let at = dir.display();
     match &error {
         Error::NotFound { path }
-            if !options.creates() && (path == dir || *path == dir.join("CURRENT")) =>
+            if !options.creates() && (path == dir || *path == names::current(dir)) =>
         {
             Status::invalid(&format!("{at}: does not exist (create_if_missing is false)"))
         }

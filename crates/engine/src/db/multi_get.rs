@@ -15,14 +15,11 @@ use super::core::{Core, KeyspaceCore, View};
 use super::read::Answer;
 use super::snapshot::Snapshot;
 use crate::value::Value;
-use crate::value_log::{READERS_MAX, Work};
+use crate::value_log::{CACHED_NS_MAX, READERS_MAX, Work};
 use esker_base::sync::{CHECKED, Condvar, Mutex};
 use esker_base::{Result, Seq};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A lookup that takes longer than this, in the mean, comes from a disk.
-const CACHED_NS_MAX: u64 = 15_000;
 
 /// Fewer keys than this are not worth waking a thread.
 const SHARED_MIN: usize = 2;

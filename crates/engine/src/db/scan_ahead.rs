@@ -17,7 +17,7 @@ use super::core::View;
 use super::source::Source;
 use crate::iter::VisibleCursor;
 use crate::log::ValuePointer;
-use crate::value_log::{Readers, Reading, Room, Values, Wanted};
+use crate::value_log::{CACHED_NS_MAX, Readers, Reading, Room, Values, Wanted};
 use esker_base::sync::CHECKED;
 use esker_base::{Clock, Error, Result};
 use std::ops::Range;
@@ -47,9 +47,6 @@ const PART_BYTES_MAX: usize = 64 << 10;
 
 /// The memory of so many parts is kept for others.
 const SPARE_MAX: usize = 32;
-
-/// Values that take longer than this come from a disk, which has many at once to give. Others cost a processor.
-const CACHED_NS_MAX: u64 = 15_000;
 
 /// What goes ahead of a cursor.
 pub(super) struct Ahead {

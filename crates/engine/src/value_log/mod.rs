@@ -30,7 +30,7 @@ pub(crate) use directory::Directory;
 pub(crate) use file::{Place, ValueFile, ValueFileMeta, ValueStore};
 pub(crate) use map::{LogList, ValueMap};
 pub(crate) use moved::MovedWriter;
-pub(crate) use readers::{READERS_MAX, Readers, Work};
+pub(crate) use readers::{CACHED_NS_MAX, READERS_MAX, Readers, Work};
 pub(crate) use reading::Reading;
 pub(crate) use sweep::Sweep;
 pub(crate) use values::{Room, Values, Wanted};

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// The most threads that read for one store.
 pub(crate) const READERS_MAX: usize = 8;
 
+/// A read that takes longer than this comes from a disk, which has many at once to give. Others cost a processor.
+pub(crate) const CACHED_NS_MAX: u64 = 15_000;
+
 /// Work that several threads can do at once.
 pub(crate) trait Work: Send + Sync {
     /// Does what nobody has begun, piece by piece, until nothing is left or `go_on` is false.
