@@ -77,6 +77,24 @@ macro_rules! arithmetic {
 
             /// As the standard library's.
             #[track_caller]
+            pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                self.touched().fetch_or(value, order)
+            }
+
+            /// As the standard library's.
+            #[track_caller]
+            pub fn compare_exchange(
+                &self,
+                seen: $value,
+                value: $value,
+                stored: Ordering,
+                loaded: Ordering,
+            ) -> Result<$value, $value> {
+                self.touched().compare_exchange(seen, value, stored, loaded)
+            }
+
+            /// As the standard library's.
+            #[track_caller]
             pub fn fetch_update(
                 &self,
                 stored: Ordering,

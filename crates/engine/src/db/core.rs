@@ -12,7 +12,7 @@ use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::epochs::Epochs;
 use super::index_state::Indexing;
-use super::queue::WriteQueue;
+use super::queue::{self, WriteQueue};
 use super::secondary::catalogue::Indexes;
 use super::snapshot::SnapshotList;
 use super::stall::Stall;
@@ -345,7 +345,7 @@ impl Core {
             indexes: Indexes::new(&parts.keyspaces.by_id.values().map(named).collect::<Vec<_>>()),
             keyspaces: ArcSwap::from_pointee(parts.keyspaces),
             deleting: Mutex::default(),
-            queue: WriteQueue::new(),
+            queue: WriteQueue::new(queue::lookers_max()),
             commit: Mutex::new(parts.commit),
             versions: Mutex::new(parts.versions),
             read_wals: parts.read_wals,

@@ -43,7 +43,7 @@ enum Fault {
 
 impl Writing {
     fn new(fault: Fault) -> Arc<Writing> {
-        let (queue, log) = (WriteQueue::new(), Witness::new(1));
+        let (queue, log) = (WriteQueue::new(0), Witness::new(1));
         Arc::new(Writing { queue, log, written: std::sync::Mutex::default(), fault })
     }
 
@@ -102,7 +102,8 @@ fn three_writers(fault: Fault, check: fn(Result<()>)) -> Arc<Writing> {
 /// At most three preemptions.
 /// Seen to find: a lead that is given up and not offered, or an offer or an answer that wakes nobody; an offer
 /// that stays when it was taken; one who was woken and leads without asking whether somebody was faster; a
-/// leader that leaves `led` as it is.
+/// lead that is taken or given up without acquire or release; one who joins although nobody leads, or leads although
+/// somebody does; a queue that is said to be waited for when it is empty, or not when it is not.
 #[test]
 fn every_batch_is_written_once() {
     explore("three writers", 3, || {

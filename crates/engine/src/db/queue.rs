@@ -2,9 +2,15 @@
 //!
 //! ```text
 //! enter(batch): nobody leads     -> lead
-//!               somebody leads   -> join the group that forms; sleep until it is written, or nobody leads
+//!               somebody leads   -> look on for a moment, if writers are few
+//!                                -> join the group that forms; sleep until it is written, or nobody leads
 //! lead:         take the group that waits, write, answer it, give up the lead, wake it
 //! ```
+//!
+//! While nobody waits the lead is taken and given up by one exchange of one word each; the lock is of those who wait.
+//! A lead lasts some 300 ns, to sleep and be woken takes ten times that: so a writer first looks whether
+//! the lead is given up, unless there are far more writers than processors, where those who sleep leave the
+//! processor to who leads. How many there are is told by the groups that form.
 //!
 //! All of a group sleep on one word and are woken by one call. The lead is not handed to anybody: one of
 //! those who wait is woken, and whoever comes first takes it, the one who was woken or one who just
@@ -17,11 +23,14 @@
 //!
 //! Invariants: (1) at most one thread leads; (2) a group is in the queue, or in the hands of a leader, who
 //! answers it; (3) if nobody leads and a group is in the queue, somebody of it was woken; (4) the
-//! batches of a thread are written in its order, those of a group in the order of arrival.
+//! batches of a thread are written in its order, those of a group in the order of arrival; (5) a group is in the
+//! queue if and only if `WAITED_FOR` is set, but for moments under the lock, and while it is set the word is changed under the
+//! lock only.
 
 use super::epochs::Application;
 use super::separated::Separated;
-use esker_base::sync::{Mutex, WaitWord, thread};
+use esker_base::sync::atomic::{AtomicU32, Ordering};
+use esker_base::sync::{Mutex, MutexGuard, WaitWord, thread};
 use esker_base::{Batch, Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,16 +45,39 @@ const LEAD: u32 = 1;
 /// The group was answered.
 const DONE: u32 = 2;
 
+/// Somebody leads.
+const LED: u32 = 1;
+/// A group is in the queue.
+const WAITED_FOR: u32 = 2;
+
+/// How often a writer looks on before it joins a group: about a microsecond.
+const LOOKS: u32 = 40;
+
 /// Where writers wait.
 pub(super) struct WriteQueue {
-    state: Mutex<QueueState>,
+    lead: Lead,
+    forming: Mutex<Queue>,
+    /// Writers look on while so many are seen at the most.
+    lookers_max: u32,
 }
 
-#[derive(Default)]
-struct QueueState {
-    led: bool,
-    forming: VecDeque<Forming>,
+/// What writers look at, in a line of the processor's caches of its own.
+#[repr(align(64))]
+struct Lead {
+    /// `LED`, `WAITED_FOR`.
+    word: AtomicU32,
+    /// How many writers were seen at once lately, in units of 1 / [`CROWD_ONE`].
+    crowd: AtomicU32,
 }
+
+/// One writer in a [`Lead::crowd`].
+const CROWD_ONE: u32 = 1 << 16;
+/// After so many joins, a larger number of writers seen is forgotten by two thirds.
+const CROWD_MEMORY: u32 = 1 << 10;
+
+/// The groups that nobody writes yet, in order. All but the last are full.
+#[derive(Default)]
+struct Queue(VecDeque<Forming>);
 
 /// A batch on its way through a group, and back with what became of it.
 pub(super) struct Request {
@@ -106,22 +138,74 @@ pub(super) enum Gathered {
 /// The group in a leader's hands. Those without an answer when it is dropped are told of a panic.
 struct Taken(Option<Arc<Group>>);
 
+/// Up to how many writers at once are few: two for each processor. None where there is one processor, or a checker
+/// that would have to try every look.
+pub(super) fn lookers_max() -> u32 {
+    match std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+        _ if cfg!(any(esker_loom, esker_shuttle)) => 0,
+        1 => 0,
+        processors => 2 * processors as u32,
+    }
+}
+
 impl WriteQueue {
-    pub(super) fn new() -> WriteQueue {
-        WriteQueue { state: Mutex::new(QueueState::default()) }
+    /// Writers look on while no more than `lookers_max` are seen at once; with 0 they never do.
+    pub(super) fn new(lookers_max: u32) -> WriteQueue {
+        let lead = Lead { word: AtomicU32::new(0), crowd: AtomicU32::new(0) };
+        WriteQueue { lead, forming: Mutex::new(Queue::default()), lookers_max }
     }
 
     /// Waits for the turn of a batch.
     #[inline]
     pub(super) fn enter(&self, request: Request) -> Turn<'_> {
-        let mut state = self.state.lock();
-        if state.is_free_for(request.batch.size_bytes()) {
-            state.take_lead();
+        if self.lead.take() || (!request.sync && self.look_on()) {
             return Turn::Lead(self.leader(Some(request), 0));
         }
-        let (group, place) = state.join(request);
-        drop(state);
+        self.enter_queue(request)
+    }
+
+    /// Looks for a moment whether the lead is given up; true if it was taken.
+    #[cold]
+    fn look_on(&self) -> bool {
+        if self.lead.crowd.load(Ordering::Relaxed) / CROWD_ONE > self.lookers_max
+            || self.lookers_max == 0
+        {
+            return false;
+        }
+        for _ in 0..LOOKS {
+            match self.lead.word.load(Ordering::Relaxed) {
+                0 if self.lead.take() => return true,
+                0 | LED => std::hint::spin_loop(),
+                // Who waits goes first.
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    #[cold]
+    fn enter_queue(&self, request: Request) -> Turn<'_> {
+        let mut queue = self.forming.lock();
+        let before = self.lead.word.fetch_or(WAITED_FOR, Ordering::AcqRel);
+        if before & LED == 0 && queue.is_free_for(request.batch.size_bytes()) {
+            self.take_over(&queue);
+            return Turn::Lead(self.leader(Some(request), 0));
+        }
+        let (group, place) = queue.join(request);
+        self.lead.note_crowd(place as u32 + 2);
+        drop(queue);
         self.wait(&group, place)
+    }
+
+    /// Takes the lead, which nobody has and `WAITED_FOR` keeps from others.
+    fn take_over(&self, queue: &MutexGuard<'_, Queue>) {
+        match queue.0.front() {
+            Some(first) => {
+                first.group.word.store(WAIT);
+                self.lead.word.store(LED | WAITED_FOR, Ordering::Relaxed);
+            }
+            None => self.lead.word.store(LED, Ordering::Relaxed),
+        }
     }
 
     fn leader(&self, own: Option<Request>, place: usize) -> Leader<'_> {
@@ -133,10 +217,10 @@ impl WriteQueue {
             match group.word.load() {
                 WAIT => group.word.wait(WAIT),
                 LEAD => {
-                    let mut state = self.state.lock();
+                    let queue = self.forming.lock();
                     // Unless somebody was faster.
                     if group.word.load() == LEAD {
-                        state.take_lead();
+                        self.take_over(&queue);
                         return Turn::Lead(self.leader(None, place));
                     }
                 }
@@ -146,6 +230,52 @@ impl WriteQueue {
                 }
             }
         }
+    }
+
+    /// Gives up the lead to those who wait.
+    #[cold]
+    fn offer(&self) {
+        let queue = self.forming.lock();
+        let first = queue
+            .0
+            .front()
+            .expect("whoever says that somebody waits joins before the lock is free");
+        let group = first.group.clone();
+        group.word.store(LEAD);
+        self.lead.word.store(WAITED_FOR, Ordering::Release);
+        drop(queue);
+        group.word.wake_one();
+    }
+
+    /// The first group, if there is one and `fits` says so. The caller leads.
+    fn pop(&self, fits: impl FnOnce(&mut Forming) -> bool) -> Option<Forming> {
+        let mut queue = self.forming.lock();
+        let first = queue.0.pop_front_if(fits);
+        if queue.0.is_empty() {
+            self.lead.word.store(LED, Ordering::Relaxed);
+        }
+        first
+    }
+}
+
+impl Lead {
+    /// Takes the lead if nobody has it and nobody waits.
+    #[inline]
+    fn take(&self) -> bool {
+        self.word.compare_exchange(0, LED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives up the lead unless somebody waits; true if it did.
+    #[inline]
+    fn give_up(&self) -> bool {
+        self.word.compare_exchange(LED, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    /// So many writers were seen at once. The caller has the lock of the queue.
+    fn note_crowd(&self, seen: u32) {
+        let crowd = self.crowd.load(Ordering::Relaxed);
+        let seen = seen.min(u32::from(u16::MAX)) * CROWD_ONE;
+        self.crowd.store(seen.max(crowd - crowd / CROWD_MEMORY), Ordering::Relaxed);
     }
 }
 
@@ -187,24 +317,16 @@ impl Gathered {
     }
 }
 
-impl QueueState {
-    /// True if nobody leads, and those who wait can be written along with a batch of so many bytes.
-    #[inline]
+impl Queue {
+    /// True if those who wait can be written along with a batch of so many bytes.
     fn is_free_for(&self, bytes: usize) -> bool {
-        !self.led && self.forming.front().is_none_or(|first| first.has_room(bytes))
-    }
-
-    fn take_lead(&mut self) {
-        self.led = true;
-        if let Some(first) = self.forming.front() {
-            first.group.word.store(WAIT);
-        }
+        self.0.front().is_none_or(|first| first.has_room(bytes))
     }
 
     /// Adds a batch to the group that forms; its place there.
     fn join(&mut self, request: Request) -> (Arc<Group>, usize) {
         let bytes = request.batch.size_bytes();
-        match self.forming.back_mut() {
+        match self.0.back_mut() {
             Some(last) if last.has_room(bytes) => {
                 last.bytes += bytes;
                 last.requests.push(request);
@@ -214,7 +336,7 @@ impl QueueState {
                 let (word, answers) = (WaitWord::new(WAIT), Mutex::new(Vec::new()));
                 let group = Arc::new(Group { word, answers });
                 let requests = vec![request];
-                self.forming.push_back(Forming { requests, bytes, group: group.clone() });
+                self.0.push_back(Forming { requests, bytes, group: group.clone() });
                 (group, 0)
             }
         }
@@ -231,17 +353,18 @@ impl Leader<'_> {
     /// Takes the batches that wait, the own among them. They go back through `finish`.
     #[inline]
     pub(super) fn gather(&mut self) -> Gathered {
-        let mut state = self.queue.state.lock();
         let Some(own) = self.own.take() else {
-            let first = state.forming.pop_front();
+            let first = self.queue.pop(|_| true);
             return self.take(first.expect("the group of a leader who waited is the first"));
         };
+        if self.queue.lead.word.load(Ordering::Relaxed) & WAITED_FOR == 0 {
+            return Gathered::Alone(own);
+        }
         let own_bytes = own.batch.size_bytes();
         // They may have become too many since the lead was taken; then they are the next.
-        let Some(mut first) = state.forming.pop_front_if(|first| first.has_room(own_bytes)) else {
+        let Some(mut first) = self.queue.pop(|first| first.has_room(own_bytes)) else {
             return Gathered::Alone(own);
         };
-        drop(state);
         self.place = first.requests.len();
         first.requests.push(own);
         self.take(first)
@@ -285,16 +408,11 @@ impl Leader<'_> {
 }
 
 impl Drop for Leader<'_> {
+    #[inline]
     fn drop(&mut self) {
-        let mut state = self.queue.state.lock();
-        state.led = false;
-        let Some(first) = state.forming.front() else {
-            return;
-        };
-        first.group.word.store(LEAD);
-        let group = first.group.clone();
-        drop(state);
-        group.word.wake_one();
+        if !self.queue.lead.give_up() {
+            self.queue.offer();
+        }
     }
 }
 
@@ -319,22 +437,61 @@ mod tests {
 
     #[test]
     fn a_large_batch_does_not_pass_over_those_who_wait() {
-        let mut state = QueueState::default();
-        assert!(state.is_free_for(usize::MAX / 2), "nobody is passed over");
-        state.join(request(10));
-        assert!(state.is_free_for(1_000), "it takes those who wait along");
-        assert!(!state.is_free_for(GROUP_BYTES_MAX), "it would have to leave them behind");
-        state.led = true;
-        assert!(!state.is_free_for(1_000));
+        let mut queue = Queue::default();
+        assert!(queue.is_free_for(usize::MAX / 2), "nobody is passed over");
+        queue.join(request(10));
+        assert!(queue.is_free_for(1_000), "it takes those who wait along");
+        assert!(!queue.is_free_for(GROUP_BYTES_MAX), "it would have to leave them behind");
     }
 
     #[test]
     fn groups_are_bounded_and_keep_their_order() {
-        let mut state = QueueState::default();
+        let mut queue = Queue::default();
         let places: Vec<usize> =
-            [10, 20, GROUP_BYTES_MAX, 30].map(|bytes| state.join(request(bytes)).1).into();
+            [10, 20, GROUP_BYTES_MAX, 30].map(|bytes| queue.join(request(bytes)).1).into();
         assert_eq!(places, [0, 1, 0, 0]);
-        let sizes: Vec<usize> = state.forming.iter().map(|group| group.requests.len()).collect();
+        let sizes: Vec<usize> = queue.0.iter().map(|group| group.requests.len()).collect();
         assert_eq!(sizes, [2, 1, 1]);
+    }
+
+    #[test]
+    fn who_waits_is_told_of_until_the_last_group_is_taken() {
+        let queue = WriteQueue::new(0);
+        let word = || queue.lead.word.load(Ordering::Relaxed);
+        assert!(queue.lead.take());
+        queue.lead.word.fetch_or(WAITED_FOR, Ordering::Relaxed);
+        [10, GROUP_BYTES_MAX].map(|bytes| queue.forming.lock().join(request(bytes)));
+        assert!(queue.pop(|_| true).is_some());
+        assert_eq!(word(), LED | WAITED_FOR);
+        assert!(!queue.lead.give_up(), "somebody must be offered the lead");
+        assert!(queue.pop(|_| true).is_some());
+        assert_eq!(word(), LED);
+        assert!(queue.lead.give_up());
+    }
+
+    #[test]
+    fn many_writers_are_remembered_for_a_while() {
+        let queue = WriteQueue::new(4);
+        let seen = || queue.lead.crowd.load(Ordering::Relaxed) / CROWD_ONE;
+        queue.lead.note_crowd(4);
+        assert_eq!(seen(), 4);
+        queue.lead.note_crowd(16);
+        (0..100).for_each(|_| queue.lead.note_crowd(2));
+        assert!(seen() > 4, "a few meetings of two say little");
+        (0..2_000).for_each(|_| queue.lead.note_crowd(2));
+        assert!(seen() <= 4);
+    }
+
+    #[test]
+    fn a_writer_looks_on_unless_writers_are_many() {
+        let queue = WriteQueue::new(4);
+        assert!(queue.lead.take());
+        assert!(!queue.look_on(), "the lead is not given up");
+        assert!(queue.lead.give_up());
+        assert!(queue.look_on());
+        assert!(queue.lead.give_up());
+        queue.lead.note_crowd(5);
+        assert!(!queue.look_on());
+        assert!(!WriteQueue::new(0).look_on());
     }
 }
