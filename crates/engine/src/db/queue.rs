@@ -460,7 +460,9 @@ mod tests {
         let word = || queue.lead.word.load(Ordering::Relaxed);
         assert!(queue.lead.take());
         queue.lead.word.fetch_or(WAITED_FOR, Ordering::Relaxed);
-        [10, GROUP_BYTES_MAX].map(|bytes| queue.forming.lock().join(request(bytes)));
+        for bytes in [10, GROUP_BYTES_MAX] {
+            queue.forming.lock().join(request(bytes));
+        }
         assert!(queue.pop(|_| true).is_some());
         assert_eq!(word(), LED | WAITED_FOR);
         assert!(!queue.lead.give_up(), "somebody must be offered the lead");
