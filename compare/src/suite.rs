@@ -34,14 +34,15 @@ pub enum Suite {
 
 const LSM_TREES: &str = "esker,rocksdb,leveldb,fjall";
 const WITH_B_TREE: &str = "esker,rocksdb,leveldb,fjall,lmdb";
+const WITH_B_TREES: &str = "esker,rocksdb,leveldb,fjall,lmdb,redb";
 
 const BASIC: &[Chapter] = &[
     Chapter {
         name: "small",
         about: "3 million records, keys of 16 and values of 100 bytes, one thread",
-        engines: WITH_B_TREE,
+        engines: WITH_B_TREES,
         flags: "--num 3000000 --reads 1000000 --benchmarks \
-                fillrandom,reopen,readrandom,readrandom,readmissing,readseq,seekrandom",
+                fillrandom,reopen,readrandom,readrandom,multireadrandom,readmissing,readseq,seekrandom",
     },
     Chapter {
         name: "large",
