@@ -447,8 +447,9 @@ impl Running {
         }
         self.core.readers.end();
         let core = &self.core;
-        let healthy = core.check_writable();
         let commit = core.commit.lock().take();
+        // After the lock: who held it may have poisoned the store.
+        let healthy = core.check_writable();
         spare::discard(core);
         let versions = core.versions.lock().take();
         let result = match (commit, versions) {

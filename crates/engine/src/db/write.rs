@@ -92,9 +92,11 @@ fn lead(core: &Core, mut leader: Leader<'_>) -> Request {
     // The group is taken late: whoever came while the lock was waited for is in.
     let mut group = leader.gather();
     let watch = PanicWatch { core };
-    match guard.as_mut() {
-        Some(commit) => commit.write_group(core, group.requests()),
-        None => fail_all(group.requests(), &Error::Cancelled),
+    match (guard.as_mut(), core.check_writable()) {
+        (Some(commit), Ok(())) => commit.write_group(core, group.requests()),
+        (None, _) => fail_all(group.requests(), &Error::Cancelled),
+        // Of who led before only half may be there: nothing may come after it and show that.
+        (_, Err(error)) => fail_all(group.requests(), &error),
     }
     drop(watch);
     drop(guard);
