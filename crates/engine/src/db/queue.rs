@@ -232,6 +232,11 @@ impl WriteQueue {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.lead.word.load(Ordering::Relaxed) & WAITED_FOR != 0
+    }
+
     /// Gives up the lead to those who wait.
     #[cold]
     fn offer(&self) {

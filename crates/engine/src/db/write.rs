@@ -248,3 +248,78 @@ impl Drop for PanicWatch<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use crate::db::{Db, Setup};
+    use crate::options::{KeyspaceOptions, Options, WriteOptions};
+    use esker_base::vfs::strict::StrictVfs;
+    use esker_base::{Batch, Comparator, Env, Error, KeyOrder};
+    use std::cmp::Ordering;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    /// More than a memtable keeps without order.
+    const RANGES: usize = 100;
+
+    /// The order of bytes, which panics over one key once it may.
+    #[derive(Default)]
+    struct Trap {
+        entered: AtomicBool,
+        open: AtomicBool,
+    }
+
+    impl Comparator for Trap {
+        fn name(&self) -> &str {
+            "trap"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            if a == b"trap" || b == b"trap" {
+                self.entered.store(true, SeqCst);
+                wait_for(|| self.open.load(SeqCst));
+                panic!("the trap is open");
+            }
+            a.cmp(b)
+        }
+    }
+
+    fn wait_for(mut until: impl FnMut() -> bool) {
+        while !until() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// A batch whose writer panics between two of its operations, while another one waits: neither is seen.
+    #[test]
+    fn nobody_writes_after_a_writer_that_panicked() {
+        let trap = Arc::new(Trap::default());
+        let order = KeyOrder::Custom(trap.clone());
+        let default_keyspace = KeyspaceOptions { order, ..KeyspaceOptions::default() };
+        let options = Options { default_keyspace, ..Options::default() };
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+        let db = Db::open_with("/db", options, Setup { env, ..Setup::default() }).expect("open");
+        db.put(b"before", b"1").expect("put");
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                let mut batch = Batch::new();
+                batch.put(b"half", b"1");
+                // So many that the memtable puts them into its set, in their order.
+                (0..RANGES).for_each(|_| {
+                    batch.delete_range(b"trap", b"z");
+                });
+                db.write(batch, WriteOptions::default())
+            });
+            wait_for(|| trap.entered.load(SeqCst));
+            let second = scope.spawn(|| db.put(b"late", b"1"));
+            wait_for(|| db.core().queue.is_waited_for());
+            trap.open.store(true, SeqCst);
+            assert!(first.join().is_err(), "it panicked");
+            assert!(matches!(second.join().expect("no panic"), Err(Error::Poisoned { .. })));
+        });
+        let seen =
+            [&b"before"[..], b"half", b"late"].map(|key| db.get(key).expect("get").is_some());
+        assert_eq!(seen, [true, false, false]);
+        assert!(db.close().is_err(), "it says so at the end too");
+    }
+}
