@@ -33,7 +33,7 @@ pub enum Suite {
 }
 
 const LSM_TREES: &str = "esker,rocksdb,leveldb,fjall";
-const WITH_B_TREE: &str = "esker,rocksdb,leveldb,fjall,lmdb";
+const WITH_LMDB: &str = "esker,rocksdb,leveldb,fjall,lmdb";
 const WITH_B_TREES: &str = "esker,rocksdb,leveldb,fjall,lmdb,redb";
 
 const BASIC: &[Chapter] = &[
@@ -83,14 +83,14 @@ const YCSB: &[Chapter] = &[
     Chapter {
         name: "ycsb-1m",
         about: "YCSB, a million records of 1 kB",
-        engines: WITH_B_TREE,
+        engines: WITH_LMDB,
         flags: "--num 1000000 --reads 1000000 --key_size 24 --value_size 1000 --duration 60 \
                 --benchmarks ycsb-load,ycsb-a,ycsb-b,ycsb-c,ycsb-d,ycsb-e,ycsb-f",
     },
     Chapter {
         name: "ycsb-10m",
         about: "YCSB, ten million records of 1 kB",
-        engines: WITH_B_TREE,
+        engines: WITH_LMDB,
         flags: "--num 10000000 --reads 1000000 --key_size 24 --value_size 1000 --duration 120 \
                 --benchmarks ycsb-load,ycsb-a,ycsb-b,ycsb-c,ycsb-d,ycsb-e,ycsb-f",
     },
@@ -100,19 +100,19 @@ const GROWTH: &[Chapter] = &[
     Chapter {
         name: "growth-1m",
         about: "a million records, keys of 16 and values of 100 bytes",
-        engines: WITH_B_TREE,
+        engines: WITH_LMDB,
         flags: "--num 1000000 --reads 1000000 --benchmarks fillrandom,reopen,readrandom",
     },
     Chapter {
         name: "growth-10m",
         about: "ten million of them",
-        engines: WITH_B_TREE,
+        engines: WITH_LMDB,
         flags: "--num 10000000 --reads 1000000 --benchmarks fillrandom,reopen,readrandom",
     },
     Chapter {
         name: "growth-50m",
         about: "fifty million of them",
-        engines: WITH_B_TREE,
+        engines: WITH_LMDB,
         flags: "--num 50000000 --reads 1000000 --benchmarks fillrandom,reopen,readrandom",
     },
 ];

@@ -30,7 +30,7 @@
 use super::epochs::Application;
 use super::separated::Separated;
 use esker_base::sync::atomic::{AtomicU32, Ordering};
-use esker_base::sync::{CHECKED, Mutex, MutexGuard, WaitWord, thread};
+use esker_base::sync::{CHECKED, Mutex, WaitWord, thread};
 use esker_base::{Batch, Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,7 +50,8 @@ const LED: u32 = 1;
 /// A group is in the queue.
 const WAITED_FOR: u32 = 2;
 
-/// How often a writer looks on before it joins a group. Forty looks take 1 us on a recent x86, less where the processor's pause is shorter.
+/// How often a writer looks on before it joins a group. Forty looks take 1 us on a recent x86, less where the
+/// processor's pause is shorter.
 const LOOKS: u32 = if CHECKED { 1 } else { 40 };
 
 /// Where writers wait.
@@ -197,8 +198,8 @@ impl WriteQueue {
         self.wait(&group, place)
     }
 
-    /// Takes the lead, which nobody has and `WAITED_FOR` keeps from others.
-    fn take_over(&self, queue: &MutexGuard<'_, Queue>) {
+    /// Takes the lead, which nobody has and `WAITED_FOR` keeps from others. The caller has the lock.
+    fn take_over(&self, queue: &Queue) {
         match queue.0.front() {
             Some(first) => {
                 first.group.word.store(WAIT);
@@ -232,7 +233,8 @@ impl WriteQueue {
         }
     }
 
-    #[cfg(test)]
+    /// True if a group is in the queue, as far as this thread knows.
+    #[inline]
     pub(super) fn is_waited_for(&self) -> bool {
         self.lead.word.load(Ordering::Relaxed) & WAITED_FOR != 0
     }
@@ -364,7 +366,7 @@ impl Leader<'_> {
             self.taken = Taken(Some(first.group));
             return Gathered::Group(first.requests);
         };
-        if self.queue.lead.word.load(Ordering::Relaxed) & WAITED_FOR == 0 {
+        if !self.queue.is_waited_for() {
             return Gathered::Alone(own);
         }
         let own_bytes = own.batch.size_bytes();
