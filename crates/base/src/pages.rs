@@ -118,16 +118,19 @@ impl<T: Zeroable> Pages<T> {
     }
 }
 
-/// Has the memory of every page there, and changes no byte. Each is written and not read first: a huge page that was read is one of
-/// zeros for all, which older kernels break into small ones once it is written.
+/// Has the memory of every page there, and changes no byte. Each is written and not read first: a page that was read is one of
+/// zeros for all, and the next who writes it waits for memory as if it had not been touched.
 ///
 /// # Safety
 /// Readable and writable memory that nobody else uses meanwhile.
 pub(crate) unsafe fn touch(start: *mut u8, bytes: usize) {
     const PAGE_BYTES: usize = 4 << 10;
+    // Of a zero that it knows the compiler makes a read.
+    // SAFETY: of a value on the stack.
+    let nothing = unsafe { std::ptr::read_volatile(&0) };
     for at in (0..bytes).step_by(PAGE_BYTES) {
         // SAFETY: the caller's.
-        unsafe { AtomicU8::from_ptr(start.add(at)) }.fetch_or(0, Ordering::Relaxed);
+        unsafe { AtomicU8::from_ptr(start.add(at)) }.fetch_or(nothing, Ordering::Relaxed);
     }
 }
 
@@ -265,5 +268,32 @@ mod tests {
             pages.clear();
             assert!(pages.iter().all(|&n| n == 0));
         }
+    }
+
+    /// Pages of this thread that the kernel had to provide so far.
+    #[cfg(target_os = "linux")]
+    fn faults() -> u64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("/proc is there");
+        let after_name = stat.rsplit(')').next().expect("a name in parentheses");
+        let minor = after_name.split_whitespace().nth(7).expect("the tenth field");
+        minor.parse().expect("a number")
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_there_costs_no_fault_when_it_is_written() {
+        const PAGES: u64 = 256;
+        let write = |populated: bool| {
+            let mut pages = Pages::<u8>::zeroed(PAGES as usize * 4096);
+            if populated {
+                pages.populate();
+            }
+            let before = faults();
+            pages.clear();
+            faults() - before
+        };
+        // Where pages are larger there are fewer to begin with.
+        let (untouched, touched) = (write(false), write(true));
+        assert!(touched <= untouched / 8, "{touched} faults instead of {untouched}");
     }
 }
