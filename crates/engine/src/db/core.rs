@@ -345,7 +345,7 @@ impl Core {
             indexes: Indexes::new(&parts.keyspaces.by_id.values().map(named).collect::<Vec<_>>()),
             keyspaces: ArcSwap::from_pointee(parts.keyspaces),
             deleting: Mutex::default(),
-            queue: WriteQueue::new(queue::lookers_max()),
+            queue: WriteQueue::new(queue::LOOKERS_MAX),
             commit: Mutex::new(parts.commit),
             versions: Mutex::new(parts.versions),
             read_wals: parts.read_wals,

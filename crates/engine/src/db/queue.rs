@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! enter(batch): nobody leads, and there is room beside those who wait -> lead
-//!               otherwise        -> look on for a moment, if writers are few
+//!               otherwise        -> look on for a moment, unless many do
 //!                                -> join the group that forms; sleep until it is written, or nobody leads
 //! lead:         take the group that waits, write, answer it, give up the lead, wake it
 //! ```
 //!
 //! While nobody waits the lead is taken and given up by one exchange of one word each; the lock is of those who wait.
 //! A lead lasts some 300 ns, to sleep and be woken takes ten times that: so a writer first looks whether
-//! the lead is given up, unless there are far more writers than processors, where those who sleep leave the
-//! processor to who leads. How many there are is told by the groups that form.
+//! the lead is given up. It yields its processor again and again meanwhile: where threads are more than processors it may
+//! be that of the leader, and those that take turns find the lead free where those that sleep must be woken.
 //!
 //! All of a group sleep on one word and are woken by one call. The lead is not handed to anybody: one of
 //! those who wait is woken, and whoever comes first takes it, the one who was woken or one who just
@@ -50,31 +50,27 @@ const LED: u32 = 1;
 /// A group is in the queue.
 const WAITED_FOR: u32 = 2;
 
-/// How often a writer looks on before it joins a group. Forty looks take 1 us on a recent x86, less where the
-/// processor's pause is shorter.
-const LOOKS: u32 = if CHECKED { 1 } else { 40 };
+/// How often a writer looks on between two turns of its processor. Twenty looks take half a microsecond on a
+/// recent x86, less where the processor's pause is shorter.
+const LOOKS: u32 = if CHECKED { 1 } else { 20 };
+/// How many turns it looks on before it joins a group.
+const TURNS: u32 = if CHECKED { 1 } else { 16 };
+/// Up to how many writers look on at once. More would spend more time on the word they look at than groups of
+/// them spend on being woken.
+pub(super) const LOOKERS_MAX: u32 = if CHECKED { 0 } else { 16 };
 
 /// Where writers wait.
 pub(super) struct WriteQueue {
     lead: Lead,
     forming: Mutex<Queue>,
-    /// Writers look on while so many are seen at the most.
+    /// How many writers look on right now.
+    lookers: AtomicU32,
     lookers_max: u32,
 }
 
-/// What writers look at, in a line of the processor's caches of its own.
+/// `LED`, `WAITED_FOR`: what writers look at, in a line of the processor's caches of its own.
 #[repr(align(64))]
-struct Lead {
-    /// `LED`, `WAITED_FOR`.
-    word: AtomicU32,
-    /// How many writers were seen at once lately, in units of 1 / [`CROWD_ONE`].
-    crowd: AtomicU32,
-}
-
-/// One writer in a [`Lead::crowd`].
-const CROWD_ONE: u32 = 1 << 16;
-/// After so many joins, a larger number of writers seen is forgotten by two thirds.
-const CROWD_MEMORY: u32 = 1 << 10;
+struct Lead(AtomicU32);
 
 /// The groups that nobody writes yet, in order. Each but the last had no room for the batch that came next.
 #[derive(Default)]
@@ -140,21 +136,11 @@ pub(super) enum Gathered {
 /// The group in a leader's hands. Those without an answer when it is dropped are told of a panic.
 struct Taken(Option<Arc<Group>>);
 
-/// Up to how many writers at once are few: two for each processor. None where there is one processor, or where a checker
-/// runs: its models of the queue say how many themselves.
-pub(super) fn lookers_max() -> u32 {
-    match std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
-        _ if CHECKED => 0,
-        1 => 0,
-        processors => 2 * processors as u32,
-    }
-}
-
 impl WriteQueue {
-    /// Writers look on while no more than `lookers_max` are seen at once; with 0 they never do.
+    /// Up to `lookers_max` writers look on at once.
     pub(super) fn new(lookers_max: u32) -> WriteQueue {
-        let lead = Lead { word: AtomicU32::new(0), crowd: AtomicU32::new(0) };
-        WriteQueue { lead, forming: Mutex::new(Queue::default()), lookers_max }
+        let (lead, lookers) = (Lead(AtomicU32::new(0)), AtomicU32::new(0));
+        WriteQueue { lead, forming: Mutex::new(Queue::default()), lookers, lookers_max }
     }
 
     /// Waits for the turn of a batch.
@@ -169,17 +155,26 @@ impl WriteQueue {
     /// Looks for a moment whether the lead is given up; true if it was taken.
     #[cold]
     fn look_on(&self) -> bool {
-        let crowd = self.lead.crowd.load(Ordering::Relaxed);
-        if self.lookers_max == 0 || crowd > self.lookers_max.saturating_mul(CROWD_ONE) {
+        if self.lookers_max == 0 {
             return false;
         }
-        for _ in 0..LOOKS {
-            match self.lead.word.load(Ordering::Relaxed) {
-                0 if self.lead.take() => return true,
-                0 | LED => std::hint::spin_loop(),
-                // Who waits goes first.
-                _ => return false,
+        let others = self.lookers.fetch_add(1, Ordering::Relaxed);
+        let taken = others < self.lookers_max && self.take_when_given_up();
+        self.lookers.fetch_sub(1, Ordering::Relaxed);
+        taken
+    }
+
+    fn take_when_given_up(&self) -> bool {
+        for _ in 0..TURNS {
+            for _ in 0..LOOKS {
+                match self.lead.0.load(Ordering::Relaxed) {
+                    0 if self.lead.take() => return true,
+                    0 | LED => std::hint::spin_loop(),
+                    // Who waits goes first.
+                    _ => return false,
+                }
             }
+            thread::yield_now();
         }
         false
     }
@@ -187,13 +182,12 @@ impl WriteQueue {
     #[cold]
     fn enter_queue(&self, request: Request) -> Turn<'_> {
         let mut queue = self.forming.lock();
-        let before = self.lead.word.fetch_or(WAITED_FOR, Ordering::AcqRel);
+        let before = self.lead.0.fetch_or(WAITED_FOR, Ordering::AcqRel);
         if before & LED == 0 && queue.is_free_for(request.batch.size_bytes()) {
             self.take_over(&queue);
             return Turn::Lead(self.leader(Some(request), 0));
         }
         let (group, place) = queue.join(request);
-        self.lead.note_crowd(place as u32 + 2);
         drop(queue);
         self.wait(&group, place)
     }
@@ -203,9 +197,9 @@ impl WriteQueue {
         match queue.0.front() {
             Some(first) => {
                 first.group.word.store(WAIT);
-                self.lead.word.store(LED | WAITED_FOR, Ordering::Relaxed);
+                self.lead.0.store(LED | WAITED_FOR, Ordering::Relaxed);
             }
-            None => self.lead.word.store(LED, Ordering::Relaxed),
+            None => self.lead.0.store(LED, Ordering::Relaxed),
         }
     }
 
@@ -236,7 +230,7 @@ impl WriteQueue {
     /// True if a group is in the queue, as far as this thread knows.
     #[inline]
     pub(super) fn is_waited_for(&self) -> bool {
-        self.lead.word.load(Ordering::Relaxed) & WAITED_FOR != 0
+        self.lead.0.load(Ordering::Relaxed) & WAITED_FOR != 0
     }
 
     /// Gives up the lead to those who wait.
@@ -249,7 +243,7 @@ impl WriteQueue {
             .expect("whoever says that somebody waits joins before the lock is free");
         let group = first.group.clone();
         group.word.store(LEAD);
-        self.lead.word.store(WAITED_FOR, Ordering::Release);
+        self.lead.0.store(WAITED_FOR, Ordering::Release);
         drop(queue);
         group.word.wake_one();
     }
@@ -259,7 +253,7 @@ impl WriteQueue {
         let mut queue = self.forming.lock();
         let first = queue.0.pop_front_if(fits);
         if queue.0.is_empty() {
-            self.lead.word.store(LED, Ordering::Relaxed);
+            self.lead.0.store(LED, Ordering::Relaxed);
         }
         first
     }
@@ -269,20 +263,13 @@ impl Lead {
     /// Takes the lead if nobody has it and nobody waits.
     #[inline]
     fn take(&self) -> bool {
-        self.word.compare_exchange(0, LED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0.compare_exchange(0, LED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Gives up the lead unless somebody waits; true if it did.
     #[inline]
     fn give_up(&self) -> bool {
-        self.word.compare_exchange(LED, 0, Ordering::Release, Ordering::Relaxed).is_ok()
-    }
-
-    /// So many writers were seen at once. The caller has the lock of the queue.
-    fn note_crowd(&self, seen: u32) {
-        let crowd = self.crowd.load(Ordering::Relaxed);
-        let seen = seen.min(u32::from(u16::MAX)) * CROWD_ONE;
-        self.crowd.store(seen.max(crowd - crowd / CROWD_MEMORY), Ordering::Relaxed);
+        self.0.compare_exchange(LED, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -462,9 +449,9 @@ mod tests {
     #[test]
     fn who_waits_is_told_of_until_the_last_group_is_taken() {
         let queue = WriteQueue::new(0);
-        let word = || queue.lead.word.load(Ordering::Relaxed);
+        let word = || queue.lead.0.load(Ordering::Relaxed);
         assert!(queue.lead.take());
-        queue.lead.word.fetch_or(WAITED_FOR, Ordering::Relaxed);
+        queue.lead.0.fetch_or(WAITED_FOR, Ordering::Relaxed);
         for bytes in [10, GROUP_BYTES_MAX] {
             queue.forming.lock().join(request(bytes));
         }
@@ -477,33 +464,23 @@ mod tests {
     }
 
     #[test]
-    fn many_writers_are_remembered_for_a_while() {
-        let queue = WriteQueue::new(4);
-        let are_few = || {
-            let taken = queue.look_on();
-            taken && queue.lead.give_up()
-        };
-        queue.lead.note_crowd(4);
-        assert!(are_few());
-        for (seen, joins) in [(16, 1_000), (5, 100)] {
-            queue.lead.note_crowd(seen);
-            (0..joins).for_each(|_| queue.lead.note_crowd(2));
-            assert!(!are_few(), "some meetings of two say little");
-            (0..2_000).for_each(|_| queue.lead.note_crowd(2));
-            assert!(are_few());
+    fn a_writer_looks_on_unless_many_do() {
+        let queue = WriteQueue::new(2);
+        assert!(queue.lead.take());
+        assert!(!queue.look_on(), "the lead is not given up");
+        assert!(queue.lead.give_up());
+        for others in [0, 1, 2, 1] {
+            queue.lookers.store(others, Ordering::Relaxed);
+            assert_eq!(queue.look_on(), others < 2);
+            assert_eq!(queue.lookers.load(Ordering::Relaxed), others, "it looks no longer");
+            queue.lead.0.store(0, Ordering::Relaxed);
         }
     }
 
     #[test]
-    fn a_writer_looks_on_unless_writers_are_many() {
-        let queue = WriteQueue::new(4);
-        assert!(queue.lead.take());
-        assert!(!queue.look_on(), "the lead is not given up");
-        assert!(queue.lead.give_up());
-        assert!(queue.look_on());
-        assert!(queue.lead.give_up());
-        queue.lead.note_crowd(5);
+    fn who_looks_on_gives_way_to_who_waits() {
+        let queue = WriteQueue::new(2);
+        queue.lead.0.store(WAITED_FOR, Ordering::Relaxed);
         assert!(!queue.look_on());
-        assert!(!WriteQueue::new(0).look_on());
     }
 }
