@@ -85,7 +85,8 @@ impl Engine for Esker {
 }
 
 impl Esker {
-    fn options(self, settings: &Settings) -> Options {
+    /// How it is opened.
+    pub fn options(self, settings: &Settings) -> Options {
         let mut options = options(settings);
         options.default_keyspace.compaction = match self.tree {
             Tree::Leveled => Compaction::Leveled,

@@ -13,10 +13,14 @@ use serde::Serialize;
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker stats --db store
+  esker stats --db store --values
   esker stats --db store --json | jq .disk")]
 pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
+    /// A line for each file of values too, those with most to collect first
+    #[arg(long)]
+    values: bool,
 }
 
 /// Bytes of the files of a store.
@@ -48,6 +52,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let store = args.store.read()?;
     let mut out = Output::new();
     print(&store, args.store.json, &mut out)?;
+    if args.values && !args.store.json {
+        print_files(&store.db.stats().values, &mut out)?;
+    }
     out.finish()?;
     store.close()
 }
@@ -133,6 +140,27 @@ fn index_in_words(index: &IndexStats) -> String {
         units::plural(index.tables, "table", "tables"),
         units::bytes(index.memtable_bytes),
     )
+}
+
+/// Prints a line for each file of values, those with most that is dead first.
+fn print_files(values: &ValueStats, out: &mut Output) -> Result<()> {
+    let mut files: Vec<_> = values.files.iter().collect();
+    files.sort_by_key(|file| {
+        (std::cmp::Reverse(file.bytes.saturating_sub(file.live_bytes)), file.number)
+    });
+    out.line("")?;
+    out.line("  file        bytes        alive  alive %  from")?;
+    for file in files {
+        let share = file.live_bytes as f64 / file.bytes.max(1) as f64 * 100.0;
+        out.line(&format!(
+            "{:6} {:>12} {:>12} {share:>8.1}  {}",
+            file.number,
+            units::bytes(file.bytes),
+            units::bytes(file.live_bytes),
+            if file.moved { "collection or bulk load" } else { "log" },
+        ))?;
+    }
+    Ok(())
 }
 
 fn in_words(values: &ValueStats) -> String {

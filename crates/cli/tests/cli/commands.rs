@@ -151,7 +151,11 @@ fn values_apart_are_moved_told_of_and_dumped() {
     assert_eq!(on(&store, &["get", "b", "--raw"]).out, vec![b'v'; 5_000]);
     on(&store, &["flush"]).good();
     let stats = on(&store, &["stats"]).good().to_owned();
-    assert!(stats.contains("values apart"), "{stats}");
+    assert!(stats.contains("values apart") && !stats.contains("alive %"), "{stats}");
+    let files_too = on(&store, &["stats", "--values"]).good().to_owned();
+    assert!(files_too.starts_with(&stats), "{files_too}");
+    let rows: Vec<&str> = files_too.lines().skip_while(|line| !line.contains("alive %")).collect();
+    assert!(rows.len() == 2 && rows[1].ends_with("log"), "one log holds all values: {files_too}");
     on(&store, &["delete", "b"]).good();
     // So much may be wasted that nothing is moved in the background meanwhile.
     let gc = ["gc", "--option", "value_log_space_amp_max=100"];
@@ -159,6 +163,8 @@ fn values_apart_are_moved_told_of_and_dumped() {
     assert!(told.starts_with("1 file of 1"), "{told}");
     let again = on(&store, &[&gc[..], &["--json"]].concat()).good().to_owned();
     assert!(again.contains("\"files\":0") && again.contains("\"live_bytes\":10018"), "{again}");
+    let moved = on(&store, &["stats", "--values"]).good().to_owned();
+    assert!(moved.trim_end().ends_with("collection or bulk load"), "{moved}");
     let values = files(&store, ".val");
     let dumped = esker(&["dump", values[0].to_str().expect("path")]).good().to_owned();
     assert!(dumped.contains("value, 5000 bytes, compression none"), "{dumped}");

@@ -6,6 +6,7 @@ use crate::compaction::job::{self, JobContext, JobResult};
 use crate::compaction::policy::{self, ManualStep, Pick};
 use crate::compaction::scheduler::toll;
 use crate::event::{CompactionReason, Event};
+use crate::options::KeyspaceOptions;
 use crate::trace::{Amount, What};
 use crate::version::{
     CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, Replaced, TableMeta, Version,
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a manual compaction waits for others before it looks again.
-const BUSY_WAIT: Duration = Duration::from_millis(100);
+pub(super) const BUSY_WAIT: Duration = Duration::from_millis(100);
 
 /// Parts of a large compaction where there are no threads: so that what is tested without them is cut too.
 const PARTS_INLINE: usize = 2;
@@ -32,6 +33,8 @@ const FOR_VALUES: f64 = 0.75;
 pub(super) struct Chosen {
     keyspace: Arc<KeyspaceCore>,
     version: Arc<Version>,
+    /// What it was chosen by.
+    options: Arc<KeyspaceOptions>,
     spec: CompactionSpec,
 }
 
@@ -39,7 +42,8 @@ impl KeyspaceCore {
     /// What scans can have compacted in this version.
     fn pick_for_scans(&self, version: &Version) -> Option<Pick> {
         // Of a keyspace that may have an index, scans pay for that.
-        (!self.may_index(version)).then(|| policy::pick_for_scans(version, &self.options))
+        let pick = || policy::pick_for_scans(version, &self.compacted_by.load());
+        (!self.may_index(version)).then(pick)
     }
 
     /// Names the price of that to scans; it itself if they have paid it.
@@ -77,9 +81,11 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
     let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
     let keyspaces = core.keyspaces.load();
     let mut best: Option<(f64, Chosen)> = None;
-    for keyspace in keyspaces.by_id.values() {
+    let is_settled = |keyspace: &&Arc<KeyspaceCore>| !keyspace.reshaping.load(Ordering::Relaxed);
+    for keyspace in keyspaces.by_id.values().filter(is_settled) {
         let version = keyspace.view.load().version.clone();
-        let options = &keyspace.options;
+        let in_force = keyspace.compacted_by.load_full();
+        let options = &in_force;
         let urgent = choice::urgent(&version, options, &mut keyspace.schedule.lock());
         let for_scans = keyspace.paid_by_scans(&version).map(|spec| (FOR_SCANS, spec));
         let for_values = || {
@@ -95,7 +101,8 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
         if let Some((score, spec)) = found
             && best.as_ref().is_none_or(|(other, _)| score > *other)
         {
-            best = Some((score, Chosen { keyspace: keyspace.clone(), version, spec }));
+            let keyspace = keyspace.clone();
+            best = Some((score, Chosen { keyspace, version, options: in_force, spec }));
         }
     }
     if let Some((_, chosen)) = &best {
@@ -135,7 +142,7 @@ impl Chosen {
         let (keyspace, background) = (self.keyspace.clone(), core.background.clone());
         let context = JobContext {
             store: core.store.clone(),
-            options: self.keyspace.options.clone(),
+            options: self.options.clone(),
             origin: self.keyspace.origin(),
             version: self.version.clone(),
             snapshots: core.snapshots.list(),
@@ -193,7 +200,7 @@ impl Chosen {
             }
             return Ok(false);
         }
-        let joined = policy::output_run(version, &self.keyspace.options, &self.spec);
+        let joined = policy::output_run(version, &self.options, &self.spec);
         if !self.spec.is_move {
             let order = &self.keyspace.options.order;
             for meta in &mut result.tables {
@@ -334,14 +341,18 @@ fn choose_manual(
     range: &KeyRange<'_>,
 ) -> Result<Step> {
     let _versions = core.lock_versions()?;
+    if keyspace.reshaping.load(Ordering::Relaxed) {
+        return Ok(Step::Wait);
+    }
     let version = keyspace.view.load().version.clone();
+    let options = keyspace.compacted_by.load_full();
     let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
     let step = ManualStep { level, target, range: *range, oldest_snapshot };
-    Ok(match policy::pick_manual(&version, &keyspace.options, &step) {
+    Ok(match policy::pick_manual(&version, &options, &step) {
         Pick::Nothing => Step::Done,
         Pick::Busy => Step::Wait,
         Pick::Run(spec) => {
-            let chosen = Chosen { keyspace: keyspace.clone(), version, spec };
+            let chosen = Chosen { keyspace: keyspace.clone(), version, options, spec };
             chosen.mark(true);
             Step::Run(Box::new(chosen))
         }

@@ -113,6 +113,10 @@ pub(super) struct KeyspaceCore {
     pub(super) id: KeyspaceId,
     pub(super) name: String,
     pub(super) options: Arc<KeyspaceOptions>,
+    /// What compactions go by: the same, but for a policy that was changed since. Changes under `versions`.
+    pub(super) compacted_by: ArcSwap<KeyspaceOptions>,
+    /// No compaction of it may be chosen: its policy is about to change.
+    pub(super) reshaping: AtomicBool,
     /// Bytes at which its memtable is sealed.
     pub(super) memtable_limit_bytes: u64,
     /// What readers see. Its memtables change under `commit`, its version under `versions`.
@@ -202,6 +206,8 @@ impl KeyspaceCore {
             memtable_limit_bytes: options.memtable_bytes.min(memtables_limit_bytes / 4),
             overwriting: Overwriting::new(),
             schedule: Mutex::new(Schedule::new(&options)),
+            compacted_by: ArcSwap::new(options.clone()),
+            reshaping: AtomicBool::new(false),
             options,
             view: ArcSwap::from_pointee(view),
             view_change: Mutex::new(()),

@@ -10,9 +10,9 @@ use super::secondary::{build, declare, write};
 use super::snapshot::Snapshot;
 use super::unordered::UnorderedCursor;
 use super::write::How;
-use super::{checkpoint, compact, keyspaces, multi_get, statistics, verify};
+use super::{checkpoint, compact, keyspaces, multi_get, reshape, statistics, verify};
 use crate::names;
-use crate::options::{KeyspaceOptions, Options, WriteOptions};
+use crate::options::{Compaction, KeyspaceOptions, Options, WriteOptions};
 use crate::report::{Stats, TableInfo};
 use crate::value::Value;
 use crate::version::KeyRange;
@@ -475,6 +475,23 @@ impl Keyspace {
         self.flush()?;
         let range = KeyRange { start, end, end_inclusive: false };
         compact::compact_range(&self.running.core, &self.core, &range)
+    }
+
+    /// Has this keyspace be compacted by another policy from now on, until it is closed: name the same one in the options of the
+    /// next open, or that opens it as before.
+    ///
+    /// Waits for compactions of the keyspace that are under way; reads and writes go on. Nothing is rewritten at once: the new
+    /// policy merges what is over its limits, in the background. A manual compaction in another thread goes on by the new policy.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if another option forbids it: a run index needs tiers. `Cancelled` if the store is closed or the keyspace dropped
+    /// meanwhile.
+    ///
+    /// # Cost
+    /// The rest of the compactions under way: up to some seconds.
+    pub fn set_compaction(&self, compaction: Compaction) -> Result<()> {
+        self.check_live()?;
+        reshape::set_compaction(&self.running.core, &self.core, compaction)
     }
 
     /// About how many bytes of table files the keys of `[start, end)` take.

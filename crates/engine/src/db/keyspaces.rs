@@ -144,15 +144,16 @@ pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
 pub(super) fn wait_idle(core: &Core) -> Result<()> {
     let busy = |keyspace: &Arc<KeyspaceCore>| {
         let view = keyspace.view.load();
-        let scores = policy::scores(&view.version, &keyspace.options);
+        let options = keyspace.compacted_by.load();
+        let scores = policy::scores(&view.version, &options);
         !view.sealed.is_empty()
             || scores.iter().any(|score| score.is_over())
             || keyspace.toll.is_paid()
             || keyspace.is_paid_by_scans(&view.version)
             || keyspace.wants_index()
-            || policy::pick_erased(&view.version, &keyspace.options).is_some()
+            || policy::pick_erased(&view.version, &options).is_some()
             || (core.value_use.is_tight.load(Ordering::Relaxed)
-                && policy::pick_for_values(&view.version, &keyspace.options).is_some())
+                && policy::pick_for_values(&view.version, &options).is_some())
     };
     let asked = core.background.ask_for_all();
     loop {

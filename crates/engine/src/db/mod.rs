@@ -48,6 +48,7 @@ mod records;
 mod recover;
 pub(crate) mod repair;
 mod requests;
+mod reshape;
 mod scan;
 mod scan_ahead;
 mod scan_range;

@@ -13,7 +13,7 @@ pub(super) fn run_for(
     keyspace: &KeyspaceCore,
     level: usize,
 ) -> u64 {
-    match (keyspace.options.compaction, version.level(level).first()) {
+    match (keyspace.compacted_by.load().compaction, version.level(level).first()) {
         (Compaction::Leveled, Some(run)) if level > 0 => run.id,
         _ => versions.new_run_id(),
     }
@@ -45,7 +45,7 @@ pub(super) fn level_for(
             break;
         }
         chosen = level;
-        let roomy = match policy::level_limit(&keyspace.options, level) {
+        let roomy = match policy::level_limit(&keyspace.compacted_by.load(), level) {
             LevelLimit::Bytes(limit) => version.level_bytes(level) + bytes <= limit,
             LevelLimit::Runs(_) | LevelLimit::None => true,
         };

@@ -141,12 +141,13 @@ impl Core {
 fn keyspace_stats(keyspace: &KeyspaceCore) -> KeyspaceStats {
     let view = keyspace.view.load();
     let version = &view.version;
+    let options = keyspace.compacted_by.load();
     let work = keyspace.level_work.lock().clone();
     let worked = work.iter().rposition(|w| w.jobs + w.moves > 0).map_or(0, |level| level + 1);
     let depth = version.depth().max(worked).max(1);
     let level_stats = |level: usize| {
         let tables = || version.level(level).iter().flat_map(|run| &run.tables);
-        let limit = policy::level_limit(&keyspace.options, level);
+        let limit = policy::level_limit(&options, level);
         let (limit_bytes, limit_runs) = limit.bytes_and_runs();
         LevelStats {
             runs: version.level(level).len() as u64,
@@ -168,7 +169,7 @@ fn keyspace_stats(keyspace: &KeyspaceCore) -> KeyspaceStats {
         sealed_memtables: view.sealed.len() as u64,
         user_bytes_written: keyspace.user_bytes.load(Ordering::Relaxed),
         slice_level: keyspace.schedule.lock().turn().map(|level| level as u64),
-        compaction_debt_bytes: policy::debt_bytes(version, &keyspace.options),
+        compaction_debt_bytes: policy::debt_bytes(version, &options),
         run_index: view.coverage.as_ref().map(|coverage| RunIndexStats {
             runs: coverage.runs(),
             runs_total: version.runs().count() as u64,

@@ -37,7 +37,7 @@ impl Core {
                 memtable_bytes: view.memtables().map(|memtable| memtable.memory_bytes()).sum(),
                 slowed_to: self.stall.slowed_to(held, self.memtables_limit_bytes),
                 turn: keyspace.schedule.lock().turn(),
-                levels: policy::shape(&view.version, &keyspace.options),
+                levels: policy::shape(&view.version, &keyspace.compacted_by.load()),
                 running: keyspace.underway.running(),
             };
             self.events.emit(&Event::Step { keyspace: keyspace.id, step });

@@ -10,6 +10,7 @@
 //! may have several records of one, or none any more.
 
 use super::lane::{Lane, Lend};
+use super::note_comparison;
 use crate::block::BlockCursor;
 use crate::cursor::{Advance, Cursor, Step};
 use crate::run_index::{EntryCursor, SLOTS_MAX, Slots};
@@ -110,7 +111,10 @@ impl<C: Lend> IndexedCursor<C> {
             if !self.sources[source].placed {
                 self.place(source)?;
             }
-            let key = |source: usize| self.sources[source].lane.key();
+            let key = |source: usize| {
+                note_comparison();
+                self.sources[source].lane.key()
+            };
             let is_nearer = |than: usize| match self.direction {
                 Direction::Forward => key(source) < key(than),
                 Direction::Backward => key(source) > key(than),
@@ -196,6 +200,7 @@ impl<C: Lend> IndexedCursor<C> {
         let mut best = 0;
         for at in 1..self.here.len() {
             let (a, b) = (lane(at), lane(best));
+            note_comparison();
             let order = a.key().cmp(b.key()).then_with(|| b.trailer().cmp(&a.trailer()));
             let wanted = match self.direction {
                 Direction::Forward => Ordering::Less,

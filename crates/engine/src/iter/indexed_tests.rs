@@ -1,14 +1,20 @@
 //! An indexed cursor against the sorted list of all records.
 
-use super::{IndexedCursor, Lend};
+use super::{IndexedCursor, Lend, MergeCursor, Ranked};
 use crate::block::BlockCursor;
 use crate::cursor::{Advance, Cursor, Step};
 use crate::random::Random;
 use crate::run_index::tests::index_of;
 use crate::run_index::{EntryCursor, Slots, single_slot};
-use esker_base::{Kind, Result, Trailer};
+use esker_base::{KeyOrder, Kind, Result, Trailer};
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+
+std::thread_local! {
+    /// How often this thread compared what two sources stand on.
+    pub(super) static COMPARISONS: Cell<u64> = const { Cell::new(0) };
+}
 
 type Record = (Vec<u8>, Trailer);
 
@@ -201,4 +207,52 @@ fn random_walks_go_through_all_records_in_their_order() {
             assert_eq!(shown, at.map(|here| all[here].clone()), "round {round} step {step}");
         }
     }
+}
+
+/// A scan of records that lie in `runs` runs by chance, `copies` of each key: comparisons for each record, by a merge and by an
+/// index.
+fn comparisons(runs: u64, copies: u64) -> (f64, f64) {
+    const RECORDS: u64 = 20_000;
+    let mut random = Random(9);
+    let mut records = vec![Vec::new(); runs as usize];
+    for seq in 1..=RECORDS {
+        let key = format!("user{:012}", seq / copies * 7_919).into_bytes();
+        records[random.below(runs) as usize].push((key, Trailer::new(seq, Kind::Put)));
+    }
+    let keys = |run: &Vec<Record>| run.iter().map(|(key, _)| key.clone()).collect();
+    let named: Vec<(BTreeSet<Vec<u8>>, usize)> =
+        records.iter().map(keys).enumerate().map(|(slot, keys)| (keys, slot)).collect();
+    let lists = || records.iter().cloned().map(List::new).enumerate();
+    let merged = lists().map(|(rank, cursor)| Ranked { rank, cursor }).collect();
+    let led = lists().map(|(slot, list)| (single_slot(slot), list)).collect();
+    let index = EntryCursor::new(index_of(&named));
+    return (
+        of_a_scan(&mut MergeCursor::new(KeyOrder::Bytewise, merged)),
+        of_a_scan(&mut IndexedCursor::new(index, led)),
+    );
+
+    fn of_a_scan(cursor: &mut impl Cursor) -> f64 {
+        cursor.seek_to_first().expect("first");
+        let (before, mut passed) = (COMPARISONS.get(), 0);
+        while cursor.valid() {
+            passed += 1;
+            cursor.next().expect("next");
+        }
+        assert_eq!(passed, RECORDS);
+        (COMPARISONS.get() - before) as f64 / RECORDS as f64
+    }
+}
+
+/// Runs are compared with each other by a merge for every record, with an index only where several have a key.
+#[test]
+fn a_scan_led_by_an_index_compares_no_keys_of_runs() {
+    for (runs, merged_min) in [(4, 2.0), (16, 4.0), (64, 6.0)] {
+        let (merged, led) = comparisons(runs, 1);
+        println!("{runs} runs: {merged:.2} comparisons a record merged, {led:.2} led by an index");
+        assert!(merged > merged_min, "{runs} runs: {merged}");
+        assert!(led == 0.0, "{runs} runs: {led}");
+    }
+    let (merged, led) = comparisons(16, 2);
+    println!("two records of each key: {merged:.2} merged, {led:.2} led by an index");
+    assert!(led <= 0.5, "one for two records: {led}");
 }

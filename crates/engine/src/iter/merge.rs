@@ -15,6 +15,7 @@
 //! Invariant: of two keys, the smaller one never has the greater head.
 
 use super::lane::{Lane, Lend};
+use super::note_comparison;
 use crate::cursor::{Advance, Cursor};
 use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Result, Trailer};
@@ -170,6 +171,7 @@ impl<C: Lend> MergeCursor<C> {
     /// True if source `a` comes before source `b` in the present direction.
     #[inline]
     fn ahead(&mut self, a: Entry, b: Entry) -> bool {
+        note_comparison();
         if a.head == b.head {
             return self.ahead_by_key(a.source, b.source);
         }
@@ -260,10 +262,13 @@ impl<C: Lend> MergeCursor<C> {
                     let head = match self.rival {
                         // Nobody asks for the head of the only source.
                         None => 0,
-                        Some(rival) => match self.base.head(step.key) {
-                            Ok(head) if head < rival => head,
-                            _ => break,
-                        },
+                        Some(rival) => {
+                            note_comparison();
+                            match self.base.head(step.key) {
+                                Ok(head) if head < rival => head,
+                                _ => break,
+                            }
+                        }
                     };
                     self.heap[0].head = head;
                     self.trailer = step.trailer;

@@ -3,10 +3,14 @@
 use super::support::{DIR, Model, Random, put_or_delete, setup};
 use esker::base::checksum::mix64;
 use esker::base::vfs::strict::StrictVfs;
+use esker::event::Event;
 use esker::{
-    Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Scheduler, Snapshot,
+    Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Scheduler, Setup, Snapshot,
     TimeSlice,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 /// Small tables and narrow levels: little data makes a deep tree.
 fn options(compaction: Compaction, scheduler: Scheduler) -> Options {
@@ -121,6 +125,128 @@ fn a_tree_may_change_its_shape_and_schedule_whenever_it_is_opened() {
         db.close().expect("close");
     }
     assert!(deepest >= 3, "{deepest} levels");
+}
+
+#[test]
+fn a_tree_may_change_its_shape_while_it_is_open() {
+    let disk = StrictVfs::new();
+    let db = Db::open_with(DIR, options(Compaction::Leveled, Scheduler::Ratio), setup(&disk));
+    let db = db.expect("open");
+    let (mut model, mut random) = (Model::new(), Random(3));
+    for round in 0..10 {
+        let compaction = [Compaction::Tiered, Compaction::Leveled][round % 2];
+        db.default_keyspace().set_compaction(compaction).expect("changed");
+        for _ in 0..2_000 {
+            change(&db, &mut model, &mut random);
+        }
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+        assert_holds(&db, &model, None, &mut random);
+        let levels = &db.stats().keyspaces[0].levels;
+        let deep = &levels[1..];
+        match compaction {
+            Compaction::Tiered => {
+                assert!(deep.iter().all(|level| level.limit_runs > 0), "{levels:?}");
+            }
+            Compaction::Leveled => assert!(deep.iter().all(|level| level.runs <= 1), "{levels:?}"),
+        }
+    }
+    db.verify(|_| true).expect("whole");
+    db.close().expect("close");
+}
+
+/// With threads that write, compact, and change the policy again and again.
+#[test]
+fn a_tree_may_change_its_shape_under_those_who_write() {
+    let disk = StrictVfs::new();
+    let setup = Setup { inline_background: false, ..setup(&disk) };
+    let options =
+        Options { compaction_threads: 2, ..options(Compaction::Leveled, Scheduler::Ratio) };
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    let keyspace = db.default_keyspace();
+    let written = AtomicBool::new(false);
+    let model = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let (mut model, mut random) = (Model::new(), Random(4));
+            for _ in 0..40_000 {
+                change(&db, &mut model, &mut random);
+            }
+            written.store(true, Ordering::SeqCst);
+            model
+        });
+        scope.spawn(|| {
+            while !written.load(Ordering::SeqCst) {
+                keyspace.compact_range(None, None).expect("compacted");
+            }
+        });
+        let mut changes = 0;
+        while !written.load(Ordering::SeqCst) || changes < 2 {
+            let compaction = [Compaction::Tiered, Compaction::Leveled][changes % 2];
+            keyspace.set_compaction(compaction).expect("changed");
+            changes += 1;
+        }
+        writer.join().expect("written")
+    });
+    db.wait_idle().expect("idle");
+    assert_holds(&db, &model, None, &mut Random(5));
+    db.verify(|_| true).expect("whole");
+    db.close().expect("close");
+}
+
+/// A change waits for a compaction under way, whose policy puts its result in place.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "time in which a change could come too early")]
+fn a_change_of_shape_waits_for_compactions() {
+    let disk = StrictVfs::new();
+    let (started, has_started) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let (released, seen) = (Mutex::new(released), Arc::new(Mutex::new(Vec::new())));
+    let told = seen.clone();
+    let listener = move |event: &Event| match event {
+        Event::CompactionStarted { .. } => {
+            let _ = started.send(());
+            // Later ones do not wait.
+            let _ = released.lock().expect("whole").recv();
+        }
+        Event::CompactionFinished { .. } => told.lock().expect("whole").push("compacted"),
+        _ => {}
+    };
+    let setup =
+        Setup { inline_background: false, listener: Some(Arc::new(listener)), ..setup(&disk) };
+    let db = Db::open_with(DIR, options(Compaction::Leveled, Scheduler::Ratio), setup);
+    let db = db.expect("open");
+    for run in 0..3 {
+        db.put(&key(run), b"1").expect("put");
+        db.put(&key(10), b"1").expect("put");
+        db.flush().expect("flush");
+    }
+    has_started.recv().expect("three runs are to be compacted");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            db.default_keyspace().set_compaction(Compaction::Tiered).expect("changed");
+            seen.lock().expect("whole").push("changed");
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(seen.lock().expect("whole").is_empty(), "a compaction is under way");
+        drop(release);
+    });
+    assert_eq!(seen.lock().expect("whole")[..2], ["compacted", "changed"]);
+    db.close().expect("close");
+}
+
+#[test]
+fn a_shape_that_another_option_forbids_is_refused() {
+    let disk = StrictVfs::new();
+    let mut options = options(Compaction::Tiered, Scheduler::Ratio);
+    options.default_keyspace.run_index = true;
+    let db = Db::open_with(DIR, options, setup(&disk)).expect("open");
+    let refused = db.default_keyspace().set_compaction(Compaction::Leveled);
+    let why = refused.expect_err("an index of one run for each level").to_string();
+    assert!(why.contains("run_index") && why.contains("compaction = tiered"), "{why}");
+    db.default_keyspace().set_compaction(Compaction::Tiered).expect("as it is");
+    db.clone().close().expect("close");
+    let gone = db.default_keyspace().set_compaction(Compaction::Tiered);
+    assert!(gone.is_err(), "the store is closed");
 }
 
 #[test]

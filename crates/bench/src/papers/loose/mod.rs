@@ -1,18 +1,21 @@
-//! What a run index is worth, by how many runs there are.
+//! What a run index is worth, by how many runs there are; and how soon a store that has one answers after it is opened.
 //!
 //! Source: LooseKV, a key-value store with tiers and an index of which run has which key. It was measured beside other
 //! engines, which `compare/` does; here the same store is read with and without the index, and nothing else differs.
 //! Each store has as many runs as it is to have, since nothing is compacted.
 
+mod opening;
+
 use crate::config::Config;
 use crate::drive::{self, Plan};
 use crate::esker_store;
 use crate::keys::Known;
+use crate::papers::basics::amount;
 use crate::place::{Place, make_dir, write};
 use crate::progress::Progress;
 use crate::report::median;
 use crate::result::Measured;
-use crate::store::Store;
+use crate::store;
 use crate::workload;
 use esker::event::Event;
 use esker::{Compaction, Db, KeyspaceOptions, Options, Setup};
@@ -26,6 +29,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// What is to be done.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Choice {
+    /// Parts; all if not given
+    #[arg(long, value_delimiter = ',')]
+    parts: Vec<Part>,
     /// Records that are put, some of them again
     #[arg(long, default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
     num: u64,
@@ -38,7 +44,10 @@ pub struct Choice {
     /// Gets of each kind, and scans
     #[arg(long, default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1..))]
     reads: u64,
-    /// Read so often; tables show medians
+    /// Bytes of the store that is opened, before compression
+    #[arg(long = "store_size", alias = "store-size", default_value = "1GB", value_parser = amount, value_name = "BYTES")]
+    store_size: u64,
+    /// Read and open so often; tables show medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// Bytes of memory for blocks: more than the store has
@@ -50,6 +59,15 @@ pub struct Choice {
     /// Where the table and drawings go
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+}
+
+/// A part of the experiments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Reads, by the number of runs
+    Runs,
+    /// The first get after an open
+    Opening,
 }
 
 /// What is measured: its name, the workload, and the records that a scan goes on by.
@@ -97,10 +115,14 @@ struct Index {
 pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outcome<()> {
     make_dir(&choice.out)?;
     let place = Place::new("loose", choice.db.as_deref());
+    let chosen = |part| choice.parts.is_empty() || choice.parts.contains(&part);
     let mut rows = Vec::new();
-    for &runs in &choice.runs {
+    for &runs in choice.runs.iter().filter(|_| chosen(Part::Runs)) {
         let row = place.within(&format!("{runs}-runs"), |dir| {
-            Lab { choice, stop, progress, dir, runs }.row()
+            let (name, (num, value_size)) =
+                (format!("{runs} runs"), (choice.num, choice.value_size));
+            let lab = Lab { name, num, value_size, dir, stop, progress };
+            Store { lab, choice, runs }.row()
         })?;
         let Some(row) = row else { return Ok(()) };
         rows.push(row);
@@ -110,18 +132,59 @@ pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outco
             write(&choice.out.join(name), drawing(at, &rows)?)?;
         }
     }
+    if chosen(Part::Opening)
+        && let Some(page) =
+            place.within("opening", |dir| opening::run(choice, dir, stop, progress))?
+    {
+        write(&choice.out.join("opening.md"), page)?;
+    }
     Ok(())
 }
 
+/// Runs workloads on a store.
 struct Lab<'a> {
-    choice: &'a Choice,
+    name: String,
+    /// Records, and bytes of their values.
+    num: u64,
+    value_size: usize,
+    dir: &'a Path,
     stop: &'a AtomicBool,
     progress: &'a mut Progress,
-    dir: &'a Path,
-    runs: u64,
 }
 
 impl Lab<'_> {
+    /// Runs a workload; `None` if that was interrupted.
+    fn run(
+        &mut self,
+        store: &dyn store::Store,
+        workload: &str,
+        nexts: u64,
+        step: usize,
+        operations: u64,
+    ) -> Outcome<Option<Measured>> {
+        let config = self.config(nexts)?;
+        let (known, workload) = (Known::new(config.num), workload::find(workload)?);
+        let plan = Plan { operations, ..config.plan(workload, step)? };
+        let of = (self.name.as_str(), store);
+        let measured = drive::run(of, self.dir, workload, &plan, &known, self.stop, self.progress)?;
+        Ok((!self.stop.load(Ordering::Relaxed)).then_some(measured))
+    }
+
+    fn config(&self, nexts: u64) -> Outcome<Config> {
+        let (num, value_size) = (self.num.to_string(), self.value_size.to_string());
+        let nexts = nexts.to_string();
+        Config::of(&["--num", &num, "--value_size", &value_size, "--seek_nexts", &nexts])
+    }
+}
+
+/// A store of so many runs.
+struct Store<'a> {
+    lab: Lab<'a>,
+    choice: &'a Choice,
+    runs: u64,
+}
+
+impl Store<'_> {
     /// Makes a store and reads it; `None` if that was interrupted.
     fn row(&mut self) -> Outcome<Option<Row>> {
         // Tables get digests, but there is nothing to ask yet.
@@ -129,7 +192,7 @@ impl Lab<'_> {
         for run in 0..self.runs {
             let records =
                 self.choice.num * (run + 1) / self.runs - self.choice.num * run / self.runs;
-            if self.run(&*store, "fillrandom", 0, run as usize, records)?.is_none() {
+            if self.lab.run(&*store, "fillrandom", 0, run as usize, records)?.is_none() {
                 return Ok(None);
             }
         }
@@ -166,14 +229,14 @@ impl Lab<'_> {
             .into());
         }
         // Brings everything into memory.
-        if self.run(&*store, "readseq", 0, 0, 1)?.is_none() {
+        if self.lab.run(&*store, "readseq", 0, 0, 1)?.is_none() {
             return Ok(None);
         }
         let mut costs = Vec::with_capacity(READS.len());
         for (at, (_, workload, nexts)) in READS.iter().enumerate() {
             let reads = if *workload == "readseq" { 1 } else { self.choice.reads };
             let step = round * READS.len() + at;
-            let Some(measured) = self.run(&*store, workload, *nexts, step, reads)? else {
+            let Some(measured) = self.lab.run(&*store, workload, *nexts, step, reads)? else {
                 return Ok(None);
             };
             costs.push(measured.cost_ns());
@@ -195,30 +258,12 @@ impl Lab<'_> {
         Ok(Some((costs, index)))
     }
 
-    /// Runs a workload; `None` if that was interrupted.
-    fn run(
-        &mut self,
-        store: &dyn Store,
-        workload: &str,
-        nexts: u64,
-        step: usize,
-        operations: u64,
-    ) -> Outcome<Option<Measured>> {
-        let (num, value_size) = (self.choice.num.to_string(), self.choice.value_size.to_string());
-        let nexts = nexts.to_string();
-        let flags = ["--num", &num, "--value_size", &value_size, "--seek_nexts", &nexts];
-        let config = Config::of(&flags)?;
-        let (known, workload) = (Known::new(config.num), workload::find(workload)?);
-        let plan = Plan { operations, ..config.plan(workload, step)? };
-        let name = format!("{} runs", self.runs);
-        let of = (name.as_str(), store);
-        let measured = drive::run(of, self.dir, workload, &plan, &known, self.stop, self.progress)?;
-        Ok((!self.stop.load(Ordering::Relaxed)).then_some(measured))
-    }
-
     /// Opens the store, with an index from so many runs on, or without; and the time that it took to make that, once
     /// it is made.
-    fn open(&self, indexed_from: Option<u32>) -> Outcome<(Box<dyn Store>, Db, Arc<AtomicU64>)> {
+    fn open(
+        &self,
+        indexed_from: Option<u32>,
+    ) -> Outcome<(Box<dyn store::Store>, Db, Arc<AtomicU64>)> {
         let made_ns = Arc::new(AtomicU64::new(0));
         let told = made_ns.clone();
         let listener = move |event: &Event| {
@@ -227,7 +272,7 @@ impl Lab<'_> {
             }
         };
         let setup = Setup { listener: Some(Arc::new(listener)), ..Setup::default() };
-        let db = Db::open_with(self.dir, options(self.choice.cache_size, indexed_from), setup)?;
+        let db = Db::open_with(self.lab.dir, options(self.choice.cache_size, indexed_from), setup)?;
         Ok((esker_store::store_of(db.clone()), db, made_ns))
     }
 }
@@ -310,6 +355,8 @@ mod tests {
 
     fn choice(out: &Path) -> Choice {
         Choice {
+            parts: Vec::new(),
+            store_size: 2_000_000,
             num: 3_000,
             value_size: 50,
             runs: vec![2, 5],
@@ -329,9 +376,11 @@ mod tests {
         run(&choice, &stop, &mut progress).expect("a run");
         let page = fs::read_to_string(out.join("loose.md")).expect("the page");
         let drawn = out.join("seek-and-1-next.svg").exists();
+        let opening = fs::read_to_string(out.join("opening.md")).expect("the other page");
         fs::remove_dir_all(&out).expect("removed");
         assert!(page.contains("\n| 2 | ") && page.contains("\n| 5 | ") && drawn, "{page}");
         assert!(!page.contains("(0 B)") && !page.contains("| 0 ns |"), "{page}");
+        assert!(opening.contains("first get") && !opening.contains("| 0 B"), "{opening}");
     }
 
     #[test]
