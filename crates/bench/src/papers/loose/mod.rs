@@ -4,25 +4,22 @@
 //! engines, which `compare/` does; here the same store is read with and without the index, and nothing else differs.
 //! Each store has as many runs as it is to have, since nothing is compacted.
 
+mod lab;
 mod opening;
 
-use crate::config::Config;
-use crate::drive::{self, Plan};
+use self::lab::Lab;
 use crate::esker_store;
-use crate::keys::Known;
 use crate::papers::basics::amount;
 use crate::place::{Place, make_dir, write};
 use crate::progress::Progress;
 use crate::report::median;
-use crate::result::Measured;
 use crate::store;
-use crate::workload;
 use esker::event::Event;
 use esker::{Compaction, Db, KeyspaceOptions, Options, Setup};
 use esker_draw::units::{bytes, duration};
 use esker_draw::{Axes, Line, Outcome, Palette, RATES, chart};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -133,48 +130,13 @@ pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outco
         }
     }
     if chosen(Part::Opening)
-        && let Some(page) =
-            place.within("opening", |dir| opening::run(choice, dir, stop, progress))?
+        && let Some(page) = place.within("opening", |dir| {
+            opening::run((choice.store_size, choice.repeat), dir, stop, progress)
+        })?
     {
         write(&choice.out.join("opening.md"), page)?;
     }
     Ok(())
-}
-
-/// Runs workloads on a store.
-struct Lab<'a> {
-    name: String,
-    /// Records, and bytes of their values.
-    num: u64,
-    value_size: usize,
-    dir: &'a Path,
-    stop: &'a AtomicBool,
-    progress: &'a mut Progress,
-}
-
-impl Lab<'_> {
-    /// Runs a workload; `None` if that was interrupted.
-    fn run(
-        &mut self,
-        store: &dyn store::Store,
-        workload: &str,
-        nexts: u64,
-        step: usize,
-        operations: u64,
-    ) -> Outcome<Option<Measured>> {
-        let config = self.config(nexts)?;
-        let (known, workload) = (Known::new(config.num), workload::find(workload)?);
-        let plan = Plan { operations, ..config.plan(workload, step)? };
-        let of = (self.name.as_str(), store);
-        let measured = drive::run(of, self.dir, workload, &plan, &known, self.stop, self.progress)?;
-        Ok((!self.stop.load(Ordering::Relaxed)).then_some(measured))
-    }
-
-    fn config(&self, nexts: u64) -> Outcome<Config> {
-        let (num, value_size) = (self.num.to_string(), self.value_size.to_string());
-        let nexts = nexts.to_string();
-        Config::of(&["--num", &num, "--value_size", &value_size, "--seek_nexts", &nexts])
-    }
 }
 
 /// A store of so many runs.
@@ -352,6 +314,7 @@ fn drawing(at: usize, rows: &[Row]) -> Outcome<String> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::path::Path;
 
     fn choice(out: &Path) -> Choice {
         Choice {

@@ -2,7 +2,7 @@
 //!
 //! An index is in memory only: it is made anew from the digests of tables, in the background, while reads do without it.
 
-use super::{Choice, Lab};
+use super::lab::Lab;
 use crate::esker_store::{self, Esker, Tree};
 use crate::machine::{Machine, disk_bytes};
 use crate::progress::Progress;
@@ -35,18 +35,18 @@ struct Opened {
     knows: [u64; 3],
 }
 
-/// Fills a store and opens it again and again, none of it in the system's page cache: a page of results, or `None` if that was
+/// Fills a store of so many bytes and opens it so often, none of it in the system's page cache: a page of results, or `None` if that was
 /// interrupted.
 pub(super) fn run(
-    choice: &Choice,
+    (store_bytes, openings): (u64, u32),
     dir: &Path,
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> Outcome<Option<String>> {
-    let num = (choice.store_size / RECORD_BYTES).max(1);
+    let num = (store_bytes / RECORD_BYTES).max(1);
     let name = "opening".to_owned();
     let mut lab = Lab { name, num, value_size: VALUE_BYTES, dir, stop, progress };
-    let options = options(&lab, choice.store_size)?;
+    let options = options(&lab, store_bytes)?;
     let store = esker_store::store_of(Db::open(dir, options.clone())?);
     if lab.run(&*store, "fillrandom", 0, 0, num)?.is_none() {
         return Ok(None);
@@ -54,8 +54,8 @@ pub(super) fn run(
     store.settle()?;
     store.close()?;
     let mut all = Vec::new();
-    for round in 0..choice.repeat {
-        lab.progress.at("opening", u64::from(round), u64::from(choice.repeat));
+    for round in 0..openings {
+        lab.progress.at("opening", u64::from(round), u64::from(openings));
         let Some(opened) = open(dir, &options, stop)? else { return Ok(None) };
         all.push(opened);
     }
