@@ -58,6 +58,21 @@ const MODELS: &[&str] = &["test", "-p", "esker", "--lib", "models::", "--", "--s
 const SHUTTLE: &[(&str, &str)] =
     &[("RUSTFLAGS", "--cfg esker_shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
 
+/// A real data set of so many records.
+const A_MILLION: &[(&str, &str)] = &[("ESKER_RECORDS", "1000000")];
+const RECORDS: &[&str] = &[
+    "test",
+    "-p",
+    "esker-cli",
+    "--test",
+    "cli",
+    "--profile",
+    "gates",
+    "real_data",
+    "--",
+    "--nocapture",
+];
+
 /// And those with faults that can be planted.
 const PLANTED: &[(&str, &str)] =
     &[("RUSTFLAGS", "--cfg esker_planted"), ("CARGO_TARGET_DIR", "target/planted")];
@@ -121,6 +136,7 @@ const GATES: &[Step] = &[
     long(cargo("threads-long", gate!("threads", "--long"))),
     long(cargo("model-long", gate!("model", "--long"))),
     long(cargo("limits-long", gate!("limits", "--long"))),
+    long(cargo_in("records-long", A_MILLION, RECORDS)),
     long(cargo_in("loom-long", LOOM_DEEPER, MODELS)),
     long(cargo_in(
         "shuttle-long",

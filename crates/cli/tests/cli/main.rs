@@ -11,6 +11,7 @@ mod interrupt;
 mod leveldb;
 mod load_files;
 mod load_text;
+mod real_data;
 mod shell;
 mod support;
 mod tour;
