@@ -126,7 +126,7 @@ impl<T: Zeroable> Pages<T> {
 pub(crate) unsafe fn touch(start: *mut u8, bytes: usize) {
     const PAGE_BYTES: usize = 4 << 10;
     // Of a zero that it knows the compiler makes a read.
-    // SAFETY: of a value on the stack.
+    // SAFETY: of a constant.
     let nothing = unsafe { std::ptr::read_volatile(&0) };
     for at in (0..bytes).step_by(PAGE_BYTES) {
         // SAFETY: the caller's.

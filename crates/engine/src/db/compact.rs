@@ -309,6 +309,18 @@ pub(super) fn compact_range(
     keyspace: &Arc<KeyspaceCore>,
     range: &KeyRange<'_>,
 ) -> Result<()> {
+    // What one policy has done of it another one cannot go on with.
+    while !compact_range_by(core, keyspace, &keyspace.compacted_by.load_full(), range)? {}
+    Ok(())
+}
+
+/// The same by one policy; false if it is not in force any more.
+fn compact_range_by(
+    core: &Core,
+    keyspace: &Arc<KeyspaceCore>,
+    options: &Arc<KeyspaceOptions>,
+    range: &KeyRange<'_>,
+) -> Result<bool> {
     let depth = keyspace.view.load().version.depth();
     let target = depth.saturating_sub(1).clamp(1, DEEPEST_LEVEL);
     for level in 0..=target {
@@ -317,7 +329,7 @@ pub(super) fn compact_range(
             if keyspace.dropped.load(Ordering::Relaxed) || core.background.stopping() {
                 return Err(Error::Cancelled);
             }
-            match choose_manual(core, keyspace, level, target, range)? {
+            match choose_manual(core, keyspace, options, (level, target), range)? {
                 Step::Run(chosen) => {
                     let result = chosen.run(core);
                     core.store.sweep();
@@ -326,33 +338,37 @@ pub(super) fn compact_range(
                 }
                 Step::Wait => core.wait_progress(BUSY_WAIT)?,
                 Step::Done => break,
+                Step::Changed => return Ok(false),
             }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The next compaction of a step, its inputs marked as taken.
 fn choose_manual(
     core: &Core,
     keyspace: &Arc<KeyspaceCore>,
-    level: usize,
-    target: usize,
+    options: &Arc<KeyspaceOptions>,
+    (level, target): (usize, usize),
     range: &KeyRange<'_>,
 ) -> Result<Step> {
     let _versions = core.lock_versions()?;
     if keyspace.reshaping.load(Ordering::Relaxed) {
         return Ok(Step::Wait);
     }
+    if !Arc::ptr_eq(options, &keyspace.compacted_by.load()) {
+        return Ok(Step::Changed);
+    }
     let version = keyspace.view.load().version.clone();
-    let options = keyspace.compacted_by.load_full();
     let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
     let step = ManualStep { level, target, range: *range, oldest_snapshot };
-    Ok(match policy::pick_manual(&version, &options, &step) {
+    Ok(match policy::pick_manual(&version, options, &step) {
         Pick::Nothing => Step::Done,
         Pick::Busy => Step::Wait,
         Pick::Run(spec) => {
-            let chosen = Chosen { keyspace: keyspace.clone(), version, options, spec };
+            let (keyspace, options) = (keyspace.clone(), options.clone());
+            let chosen = Chosen { keyspace, version, options, spec };
             chosen.mark(true);
             Step::Run(Box::new(chosen))
         }
@@ -363,4 +379,6 @@ enum Step {
     Run(Box<Chosen>),
     Wait,
     Done,
+    /// Another policy is in force.
+    Changed,
 }

@@ -206,7 +206,7 @@ impl KeyspaceCore {
             memtable_limit_bytes: options.memtable_bytes.min(memtables_limit_bytes / 4),
             overwriting: Overwriting::new(),
             schedule: Mutex::new(Schedule::new(&options)),
-            compacted_by: ArcSwap::new(options.clone()),
+            compacted_by: ArcSwap::from_pointee((*options).clone()),
             reshaping: AtomicBool::new(false),
             options,
             view: ArcSwap::from_pointee(view),

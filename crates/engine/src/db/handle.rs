@@ -480,15 +480,16 @@ impl Keyspace {
     /// Has this keyspace be compacted by another policy from now on, until it is closed: name the same one in the options of the
     /// next open, or that opens it as before.
     ///
-    /// Waits for compactions of the keyspace that are under way; reads and writes go on. Nothing is rewritten at once: the new
-    /// policy merges what is over its limits, in the background. A manual compaction in another thread goes on by the new policy.
+    /// Waits for compactions of the keyspace that are under way, and none is begun meanwhile; reads and writes go on, until level 0 is full. Nothing
+    /// is rewritten at once: the new policy merges what is over its limits, in the background. A manual compaction in another thread
+    /// begins anew by the new policy. Indexes of fields are compacted as before until the next open.
     ///
     /// # Errors
-    /// `InvalidArgument` if another option forbids it: a run index needs tiers. `Cancelled` if the store is closed or the keyspace dropped
-    /// meanwhile.
+    /// `InvalidArgument` if another option forbids it: a run index needs tiers. `ReadOnly`, `Poisoned`. `Cancelled` if the store is
+    /// closed or the keyspace dropped meanwhile; the error of a flush that fails meanwhile.
     ///
     /// # Cost
-    /// The rest of the compactions under way: up to some seconds.
+    /// The rest of the longest compaction under way: mostly below a second, minutes where a deep level of a large tiered tree is merged.
     pub fn set_compaction(&self, compaction: Compaction) -> Result<()> {
         self.check_live()?;
         reshape::set_compaction(&self.running.core, &self.core, compaction)

@@ -1,8 +1,9 @@
 //! Changing how an open keyspace is compacted.
 //!
 //! A compaction is chosen by one policy and put in place by the same one; where two policies are at work at once, one could
-//! take a run as a whole to which the other adds. So none is chosen while the policy is about to change, and it changes once none is under way: what
-//! the new policy finds is what it would find if the store were opened anew.
+//! take a run as a whole to which the other adds. So none is chosen while the policy is about to change, and it changes once no table is marked
+//! as being compacted: what the new policy finds is what it would find if the store were opened anew. A compaction whose inputs have all left meanwhile, with
+//! a group that was deleted, may still run then; it puts nothing in place.
 
 use super::compact::BUSY_WAIT;
 use super::core::{Core, KeyspaceCore};
@@ -71,5 +72,63 @@ impl Drop for Reshaping<'_> {
         self.keyspace.reshaping.store(false, Ordering::Relaxed);
         // There may be work by the new policy, and somebody may wait for this one.
         self.core.background.wake_all();
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Setup};
+    use crate::event::Event;
+    use crate::options::Options;
+    use esker_base::Env;
+    use esker_base::checksum::mix64;
+    use esker_base::sync::atomic::AtomicU64;
+    use esker_base::vfs::strict::StrictVfs;
+    use std::sync::OnceLock;
+
+    /// A manual compaction during which the policy changes, once its first step is done, still leaves one run.
+    #[test]
+    fn a_manual_compaction_begins_anew_when_the_policy_changes() {
+        let changed: Arc<OnceLock<Arc<KeyspaceCore>>> = Arc::default();
+        let steps = Arc::new(AtomicU64::new(0));
+        let (of, seen) = (changed.clone(), steps.clone());
+        let listener = move |event: &Event| {
+            if let (Event::CompactionFinished { .. }, Some(keyspace)) = (event, of.get())
+                && seen.fetch_add(1, Ordering::Relaxed) == 0
+            {
+                // As `set_compaction` does, which would wait for this very compaction.
+                let tiers = Compaction::Tiered;
+                let options = KeyspaceOptions { compaction: tiers, ..(*keyspace.options).clone() };
+                keyspace.compacted_by.store(Arc::new(options));
+            }
+        };
+        let default_keyspace = KeyspaceOptions {
+            memtable_bytes: 64 << 10,
+            table_bytes_max: 16 << 10,
+            level_base_bytes: 64 << 10,
+            level_fanout: 2,
+            ..KeyspaceOptions::default()
+        };
+        let options = Options { default_keyspace, ..Options::default() };
+        let setup = Setup {
+            env: Env::with_vfs(Arc::new(StrictVfs::new()), 1),
+            listener: Some(Arc::new(listener)),
+            inline_background: true,
+            ..Setup::default()
+        };
+        let db = Db::open_with("/db", options, setup).expect("open");
+        for number in 0..20_000 {
+            db.put(&mix64(number).to_be_bytes(), &[1; 100]).expect("put");
+        }
+        db.flush().expect("flush");
+        let keyspace = db.default_keyspace();
+        let runs = || keyspace.core.view.load().version.runs().count();
+        assert!(runs() >= 3, "{} runs in levels to be merged", runs());
+        let _ = changed.set(keyspace.core.clone());
+        keyspace.compact_range(None, None).expect("compacted");
+        assert!(steps.load(Ordering::Relaxed) > 1, "the policy changed on the way");
+        assert_eq!(runs(), 1);
+        db.close().expect("close");
     }
 }

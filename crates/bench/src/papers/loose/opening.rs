@@ -56,7 +56,9 @@ pub(super) fn run(
     let mut all = Vec::new();
     for round in 0..openings {
         lab.progress.at("opening", u64::from(round), u64::from(openings));
-        let Some(opened) = open(dir, &options, stop)? else { return Ok(None) };
+        // In the middle of the others, so that every run may have it.
+        let absent = format!("{:016}+", num / 2);
+        let Some(opened) = open(dir, &options, absent.as_bytes(), stop)? else { return Ok(None) };
         all.push(opened);
     }
     Ok(Some(page(num, disk_bytes(dir), &all)))
@@ -74,19 +76,29 @@ fn options(lab: &Lab<'_>, store_bytes: u64) -> Outcome<Options> {
 }
 
 /// Opens the store, gets a key that is not there, and waits for the index; `None` if that was interrupted.
-fn open(dir: &Path, options: &Options, stop: &AtomicBool) -> Outcome<Option<Opened>> {
+fn open(
+    dir: &Path,
+    options: &Options,
+    absent: &[u8],
+    stop: &AtomicBool,
+) -> Outcome<Option<Opened>> {
     leave_page_cache(dir)?;
     let (told, made) = mpsc::channel();
     let listener = move |event: &Event| {
-        if let Event::RunIndexMade { runs, entries, bytes, .. } = event {
-            // Who opened may have been interrupted.
-            let _ = told.send([*runs, *entries, *bytes]);
-        }
+        let knows = match event {
+            Event::RunIndexMade { runs, entries, bytes, .. } => Ok([*runs, *entries, *bytes]),
+            Event::RunIndexTooLarge { .. } | Event::RunIndexFailed { .. } => {
+                Err(format!("{event:?}"))
+            }
+            _ => return,
+        };
+        // Who opened may have been interrupted.
+        let _ = told.send(knows);
     };
     let setup = Setup { listener: Some(Arc::new(listener)), ..Setup::default() };
     let begun = Instant::now();
     let db = Db::open_with(dir, options.clone(), setup)?;
-    if db.get(b"no such key")?.is_some() {
+    if db.get(absent)?.is_some() {
         return Err("a key is there that was never put".into());
     }
     let first_get = begun.elapsed();
@@ -96,9 +108,10 @@ fn open(dir: &Path, options: &Options, stop: &AtomicBool) -> Outcome<Option<Open
     }
     let opened = loop {
         match made.recv_timeout(Duration::from_millis(100)) {
-            Ok(knows) if knows[0] == runs => {
+            Ok(Ok(knows)) if knows[0] == runs => {
                 break Some(Opened { first_get, index: begun.elapsed(), knows });
             }
+            Ok(Err(why)) => return Err(why.into()),
             _ if stop.load(Ordering::Relaxed) => break None,
             _ => {}
         }
