@@ -58,6 +58,10 @@ const MODELS: &[&str] = &["test", "-p", "esker", "--lib", "models::", "--", "--s
 const SHUTTLE: &[(&str, &str)] =
     &[("RUSTFLAGS", "--cfg esker_shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
 
+/// And those with faults that can be planted.
+const PLANTED: &[(&str, &str)] =
+    &[("RUSTFLAGS", "--cfg esker_planted"), ("CARGO_TARGET_DIR", "target/planted")];
+
 /// A real data set of so many records.
 const A_MILLION: &[(&str, &str)] = &[("ESKER_RECORDS", "1000000")];
 const RECORDS: &[&str] = &[
@@ -72,10 +76,6 @@ const RECORDS: &[&str] = &[
     "--",
     "--nocapture",
 ];
-
-/// And those with faults that can be planted.
-const PLANTED: &[(&str, &str)] =
-    &[("RUSTFLAGS", "--cfg esker_planted"), ("CARGO_TARGET_DIR", "target/planted")];
 
 /// What stands between a change and the main branch.
 const STEPS: &[Step] = &[

@@ -18,7 +18,7 @@ use serde::Serialize;
 pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// A line for each file of values too, those with most to collect first
+    /// A line for each file of values too, those with most to collect first; --json has them always
     #[arg(long)]
     values: bool,
 }

@@ -74,7 +74,8 @@ fn lines(
     let mut out = BufWriter::new(File::create(file).expect("a file"));
     for number in range {
         let mut record = files[number % files.len()].clone();
-        record["id"] = format!("{}#{}", record["path"], number / files.len()).into();
+        let path = record["path"].as_str().expect("a path");
+        record["id"] = format!("{path}#{}", number / files.len()).into();
         for ((field, _), counts) in INDEXED.iter().zip(counts.iter_mut()) {
             let held = match &record[field] {
                 Value::Null => continue,

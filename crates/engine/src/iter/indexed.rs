@@ -111,13 +111,13 @@ impl<C: Lend> IndexedCursor<C> {
             if !self.sources[source].placed {
                 self.place(source)?;
             }
-            let key = |source: usize| {
+            let key = |source: usize| self.sources[source].lane.key();
+            let is_nearer = |than: usize| {
                 note_comparison();
-                self.sources[source].lane.key()
-            };
-            let is_nearer = |than: usize| match self.direction {
-                Direction::Forward => key(source) < key(than),
-                Direction::Backward => key(source) > key(than),
+                match self.direction {
+                    Direction::Forward => key(source) < key(than),
+                    Direction::Backward => key(source) > key(than),
+                }
             };
             if self.sources[source].lane.valid() && next.is_none_or(is_nearer) {
                 next = Some(source);
