@@ -123,7 +123,7 @@ pub enum Event {
         bytes_written: u64,
         /// Tables it made or moved.
         output_tables: u64,
-        /// How long it took, in microseconds.
+        /// How long it took, in microseconds; rests of a job that nobody waits for do not count.
         duration_us: u64,
     },
     /// A tree was changed by a flush or a compaction, which was told before; or writers had to wait for memory,

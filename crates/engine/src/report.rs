@@ -159,7 +159,7 @@ pub struct LevelStats {
     pub bytes_read: u64,
     /// Bytes written by them.
     pub bytes_written: u64,
-    /// Time they took, in microseconds.
+    /// Time they took, in microseconds; rests of jobs that nobody waits for do not count.
     pub duration_us: u64,
 }
 

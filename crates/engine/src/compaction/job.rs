@@ -25,6 +25,9 @@ use std::sync::Arc;
 /// Records between two looks at `stop`.
 const STOP_INTERVAL: u32 = 1024;
 
+/// Bytes of records between two calls of `rest`: some 50 microseconds of work.
+const REST_INTERVAL_BYTES: usize = 16 << 10;
+
 /// What a job needs besides its spec.
 pub(crate) struct JobContext {
     pub(crate) store: Arc<TableStore>,
@@ -36,6 +39,8 @@ pub(crate) struct JobContext {
     pub(crate) snapshots: Vec<Seq>,
     /// Asked now and then, by every thread that works; true ends the job with `Cancelled`.
     pub(crate) stop: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Called between two pieces of work, by every thread that works: may wait.
+    pub(crate) rest: Box<dyn Fn() + Send + Sync>,
 }
 
 /// What a finished job did.
@@ -163,12 +168,14 @@ impl Job {
         let mut below = Below::new(order, version, &self.spec);
         let any_erased = !version.erased.is_empty();
         let mut until_check = STOP_INTERVAL;
+        let mut until_rest = REST_INTERVAL_BYTES;
         match &part.start {
             Some(start) => cursor.seek(start, Trailer::seek(SEQ_MAX))?,
             None => cursor.seek_to_first()?,
         }
         while cursor.valid() {
             let (key, trailer) = (cursor.key(), cursor.trailer());
+            let bytes = key.len() + cursor.value().len();
             if part.end.as_ref().is_some_and(|end| !order.less(key, end)) {
                 break;
             }
@@ -186,6 +193,11 @@ impl Job {
                 if stop() || (self.context.stop)() {
                     return Err(Error::Cancelled);
                 }
+            }
+            until_rest = until_rest.saturating_sub(bytes);
+            if until_rest == 0 {
+                until_rest = REST_INTERVAL_BYTES;
+                (self.context.rest)();
             }
         }
         Ok(())

@@ -17,6 +17,7 @@ use esker_base::{Env, KeyspaceId, Kind, Seq, Trailer, Vfs};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const KEYS: u64 = 40;
 /// Sequence numbers of each run.
@@ -152,6 +153,15 @@ impl Job {
     }
 
     fn run(&self, fixture: &Fixture, parts: Vec<Part>) -> JobResult {
+        self.run_with(fixture, parts, || ())
+    }
+
+    fn run_with(
+        &self,
+        fixture: &Fixture,
+        parts: Vec<Part>,
+        rest: impl Fn() + Send + Sync + 'static,
+    ) -> JobResult {
         let context = JobContext {
             store: fixture.store.clone(),
             options: fixture.options.clone(),
@@ -159,6 +169,7 @@ impl Job {
             version: self.version.clone(),
             snapshots: self.snapshots.clone(),
             stop: Box::new(|| false),
+            rest: Box::new(rest),
         };
         run_parts(&self.spec, context, parts, &Nobody).expect("compacts")
     }
@@ -253,6 +264,24 @@ fn a_part_counts_only_what_lies_below_it() {
     let start = Some(1_000u32.to_be_bytes().as_slice().into());
     let parts = vec![Part { start: None, end: start.clone() }, Part { start, end: None }];
     assert_eq!(job.run(&fixture, parts).tables.len(), 1, "one table, as large as it may be");
+}
+
+#[test]
+fn a_job_may_rest_between_pieces_also_of_large_values() {
+    let fixture = Fixture::new(1 << 20);
+    // Small records, of which 50 make a piece, and some that are one each.
+    for (records, value_bytes, rests) in [(1_000, 330, 20), (10, 20 << 10, 10)] {
+        let tables = fixture.plain_run(0, 0..records, value_bytes);
+        let spec = spec_of(vec![InputRun { level: 0, tables }]);
+        let job = Job { spec, version: Arc::new(Version::default()), snapshots: Vec::new() };
+        let calls = Arc::new(AtomicUsize::new(0));
+        let rested = calls.clone();
+        let rest = move || {
+            rested.fetch_add(1, Ordering::Relaxed);
+        };
+        job.run_with(&fixture, vec![Part::default()], rest);
+        assert_eq!(calls.load(Ordering::Relaxed), rests);
+    }
 }
 
 #[test]

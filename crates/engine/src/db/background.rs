@@ -30,7 +30,7 @@ const PAUSE_DOUBLINGS: u32 = 8;
 /// What threads in the background and those that wait for them share.
 pub(super) struct Background {
     state: Mutex<State>,
-    /// Workers wait here.
+    /// Workers wait here, also those who rest.
     work: Condvar,
     /// Those whose job failed wait here before they try again.
     pause: Condvar,
@@ -50,6 +50,8 @@ struct State {
     changes: u64,
     /// Counts those who asked for work to be done.
     asks: u64,
+    /// How many wait for something to be done.
+    waiting: u64,
     /// Flushes that failed; the reason is kept until one succeeds.
     flushes: Failures,
     /// Jobs of any kind that failed and are tried again.
@@ -58,6 +60,13 @@ struct State {
     offers: Vec<Offer>,
     /// Tells offers apart.
     next_offer: u64,
+}
+
+impl State {
+    /// True if nothing has changed since then, nobody waits for anything to be done, and threads may go on.
+    fn is_leisure(&self, seen: Seen) -> bool {
+        self.changes == seen.changes && self.waiting == 0 && !self.stop
+    }
 }
 
 /// How many jobs failed, and why.
@@ -198,6 +207,17 @@ impl Background {
         !state.stop
     }
 
+    /// For those whose work nobody waits for: does nothing for this long, or until something changed since then that may
+    /// give them something else to do, or the thread should end. False if one of these is so, or somebody waits.
+    pub(super) fn rest(&self, seen: Seen, at_most: Duration) -> bool {
+        let mut state = self.state.lock();
+        if !state.is_leisure(seen) {
+            return false;
+        }
+        self.work.wait_for(&mut state, at_most);
+        state.is_leisure(seen)
+    }
+
     /// Waits a while after so many failures in a row, the last of them of a job that was begun then; not if somebody
     /// has asked for work since, and no longer than until somebody does. False if the thread should end.
     pub(super) fn wait_retry(&self, seen: Seen, failures: u32) -> bool {
@@ -235,7 +255,9 @@ impl Background {
         }
         check(&state)?;
         if !self.inline {
+            state.waiting += 1;
             self.progress.wait_for(&mut state, at_most);
+            state.waiting -= 1;
         }
         check(&state)
     }
@@ -328,6 +350,39 @@ mod tests {
         assert_eq!((before.map(told), is_full()), ([true, true], true), "a flush failed");
         background.forget_flush_failure();
         assert_eq!((before.map(told), is_full()), ([false, true], false), "one has succeeded");
+    }
+
+    #[test]
+    fn who_rests_goes_on_when_there_may_be_something_else_to_do() {
+        let wakes: [fn(&Background); 2] = [Background::wake_workers, Background::stop];
+        for wake in wakes {
+            let background = Background::new(false);
+            let seen = background.seen();
+            assert!(background.rest(seen, Duration::from_millis(1)), "nothing has happened");
+            std::thread::scope(|scope| {
+                // It would rest until the test is given up.
+                let resting = scope.spawn(|| background.rest(seen, Duration::from_secs(3_600)));
+                wake(&background);
+                assert!(!resting.join().expect("rests"));
+            });
+            assert!(!background.rest(seen, Duration::from_secs(3_600)), "not again");
+        }
+    }
+
+    #[test]
+    fn nobody_rests_while_somebody_waits() {
+        let background = Background::new(false);
+        let seen = background.seen();
+        let rests = || background.rest(seen, Duration::from_millis(1));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| background.wait_progress(Duration::from_secs(20)));
+            let until_it_waits = (0..10_000).take_while(|_| rests()).count();
+            assert!(until_it_waits < 10_000, "ten seconds");
+            assert!(!rests(), "it still does");
+            background.progress.notify_all();
+            waiting.join().expect("waits").expect("no failure");
+            assert!(rests(), "it has ended");
+        });
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Choosing a compaction, running it, and making its result current.
 
+use super::background::Seen;
 use super::core::{Core, KeyspaceCore};
+use super::leisure::Leisure;
 use crate::compaction::choice;
 use crate::compaction::job::{self, JobContext, JobResult};
 use crate::compaction::policy::{self, ManualStep, Pick};
@@ -36,6 +38,8 @@ pub(super) struct Chosen {
     /// What it was chosen by.
     options: Arc<KeyspaceOptions>,
     spec: CompactionSpec,
+    /// What was known when it was chosen, of one that nobody waits for.
+    at_leisure: Option<Seen>,
 }
 
 impl KeyspaceCore {
@@ -78,6 +82,7 @@ fn price_ns(spec: &CompactionSpec) -> u64 {
 pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
     // Marking inputs and reading versions must be one step.
     let _versions = core.lock_versions()?;
+    let seen = core.background.seen();
     let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
     let keyspaces = core.keyspaces.load();
     let mut best: Option<(f64, Chosen)> = None;
@@ -102,7 +107,10 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
             && best.as_ref().is_none_or(|(other, _)| score > *other)
         {
             let keyspace = keyspace.clone();
-            best = Some((score, Chosen { keyspace, version, options: in_force, spec }));
+            // What was erased is not seen any more: only its space waits.
+            let at_leisure = (spec.reason == CompactionReason::Erased).then_some(seen);
+            let chosen = Chosen { keyspace, version, options: in_force, spec, at_leisure };
+            best = Some((score, chosen));
         }
     }
     if let Some((_, chosen)) = &best {
@@ -140,6 +148,8 @@ impl Chosen {
         let underway = (!spec.is_move).then(|| core.begin_compaction(&self.keyspace, spec));
         let started = core.env.clock.now_ns();
         let (keyspace, background) = (self.keyspace.clone(), core.background.clone());
+        let leisure = self.leisure(core);
+        let resting = leisure.clone();
         let context = JobContext {
             store: core.store.clone(),
             options: self.options.clone(),
@@ -149,14 +159,30 @@ impl Chosen {
             stop: Box::new(move || {
                 keyspace.dropped.load(Ordering::Relaxed) || background.stopping()
             }),
+            rest: Box::new(move || {
+                if let Some(leisure) = &resting {
+                    leisure.rest();
+                }
+            }),
         };
-        let mut result = job::run(spec, context, self.parts_max(core), &*core.background)?;
+        // More threads would only take the processors from those who read and write.
+        let parts_max = if leisure.is_some() { 1 } else { self.parts_max(core) };
+        let mut result = job::run(spec, context, parts_max, &*core.background)?;
         let installed = self.install(core, &mut result)?;
         drop(underway);
         if installed {
-            self.account(core, &result, core.env.clock.now_ns() - started);
+            let rested_ns = leisure.map_or(0, |leisure| leisure.rested_ns());
+            let duration_ns = core.env.clock.now_ns() - started;
+            self.account(core, &result, duration_ns.saturating_sub(rested_ns));
         }
         Ok(())
+    }
+
+    /// How to do it, if not without a rest.
+    fn leisure(&self, core: &Core) -> Option<Arc<Leisure>> {
+        let seen = self.at_leisure.filter(|_| !core.background.is_inline() && !self.is_behind())?;
+        let (background, clock) = (core.background.clone(), core.env.clock.clone());
+        Some(Arc::new(Leisure::new(background, clock, seen)))
     }
 
     /// As many parts as there are threads that could work on them.
@@ -368,7 +394,7 @@ fn choose_manual(
         Pick::Busy => Step::Wait,
         Pick::Run(spec) => {
             let (keyspace, options) = (keyspace.clone(), options.clone());
-            let chosen = Chosen { keyspace, version, options, spec };
+            let chosen = Chosen { keyspace, version, options, spec, at_leisure: None };
             chosen.mark(true);
             Step::Run(Box::new(chosen))
         }

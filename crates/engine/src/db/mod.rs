@@ -35,6 +35,7 @@ mod ingest;
 pub(crate) mod inspect;
 mod journal;
 mod keyspaces;
+mod leisure;
 #[cfg(all(test, esker_loom))]
 mod models;
 mod multi_get;

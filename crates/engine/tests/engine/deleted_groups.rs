@@ -2,9 +2,12 @@
 
 use super::support::{DIR, Random, setup};
 use esker::base::vfs::strict::StrictVfs;
+use esker::event::{CompactionReason, Event};
 use esker::repair::repair;
-use esker::{Batch, Db, GroupPrefix, KeyspaceOptions, Options, WriteOptions};
+use esker::{Batch, Db, GroupPrefix, KeyspaceOptions, Options, Setup, WriteOptions};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 const GROUPS: u64 = 8;
 const KEYS: u64 = 200;
@@ -116,6 +119,51 @@ fn a_repair_with_half_a_manifest_knows_it_too() {
         drop(db);
         assert_eq!(count(&open(&disk), 3), if forgotten { KEYS } else { 0 });
     }
+}
+
+/// What a deleted group left is rewritten a little at a time, as long as nobody waits.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long it rests is what is measured")]
+fn what_it_left_in_a_shared_table_is_rewritten_at_leisure() {
+    let disk = StrictVfs::new();
+    let (finished, has_finished) = mpsc::channel();
+    let since = Mutex::new(None);
+    let listener = move |event: &Event| match event {
+        Event::CompactionStarted { reason: CompactionReason::Erased, .. } => {
+            *since.lock().expect("whole") = Some(Instant::now());
+        }
+        Event::CompactionFinished { duration_us, bytes_read, .. } => {
+            if let Some(since) = since.lock().expect("whole").take() {
+                let took = (Duration::from_micros(*duration_us), since.elapsed(), *bytes_read);
+                let _ = finished.send(took);
+            }
+        }
+        _ => {}
+    };
+    let default_keyspace = KeyspaceOptions {
+        groups: Some(GroupPrefix::Delimiter { byte: b'/' }),
+        group_table_bytes_min: 64 << 20,
+        ..KeyspaceOptions::default()
+    };
+    let options = Options { default_keyspace, ..Options::default() };
+    let setup =
+        Setup { inline_background: false, listener: Some(Arc::new(listener)), ..setup(&disk) };
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    let mut random = Random(3);
+    for key in 0..20_000 {
+        let value: Vec<u8> = (0..200).map(|_| random.below(256) as u8).collect();
+        let key = [&group(key % 2)[..], format!("{key:06}").as_bytes()].concat();
+        db.put(&key, &value).expect("put");
+    }
+    settle(&db);
+    db.wait_idle().expect("idle");
+    let deleted = db.delete_group(&group(1)).expect("delete");
+    assert_eq!((deleted.tables, deleted.shared_tables), (0, 1), "{deleted:?}");
+    let (worked, took, bytes) = has_finished.recv().expect("it is rewritten");
+    assert!(bytes > 4_000_000, "{bytes}");
+    // Rests are four times as long as the work, but where somebody else had the processor meanwhile.
+    assert!(took > worked * 2, "{worked:?} of work in {took:?}");
+    db.close().expect("close");
 }
 
 #[test]
