@@ -62,13 +62,6 @@ struct State {
     next_offer: u64,
 }
 
-impl State {
-    /// True if nothing has changed since then, nobody waits for anything to be done, and threads may go on.
-    fn is_leisure(&self, seen: Seen) -> bool {
-        self.changes == seen.changes && self.waiting == 0 && !self.stop
-    }
-}
-
 /// How many jobs failed, and why.
 #[derive(Default)]
 struct Failures {
@@ -207,15 +200,21 @@ impl Background {
         !state.stop
     }
 
-    /// For those whose work nobody waits for: does nothing for this long, or until something changed since then that may
-    /// give them something else to do, or the thread should end. False if one of these is so, or somebody waits.
+    /// True if something changed since then. What was seen is what is so now.
+    pub(super) fn has_changed(&self, seen: &mut Seen) -> bool {
+        let before = std::mem::replace(seen, self.seen());
+        before.changes != seen.changes
+    }
+
+    /// For those who do what nobody waits for: does nothing for this long, or until something changes or the thread should
+    /// end. False, at once, if somebody waits for something to be done, or something changed since then.
     pub(super) fn rest(&self, seen: Seen, at_most: Duration) -> bool {
         let mut state = self.state.lock();
-        if !state.is_leisure(seen) {
-            return false;
+        let may_rest = state.changes == seen.changes && state.waiting == 0 && !state.stop;
+        if may_rest {
+            self.work.wait_for(&mut state, at_most);
         }
-        self.work.wait_for(&mut state, at_most);
-        state.is_leisure(seen)
+        may_rest
     }
 
     /// Waits a while after so many failures in a row, the last of them of a job that was begun then; not if somebody
@@ -353,19 +352,21 @@ mod tests {
     }
 
     #[test]
-    fn who_rests_goes_on_when_there_may_be_something_else_to_do() {
+    fn who_rests_is_woken_by_changes() {
         let wakes: [fn(&Background); 2] = [Background::wake_workers, Background::stop];
         for wake in wakes {
             let background = Background::new(false);
-            let seen = background.seen();
+            let mut seen = background.seen();
+            assert!(!background.has_changed(&mut seen));
             assert!(background.rest(seen, Duration::from_millis(1)), "nothing has happened");
             std::thread::scope(|scope| {
-                // It would rest until the test is given up.
-                let resting = scope.spawn(|| background.rest(seen, Duration::from_secs(3_600)));
+                // It would rest until the test is given up, unless it was woken before it began.
+                scope.spawn(|| background.rest(seen, Duration::from_secs(3_600)));
                 wake(&background);
-                assert!(!resting.join().expect("rests"));
             });
             assert!(!background.rest(seen, Duration::from_secs(3_600)), "not again");
+            assert!(background.has_changed(&mut seen));
+            assert!(!background.has_changed(&mut seen), "that is known now");
         }
     }
 

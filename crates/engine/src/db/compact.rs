@@ -11,7 +11,7 @@ use crate::event::{CompactionReason, Event};
 use crate::options::KeyspaceOptions;
 use crate::trace::{Amount, What};
 use crate::version::{
-    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, Replaced, TableMeta, Version,
+    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, TableMeta, Version,
 };
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, Seq};
@@ -48,6 +48,12 @@ impl KeyspaceCore {
         // Of a keyspace that may have an index, scans pay for that.
         let pick = || policy::pick_for_scans(version, &self.compacted_by.load());
         (!self.may_index(version)).then(pick)
+    }
+
+    /// True if a level is over its limit, what is being compacted left out.
+    fn is_over(&self) -> bool {
+        let version = self.view.load().version.clone();
+        policy::scores(&version, &self.compacted_by.load()).iter().any(LevelScore::is_over)
     }
 
     /// Names the price of that to scans; it itself if they have paid it.
@@ -180,9 +186,11 @@ impl Chosen {
 
     /// How to do it, if not without a rest.
     fn leisure(&self, core: &Core) -> Option<Arc<Leisure>> {
-        let seen = self.at_leisure.filter(|_| !core.background.is_inline() && !self.is_behind())?;
+        let seen = self.at_leisure.filter(|_| !core.background.is_inline())?;
+        let keyspaces = core.keyspaces.load_full();
+        let is_urgent = move || keyspaces.by_id.values().any(|keyspace| keyspace.is_over());
         let (background, clock) = (core.background.clone(), core.env.clock.clone());
-        Some(Arc::new(Leisure::new(background, clock, seen)))
+        Some(Arc::new(Leisure::new(background, clock, seen, Box::new(is_urgent))))
     }
 
     /// As many parts as there are threads that could work on them.

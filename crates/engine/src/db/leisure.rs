@@ -2,12 +2,12 @@
 //!
 //! A thread that works for a second at a time keeps whoever wakes up on its processor waiting for a turn, some
 //! milliseconds where processors are few: more than all else that reads and writes take. A short piece is hardly noticed.
-//! Source: rests in proportion to the work before, as in PostgreSQL's cost-based delay of vacuum; differs: they end as
-//! soon as there may be other work, or somebody waits.
+//! Source: rests in proportion to the work before, as in PostgreSQL's cost-based delay of vacuum; differs: there are none
+//! while anything is urgent or somebody waits, and one under way ends when that may have become so.
 
 use super::background::{Background, Seen};
 use esker_base::Clock;
-use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::sync::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,63 +20,70 @@ const REST_FACTOR: u64 = 4;
 /// And at most this long.
 const REST_MAX_NS: u64 = 5_000_000;
 
-/// What a thread without leisure has for the beginning of its piece.
-const NO_LEISURE: u64 = u64::MAX;
-
-/// How one thread does a job: at leisure, until there may be something else to do, and without a rest from then on.
+/// How one thread does a job at leisure.
 pub(super) struct Leisure {
     background: Arc<Background>,
     clock: Arc<dyn Clock>,
-    /// What was known when the job was chosen.
+    /// True if threads in the background have something else to do, and soon. Asked when something has changed.
+    is_urgent: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Held by the one thread that works, but not while it rests.
+    pieces: Mutex<Pieces>,
+}
+
+#[derive(Clone, Copy)]
+struct Pieces {
+    /// When the one under way was begun.
+    since_ns: u64,
+    rested_ns: u64,
+    /// What was so when it was last asked whether anything is urgent, and the answer.
     seen: Seen,
-    /// When the piece under way was begun.
-    piece_since_ns: AtomicU64,
-    rested_ns: AtomicU64,
+    urgent: bool,
 }
 
 impl Leisure {
-    /// The first piece begins now.
-    pub(super) fn new(background: Arc<Background>, clock: Arc<dyn Clock>, seen: Seen) -> Leisure {
-        let now_ns = clock.now_ns();
-        Leisure {
-            background,
-            clock,
-            seen,
-            piece_since_ns: AtomicU64::new(now_ns),
-            rested_ns: AtomicU64::new(0),
-        }
+    /// The first piece begins now. Nothing was urgent when that was `seen`.
+    pub(super) fn new(
+        background: Arc<Background>,
+        clock: Arc<dyn Clock>,
+        seen: Seen,
+        is_urgent: Box<dyn Fn() -> bool + Send + Sync>,
+    ) -> Leisure {
+        let pieces = Pieces { since_ns: clock.now_ns(), rested_ns: 0, seen, urgent: false };
+        Leisure { background, clock, is_urgent, pieces: Mutex::new(pieces) }
     }
 
     /// Rests, if the piece under way was long enough, and begins the next one.
     pub(super) fn rest(&self) {
-        let since_ns = self.piece_since_ns.load(Ordering::Relaxed);
-        if since_ns == NO_LEISURE {
-            return;
-        }
+        let mut pieces = *self.pieces.lock();
         let from_ns = self.clock.now_ns();
-        let worked_ns = from_ns.saturating_sub(since_ns);
+        let worked_ns = from_ns.saturating_sub(pieces.since_ns);
         if worked_ns < PIECE_NS {
             return;
         }
-        let rest_ns = (worked_ns * REST_FACTOR).min(REST_MAX_NS);
-        let at_leisure = self.background.rest(self.seen, Duration::from_nanos(rest_ns));
-        let now_ns = self.clock.now_ns();
-        self.rested_ns.fetch_add(now_ns.saturating_sub(from_ns), Ordering::Relaxed);
-        let next = if at_leisure { now_ns } else { NO_LEISURE };
-        self.piece_since_ns.store(next, Ordering::Relaxed);
+        if self.background.has_changed(&mut pieces.seen) {
+            pieces.urgent = (self.is_urgent)();
+        }
+        pieces.since_ns = from_ns;
+        let rest = Duration::from_nanos((worked_ns * REST_FACTOR).min(REST_MAX_NS));
+        if !pieces.urgent && self.background.rest(pieces.seen, rest) {
+            pieces.since_ns = self.clock.now_ns();
+            pieces.rested_ns += pieces.since_ns.saturating_sub(from_ns);
+        }
+        *self.pieces.lock() = pieces;
     }
 
     /// How long it has rested.
     pub(super) fn rested_ns(&self) -> u64 {
-        self.rested_ns.load(Ordering::Relaxed)
+        self.pieces.lock().rested_ns
     }
 }
 
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-    /// A clock that goes on by itself, by a piece each time it is asked.
+    /// A clock that goes on by itself, by a step each time it is asked.
     #[derive(Debug, Default)]
     struct Steps {
         now_ns: AtomicU64,
@@ -93,16 +100,20 @@ mod tests {
         }
     }
 
-    fn leisure(step_ns: u64) -> Leisure {
+    /// By a clock of such steps, and with what says whether anything is urgent.
+    fn leisure(step_ns: u64) -> (Leisure, Arc<AtomicBool>) {
         let background = Arc::new(Background::new(false));
         let seen = background.seen();
         let clock = Arc::new(Steps { step_ns, ..Steps::default() });
-        Leisure::new(background, clock, seen)
+        let urgent = Arc::new(AtomicBool::new(false));
+        let asked = urgent.clone();
+        let is_urgent = Box::new(move || asked.load(Ordering::Relaxed));
+        (Leisure::new(background, clock, seen, is_urgent), urgent)
     }
 
     #[test]
     fn short_pieces_are_one_and_a_long_one_is_followed_by_a_rest() {
-        let leisure = leisure(PIECE_NS / 2);
+        let (leisure, _) = leisure(PIECE_NS / 2);
         leisure.rest();
         assert_eq!(leisure.rested_ns(), 0, "half a piece");
         leisure.rest();
@@ -110,17 +121,22 @@ mod tests {
     }
 
     #[test]
-    fn once_there_is_something_else_to_do_no_rest_follows() {
-        let leisure = leisure(PIECE_NS);
-        leisure.rest();
-        let rested_ns = leisure.rested_ns();
-        assert_eq!(rested_ns, PIECE_NS);
-        leisure.background.wake_workers();
-        leisure.rest();
-        let asked_ns = leisure.clock.now_ns();
-        for _ in 0..3 {
+    fn there_is_no_rest_while_anything_is_urgent() {
+        let (leisure, urgent) = leisure(PIECE_NS);
+        let mut rested_ns = 0;
+        let mut rests = |expected: bool, why: &str| {
             leisure.rest();
-        }
-        assert_eq!(leisure.clock.now_ns(), asked_ns + PIECE_NS, "not even the clock is asked");
+            let before_ns = std::mem::replace(&mut rested_ns, leisure.rested_ns());
+            assert_eq!(rested_ns > before_ns, expected, "{why}");
+        };
+        rests(true, "nothing is urgent");
+        urgent.store(true, Ordering::Relaxed);
+        rests(true, "nothing has changed, so nobody asks");
+        leisure.background.wake_workers();
+        rests(false, "something has, and is urgent");
+        rests(false, "it still is");
+        urgent.store(false, Ordering::Relaxed);
+        leisure.background.wake_workers();
+        rests(true, "that is done");
     }
 }
