@@ -38,6 +38,10 @@ const P99_PERCENT_MAX: u64 = 20;
 const PHASES: [&str; 3] = ["before", "the second it begins", "after"];
 /// Where the load ends.
 const OVER: usize = PHASES.len();
+/// Where it begins: what a store reads for the first time it reads slowly, and that is not to count as what was before.
+const WARMING_UP: usize = OVER + 1;
+/// So many times as long as what is measured before the deletion.
+const WARM_UP_FACTOR: u32 = 2;
 
 /// One deletion.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -135,7 +139,7 @@ impl Lab<'_> {
             victim,
             numbers: self.choice.pairs_of_group(),
             interval: Duration::from_secs_f64(1.0 / self.choice.rate as f64),
-            phase: AtomicUsize::new(0),
+            phase: AtomicUsize::new(WARMING_UP),
         };
         self.progress.tell("a steady load, and a deletion in the midst of it");
         let (call, reads, writes) = std::thread::scope(|scope| {
@@ -189,7 +193,7 @@ struct Load<'a> {
     /// Keys of each of the other groups.
     numbers: u64,
     interval: Duration,
-    /// Which of [`PHASES`] it is, or [`OVER`].
+    /// Which of [`PHASES`] it is, or [`OVER`], or [`WARMING_UP`].
     phase: AtomicUsize,
 }
 
@@ -206,7 +210,9 @@ impl Load<'_> {
             due += self.interval;
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let phase = self.phase.load(Ordering::Relaxed);
-            let Some((taken, longest)) = taken.get_mut(phase) else { break };
+            if phase == OVER {
+                break;
+            }
             let group = other(self.groups, self.victim, random.random());
             write_key(group, random.random_range(0..self.numbers), &mut key);
             match &mut owner {
@@ -217,9 +223,11 @@ impl Load<'_> {
                     owner.apply(self.db, group, batch)?;
                 }
             }
-            let ns = due.elapsed().as_nanos() as u64;
-            taken.saturating_record(ns);
-            *longest = ns.max(*longest);
+            if let Some((taken, longest)) = taken.get_mut(phase) {
+                let ns = due.elapsed().as_nanos() as u64;
+                taken.saturating_record(ns);
+                *longest = ns.max(*longest);
+            }
         }
         Ok(taken.map(|(taken, longest)| Latency::of(&taken, longest)))
     }
@@ -233,6 +241,10 @@ impl Load<'_> {
         stop: &AtomicBool,
     ) -> Outcome<Option<Call>> {
         let pause = Duration::from_secs_f64(seconds);
+        if !wait(pause * WARM_UP_FACTOR, stop) {
+            return Ok(None);
+        }
+        self.phase.store(0, Ordering::Relaxed);
         if !wait(pause, stop) {
             return Ok(None);
         }
@@ -277,12 +289,13 @@ fn middle(all: &[Deletion], figure: impl Fn(&Deletion) -> u64) -> f64 {
 pub(super) fn page(choice: &Choice, all: &[Deletion]) -> String {
     let mut text = format!(
         "## Deletion of a group\n\nOne of {} groups of equal size; {} reads and {} writes a second of the \
-         others meanwhile; {} s before, and after the second in which it is deleted.\n\n| bytes of the group | took | flushed, and \
+         others meanwhile; {} s before, once the load had gone on for {} s, and after the second in which it is deleted.\n\n| bytes of the group | took | flushed, and \
          compacted, before it returned | tables gone | shared | disk before | when it returned | at rest | rewritten later |\n|{}\n",
         choice.groups,
         choice.rate,
         choice.rate,
         choice.seconds,
+        choice.seconds * f64::from(WARM_UP_FACTOR),
         "---|".repeat(9),
     );
     for deletion in all {
