@@ -22,11 +22,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Records between two looks at `stop`.
-const STOP_INTERVAL: u32 = 1024;
-
-/// Bytes of records between two calls of `rest`: some 50 microseconds of work.
-const REST_INTERVAL_BYTES: usize = 16 << 10;
+/// Bytes of records between two looks at `stop`, and calls of `rest`: some 50 microseconds of work.
+const PIECE_BYTES: usize = 16 << 10;
 
 /// What a job needs besides its spec.
 pub(crate) struct JobContext {
@@ -37,9 +34,9 @@ pub(crate) struct JobContext {
     pub(crate) version: Arc<Version>,
     /// Sequence numbers of live snapshots, ascending.
     pub(crate) snapshots: Vec<Seq>,
-    /// Asked now and then, by every thread that works; true ends the job with `Cancelled`.
+    /// Asked between two pieces of work, by every thread that works; true ends the job with `Cancelled`.
     pub(crate) stop: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Called between two pieces of work, by every thread that works: may wait.
+    /// Called where `stop` is asked: may wait.
     pub(crate) rest: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -167,15 +164,13 @@ impl Job {
         let mut retention = Retention::new(order, snapshots, &self.tombstones);
         let mut below = Below::new(order, version, &self.spec);
         let any_erased = !version.erased.is_empty();
-        let mut until_check = STOP_INTERVAL;
-        let mut until_rest = REST_INTERVAL_BYTES;
+        let mut left_bytes = PIECE_BYTES;
         match &part.start {
             Some(start) => cursor.seek(start, Trailer::seek(SEQ_MAX))?,
             None => cursor.seek_to_first()?,
         }
         while cursor.valid() {
             let (key, trailer) = (cursor.key(), cursor.trailer());
-            let bytes = key.len() + cursor.value().len();
             if part.end.as_ref().is_some_and(|end| !order.less(key, end)) {
                 break;
             }
@@ -186,18 +181,14 @@ impl Job {
                 let trailer = if erased.is_some() { trailer } else { ageless };
                 output.add(key, trailer, cursor.value())?;
             }
+            left_bytes = left_bytes.saturating_sub(key.len() + cursor.value().len());
             cursor.next()?;
-            until_check -= 1;
-            if until_check == 0 {
-                until_check = STOP_INTERVAL;
+            if left_bytes == 0 {
+                left_bytes = PIECE_BYTES;
+                (self.context.rest)();
                 if stop() || (self.context.stop)() {
                     return Err(Error::Cancelled);
                 }
-            }
-            until_rest = until_rest.saturating_sub(bytes);
-            if until_rest == 0 {
-                until_rest = REST_INTERVAL_BYTES;
-                (self.context.rest)();
             }
         }
         Ok(())

@@ -1,6 +1,5 @@
 //! Choosing a compaction, running it, and making its result current.
 
-use super::background::Seen;
 use super::core::{Core, KeyspaceCore};
 use super::leisure::Leisure;
 use crate::compaction::choice;
@@ -38,8 +37,6 @@ pub(super) struct Chosen {
     /// What it was chosen by.
     options: Arc<KeyspaceOptions>,
     spec: CompactionSpec,
-    /// What was known when it was chosen, of one that nobody waits for.
-    at_leisure: Option<Seen>,
 }
 
 impl KeyspaceCore {
@@ -88,7 +85,6 @@ fn price_ns(spec: &CompactionSpec) -> u64 {
 pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
     // Marking inputs and reading versions must be one step.
     let _versions = core.lock_versions()?;
-    let seen = core.background.seen();
     let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
     let keyspaces = core.keyspaces.load();
     let mut best: Option<(f64, Chosen)> = None;
@@ -113,10 +109,7 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
             && best.as_ref().is_none_or(|(other, _)| score > *other)
         {
             let keyspace = keyspace.clone();
-            // What was erased is not seen any more: only its space waits.
-            let at_leisure = (spec.reason == CompactionReason::Erased).then_some(seen);
-            let chosen = Chosen { keyspace, version, options: in_force, spec, at_leisure };
-            best = Some((score, chosen));
+            best = Some((score, Chosen { keyspace, version, options: in_force, spec }));
         }
     }
     if let Some((_, chosen)) = &best {
@@ -184,13 +177,15 @@ impl Chosen {
         Ok(())
     }
 
-    /// How to do it, if not without a rest.
+    /// How to do it, if nobody waits for it: what was erased is not seen any more, only its space is still taken.
     fn leisure(&self, core: &Core) -> Option<Arc<Leisure>> {
-        let seen = self.at_leisure.filter(|_| !core.background.is_inline())?;
+        if self.spec.reason != CompactionReason::Erased || core.background.is_inline() {
+            return None;
+        }
         let keyspaces = core.keyspaces.load_full();
         let is_urgent = move || keyspaces.by_id.values().any(|keyspace| keyspace.is_over());
         let (background, clock) = (core.background.clone(), core.env.clock.clone());
-        Some(Arc::new(Leisure::new(background, clock, seen, Box::new(is_urgent))))
+        Some(Arc::new(Leisure::new(background, clock, Box::new(is_urgent))))
     }
 
     /// As many parts as there are threads that could work on them.
@@ -402,7 +397,7 @@ fn choose_manual(
         Pick::Busy => Step::Wait,
         Pick::Run(spec) => {
             let (keyspace, options) = (keyspace.clone(), options.clone());
-            let chosen = Chosen { keyspace, version, options, spec, at_leisure: None };
+            let chosen = Chosen { keyspace, version, options, spec };
             chosen.mark(true);
             Step::Run(Box::new(chosen))
         }

@@ -41,14 +41,14 @@ struct Pieces {
 }
 
 impl Leisure {
-    /// The first piece begins now. Nothing was urgent when that was `seen`.
+    /// The first piece begins now.
     pub(super) fn new(
         background: Arc<Background>,
         clock: Arc<dyn Clock>,
-        seen: Seen,
         is_urgent: Box<dyn Fn() -> bool + Send + Sync>,
     ) -> Leisure {
-        let pieces = Pieces { since_ns: clock.now_ns(), rested_ns: 0, seen, urgent: false };
+        let seen = background.seen();
+        let pieces = Pieces { since_ns: clock.now_ns(), rested_ns: 0, seen, urgent: is_urgent() };
         Leisure { background, clock, is_urgent, pieces: Mutex::new(pieces) }
     }
 
@@ -103,12 +103,11 @@ mod tests {
     /// By a clock of such steps, and with what says whether anything is urgent.
     fn leisure(step_ns: u64) -> (Leisure, Arc<AtomicBool>) {
         let background = Arc::new(Background::new(false));
-        let seen = background.seen();
         let clock = Arc::new(Steps { step_ns, ..Steps::default() });
         let urgent = Arc::new(AtomicBool::new(false));
         let asked = urgent.clone();
         let is_urgent = Box::new(move || asked.load(Ordering::Relaxed));
-        (Leisure::new(background, clock, seen, is_urgent), urgent)
+        (Leisure::new(background, clock, is_urgent), urgent)
     }
 
     #[test]
