@@ -41,6 +41,8 @@ pub(super) struct Background {
     /// No threads: those who would wait do the work.
     inline: bool,
     pub(super) compactions_running: AtomicU64,
+    /// Threads that work with rests.
+    pub(super) at_leisure: AtomicU64,
 }
 
 #[derive(Default)]
@@ -119,6 +121,7 @@ impl Background {
             progress: Condvar::new(),
             left: Condvar::new(),
             compactions_running: AtomicU64::new(0),
+            at_leisure: AtomicU64::new(0),
         }
     }
 

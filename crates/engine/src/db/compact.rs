@@ -185,7 +185,8 @@ impl Chosen {
         let keyspaces = core.keyspaces.load_full();
         let is_urgent = move || keyspaces.by_id.values().any(|keyspace| keyspace.is_over());
         let (background, clock) = (core.background.clone(), core.env.clock.clone());
-        Some(Arc::new(Leisure::new(background, clock, Box::new(is_urgent))))
+        let left = self.version.partly_erased_share(&self.options.order);
+        Some(Arc::new(Leisure::new(background, clock, Box::new(is_urgent), left)))
     }
 
     /// As many parts as there are threads that could work on them.

@@ -3,22 +3,28 @@
 //! A thread that works for a second at a time keeps whoever wakes up on its processor waiting for a turn, some
 //! milliseconds where processors are few: more than all else that reads and writes take. A short piece is hardly noticed.
 //! Source: rests in proportion to the work before, as in PostgreSQL's cost-based delay of vacuum; differs: there are none
-//! while anything is urgent or somebody waits, and one under way ends when that may have become so.
+//! while anything is urgent or somebody waits, one under way ends when that may have become so, and they are the shorter
+//! the more is to be done, so that it does not pile up.
 
 use super::background::{Background, Seen};
 use esker_base::Clock;
 use esker_base::sync::Mutex;
+use esker_base::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A piece of work is at least so long: below it a rest would cost more than it gives.
 const PIECE_NS: u64 = 50_000;
 
-/// A rest is so many times as long as the piece before it.
-const REST_FACTOR: u64 = 4;
+/// A rest is at most so many times as long as the piece before it: of four hundred who wake up on one of two processors, one
+/// meets a piece.
+const REST_FACTOR_MAX: f64 = 200.0;
+
+/// And at least so many times, however much is to be done.
+const REST_FACTOR_MIN: f64 = 4.0;
 
 /// And at most this long.
-const REST_MAX_NS: u64 = 5_000_000;
+const REST_MAX_NS: u64 = 20_000_000;
 
 /// How one thread does a job at leisure.
 pub(super) struct Leisure {
@@ -26,6 +32,8 @@ pub(super) struct Leisure {
     clock: Arc<dyn Clock>,
     /// True if threads in the background have something else to do, and soon. Asked when something has changed.
     is_urgent: Box<dyn Fn() -> bool + Send + Sync>,
+    /// A rest is so many times as long as the piece before it, for each thread that works at leisure.
+    factor: u64,
     /// Held by the one thread that works, but not while it rests.
     pieces: Mutex<Pieces>,
 }
@@ -41,15 +49,19 @@ struct Pieces {
 }
 
 impl Leisure {
-    /// The first piece begins now.
+    /// The first piece begins now. `to_do` is the share of all that such work is done to, of which there is some to be done:
+    /// up to a fourteenth, rests are as long as they may be, from a half on, as short.
     pub(super) fn new(
         background: Arc<Background>,
         clock: Arc<dyn Clock>,
         is_urgent: Box<dyn Fn() -> bool + Send + Sync>,
+        to_do: f64,
     ) -> Leisure {
         let seen = background.seen();
         let pieces = Pieces { since_ns: clock.now_ns(), rested_ns: 0, seen, urgent: is_urgent() };
-        Leisure { background, clock, is_urgent, pieces: Mutex::new(pieces) }
+        let factor = (1.0 / (to_do * to_do)).clamp(REST_FACTOR_MIN, REST_FACTOR_MAX) as u64;
+        background.at_leisure.fetch_add(1, Ordering::Relaxed);
+        Leisure { background, clock, is_urgent, factor, pieces: Mutex::new(pieces) }
     }
 
     /// Rests, if the piece under way was long enough, and begins the next one.
@@ -64,17 +76,28 @@ impl Leisure {
             pieces.urgent = (self.is_urgent)();
         }
         pieces.since_ns = from_ns;
-        let rest = Duration::from_nanos((worked_ns * REST_FACTOR).min(REST_MAX_NS));
-        if !pieces.urgent && self.background.rest(pieces.seen, rest) {
+        if !pieces.urgent && self.background.rest(pieces.seen, self.rest_for(worked_ns)) {
             pieces.since_ns = self.clock.now_ns();
             pieces.rested_ns += pieces.since_ns.saturating_sub(from_ns);
         }
         *self.pieces.lock() = pieces;
     }
 
+    /// How long it rests after it has worked for so long. Of several threads each leaves the others their share.
+    fn rest_for(&self, worked_ns: u64) -> Duration {
+        let times = self.factor * self.background.at_leisure.load(Ordering::Relaxed);
+        Duration::from_nanos(worked_ns.saturating_mul(times).min(REST_MAX_NS))
+    }
+
     /// How long it has rested.
     pub(super) fn rested_ns(&self) -> u64 {
         self.pieces.lock().rested_ns
+    }
+}
+
+impl Drop for Leisure {
+    fn drop(&mut self) {
+        self.background.at_leisure.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -107,7 +130,27 @@ mod tests {
         let urgent = Arc::new(AtomicBool::new(false));
         let asked = urgent.clone();
         let is_urgent = Box::new(move || asked.load(Ordering::Relaxed));
-        (Leisure::new(background, clock, is_urgent), urgent)
+        (Leisure::new(background, clock, is_urgent, 1.0), urgent)
+    }
+
+    #[test]
+    fn rests_are_the_shorter_the_more_is_to_be_done_and_the_longer_the_more_threads_work() {
+        let background = Arc::new(Background::new(false));
+        let factor = |to_do: f64| {
+            let clock = Arc::new(Steps::default());
+            Leisure::new(background.clone(), clock, Box::new(|| false), to_do)
+        };
+        let factors = [0.0, 0.05, 0.125, 0.25, 0.5, 1.0].map(|to_do| factor(to_do).factor);
+        assert_eq!(factors, [200, 200, 64, 16, 4, 4]);
+        let two = [factor(1.0), factor(1.0)];
+        assert_eq!(two[0].rest_for(1_000), Duration::from_nanos(2 * 4_000));
+        drop(two);
+        assert_eq!(
+            factor(1.0).rest_for(1_000),
+            Duration::from_nanos(4_000),
+            "they are not there any more"
+        );
+        assert_eq!(factor(0.0).rest_for(1 << 40), Duration::from_nanos(REST_MAX_NS));
     }
 
     #[test]

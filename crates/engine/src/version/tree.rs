@@ -142,6 +142,14 @@ impl Version {
         self.erased_in(order, &table.meta).any(|one| table.meta.may_hold(order, &one))
     }
 
+    /// The share of all tables, by bytes, that hold something that was erased: 0 to 1.
+    pub(crate) fn partly_erased_share(&self, order: &KeyOrder) -> f64 {
+        let partly = self.tables().filter(|(_, table)| self.is_partly_erased(order, table));
+        let partly: u64 = partly.map(|(_, table)| table.meta.file_bytes).sum();
+        let all: u64 = self.runs().map(|(_, run)| run.bytes()).sum();
+        partly as f64 / all.max(1) as f64
+    }
+
     /// What was erased between the smallest and the largest key of a table.
     fn erased_in<'a>(
         &'a self,

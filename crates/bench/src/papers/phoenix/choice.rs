@@ -30,6 +30,9 @@ pub struct Choice {
     /// Bytes of the store of which one group is deleted, before compression; 500MB if not given
     #[arg(long = "store_size", alias = "store-size", value_parser = amount, value_name = "BYTES")]
     store_size: Option<u64>,
+    /// Groups deleted of that store, one after the other
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..GROUPS_MAX))]
+    pub(super) deletions: u64,
     /// Reads, and writes, a second while a group is deleted
     #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) rate: u64,
@@ -89,9 +92,10 @@ impl Choice {
         self.of_size(self.store_size, 10_000_000_000, 500_000_000)
     }
 
-    /// The group that is deleted stands in the midst of the others.
-    pub(super) fn victim(&self) -> u64 {
-        self.groups / 2
+    /// The groups that are deleted stand in the midst of the others, at equal distances.
+    pub(super) fn victims(&self) -> Vec<u64> {
+        let at = |number| (2 * number + 1) * self.groups / (2 * self.deletions);
+        (0..self.deletions).map(at).collect()
     }
 
     /// Its pairs, which are as many as those of any other.
@@ -117,6 +121,9 @@ impl Choice {
                 "--groups: each thread needs a group of its own, so not fewer than --threads"
                     .into(),
             );
+        }
+        if self.has(Part::Deletion) && self.groups <= self.deletions {
+            return Err("--deletions: others must stay, so fewer than --groups".into());
         }
         Ok(())
     }
@@ -161,5 +168,18 @@ pub(super) mod tests {
         assert!(refused.to_string().contains("--groups"), "{refused}");
         chosen(&["--groups", "8", "--threads", "8"]).check().expect("a group each");
         chosen(&["--groups", "8", "--parts", "tables,repair"]).check().expect("no threads");
+    }
+
+    #[test]
+    fn groups_that_are_deleted_are_different_ones_and_some_stay() {
+        assert_eq!(choice().victims(), [128]);
+        assert_eq!(chosen(&["--deletions", "4"]).victims(), [32, 96, 160, 224]);
+        let most = chosen(&["--groups", "16", "--deletions", "15"]);
+        most.check().expect("one stays");
+        let victims: std::collections::BTreeSet<u64> = most.victims().into_iter().collect();
+        assert!(victims.len() == 15 && victims.iter().all(|&victim| victim < 16), "{victims:?}");
+        let refused =
+            chosen(&["--groups", "16", "--deletions", "16"]).check().expect_err("none stays");
+        assert!(refused.to_string().contains("--deletions"), "{refused}");
     }
 }
