@@ -47,10 +47,20 @@ impl KeyspaceCore {
         (!self.may_index(version)).then(pick)
     }
 
-    /// True if a level is over its limit, what is being compacted left out.
-    fn is_over(&self) -> bool {
+    /// True if a level is over its limit, what is being compacted left out, or scans have paid for a compaction: a thread, or
+    /// what others compact, may be all that it waits for.
+    fn is_urgent(&self) -> bool {
         let version = self.view.load().version.clone();
-        policy::scores(&version, &self.compacted_by.load()).iter().any(LevelScore::is_over)
+        let scores = policy::scores(&version, &self.compacted_by.load());
+        let price_ns = || match self.pick_for_scans(&version) {
+            Some(Pick::Run(spec)) => Some(price_ns(&spec)),
+            // At the most: what of it will be compacted is known when the others are done.
+            Some(Pick::Busy) => {
+                Some(toll::compaction_ns(version.level_bytes(0) + version.level_bytes(1)))
+            }
+            Some(Pick::Nothing) | None => None,
+        };
+        scores.iter().any(LevelScore::is_over) || price_ns().is_some_and(|ns| self.toll.covers(ns))
     }
 
     /// Names the price of that to scans; it itself if they have paid it.
@@ -182,8 +192,11 @@ impl Chosen {
         if self.spec.reason != CompactionReason::Erased || core.background.is_inline() {
             return None;
         }
-        let keyspaces = core.keyspaces.load_full();
-        let is_urgent = move || keyspaces.by_id.values().any(|keyspace| keyspace.is_over());
+        let (keyspaces, is_tight) = (core.keyspaces.load_full(), core.value_use.is_tight.clone());
+        let is_urgent = move || {
+            is_tight.load(Ordering::Relaxed)
+                || keyspaces.by_id.values().any(|keyspace| keyspace.is_urgent())
+        };
         let (background, clock) = (core.background.clone(), core.env.clock.clone());
         let left = self.version.partly_erased_share(&self.options.order);
         Some(Arc::new(Leisure::new(background, clock, Box::new(is_urgent), left)))

@@ -38,8 +38,8 @@ pub struct DeletedGroup {
     pub value_files: u64,
     /// Bytes of these files. They are free when this is told, unless a cursor still reads them.
     pub file_bytes: u64,
-    /// Tables that share what was deleted with others: it is hidden, and left out when they are rewritten, which is soon and
-    /// with rests, unless somebody waits for it (`Db::wait_idle`).
+    /// Tables that share what was deleted with others: it is hidden, and left out when they are rewritten, with rests, which
+    /// may take minutes, or at once if somebody waits for it (`Db::wait_idle`).
     pub shared_tables: u64,
 }
 

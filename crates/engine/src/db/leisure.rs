@@ -26,11 +26,14 @@ const REST_FACTOR_MIN: f64 = 4.0;
 /// And at most this long.
 const REST_MAX_NS: u64 = 20_000_000;
 
+/// It is asked so often whether anything is urgent, even if no thread in the background was told of a change.
+const ASK_NS: u64 = 1_000_000_000;
+
 /// How one thread does a job at leisure.
 pub(super) struct Leisure {
     background: Arc<Background>,
     clock: Arc<dyn Clock>,
-    /// True if threads in the background have something else to do, and soon. Asked when something has changed.
+    /// True if threads in the background have something else to do, and soon.
     is_urgent: Box<dyn Fn() -> bool + Send + Sync>,
     /// A rest is so many times as long as the piece before it, for each thread that works at leisure.
     factor: u64,
@@ -43,8 +46,9 @@ struct Pieces {
     /// When the one under way was begun.
     since_ns: u64,
     rested_ns: u64,
-    /// What was so when it was last asked whether anything is urgent, and the answer.
+    /// What was so when it was last asked whether anything is urgent, the moment, and the answer.
     seen: Seen,
+    asked_ns: u64,
     urgent: bool,
 }
 
@@ -58,7 +62,9 @@ impl Leisure {
         to_do: f64,
     ) -> Leisure {
         let seen = background.seen();
-        let pieces = Pieces { since_ns: clock.now_ns(), rested_ns: 0, seen, urgent: is_urgent() };
+        let now_ns = clock.now_ns();
+        let pieces =
+            Pieces { since_ns: now_ns, rested_ns: 0, seen, asked_ns: now_ns, urgent: is_urgent() };
         let factor = (1.0 / (to_do * to_do)).clamp(REST_FACTOR_MIN, REST_FACTOR_MAX) as u64;
         background.at_leisure.fetch_add(1, Ordering::Relaxed);
         Leisure { background, clock, is_urgent, factor, pieces: Mutex::new(pieces) }
@@ -72,7 +78,9 @@ impl Leisure {
         if worked_ns < PIECE_NS {
             return;
         }
-        if self.background.has_changed(&mut pieces.seen) {
+        let is_late = from_ns.saturating_sub(pieces.asked_ns) >= ASK_NS;
+        if self.background.has_changed(&mut pieces.seen) || is_late {
+            pieces.asked_ns = from_ns;
             pieces.urgent = (self.is_urgent)();
         }
         pieces.since_ns = from_ns;
@@ -180,5 +188,13 @@ mod tests {
         urgent.store(false, Ordering::Relaxed);
         leisure.background.wake_workers();
         rests(true, "that is done");
+    }
+
+    #[test]
+    fn whether_anything_is_urgent_is_asked_now_and_then_without_a_change() {
+        let (leisure, urgent) = leisure(ASK_NS);
+        urgent.store(true, Ordering::Relaxed);
+        leisure.rest();
+        assert_eq!(leisure.rested_ns(), 0, "it is, and nobody was told");
     }
 }

@@ -5,6 +5,7 @@ use crate::options::Options;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Files are no longer than this part of what is alive, and than that where space is short, but for [`FILE_BYTES_MIN`].
 const FILES_MIN: u64 = 16;
@@ -46,7 +47,7 @@ pub(super) struct ValueUse {
     /// Bytes of the files that the manifest names.
     pub(super) file_bytes: AtomicU64,
     /// They may take more than they should, by the most that can be dead.
-    pub(super) is_tight: AtomicBool,
+    pub(super) is_tight: Arc<AtomicBool>,
     /// What these and logs that no table points into may take before writes are slowed, and where they are slowest.
     pub(super) slow_from_bytes: AtomicU64,
     pub(super) bytes_max: AtomicU64,
@@ -69,7 +70,7 @@ impl ValueUse {
         ValueUse {
             live_bytes: AtomicU64::new(0),
             file_bytes: AtomicU64::new(0),
-            is_tight: AtomicBool::new(false),
+            is_tight: Arc::new(AtomicBool::new(false)),
             slow_from_bytes: AtomicU64::new(u64::MAX),
             bytes_max: AtomicU64::new(u64::MAX),
             retired_bytes: AtomicU64::new(0),
