@@ -8,6 +8,7 @@
 
 use super::parts::{self, Helpers, Part};
 use crate::cursor::Cursor;
+use crate::event::CompactionReason;
 use crate::iter::{MergeCursor, Ranked, Retention};
 use crate::options::KeyspaceOptions;
 use crate::range_tombstone::{Fragment, RangeTombstones};
@@ -30,7 +31,8 @@ pub(crate) struct JobContext {
     pub(crate) store: Arc<TableStore>,
     pub(crate) options: Arc<KeyspaceOptions>,
     pub(crate) origin: Origin,
-    /// The version the spec was made from: tells what lies below.
+    /// The version the spec was made from: tells what was erased, and what lies below, but where tables are written anew only to
+    /// be rid of what was erased: there it may be without files.
     pub(crate) version: Arc<Version>,
     /// Sequence numbers of live snapshots, ascending.
     pub(crate) snapshots: Vec<Seq>,
@@ -270,12 +272,15 @@ fn grandparents(spec: &CompactionSpec, version: &Version) -> Vec<Arc<Table>> {
 /// The runs that hold older data than the output, and are no part of it.
 struct Below<'a> {
     order: &'a KeyOrder,
-    /// Each run, and its first table that does not end before the last key asked for.
-    runs: Vec<(&'a Run, usize)>,
+    /// Each run, and its first table that does not end before the last key asked for; `None` if they are not known.
+    runs: Option<Vec<(&'a Run, usize)>>,
 }
 
 impl<'a> Below<'a> {
     fn new(order: &'a KeyOrder, version: &'a Version, spec: &CompactionSpec) -> Below<'a> {
+        if spec.reason == CompactionReason::Erased {
+            return Below { order, runs: None };
+        }
         let taken: BTreeSet<u64> = spec.tables().map(|(_, table)| table.meta.number).collect();
         let is_older = |level: usize, run: &Run| match level.cmp(&spec.output_level) {
             Ordering::Less => false,
@@ -289,14 +294,14 @@ impl<'a> Below<'a> {
             .filter(|(level, run)| is_older(*level, run) && !is_input(run))
             .map(|(_, run)| (&**run, 0))
             .collect();
-        Below { order, runs }
+        Below { order, runs: Some(runs) }
     }
 
-    /// True if no run below can hold `key`. Keys must be asked in ascending order.
+    /// True if no run below can hold `key`; false if they are not known. Keys must be asked in ascending order.
     #[inline]
     fn is_empty_at(&mut self, key: &[u8]) -> bool {
-        let order = self.order;
-        self.runs.iter_mut().all(|(run, at)| {
+        let (order, Some(runs)) = (self.order, &mut self.runs) else { return false };
+        runs.iter_mut().all(|(run, at)| {
             while run.tables.get(*at).is_some_and(|table| table.ends_before(order, key)) {
                 *at += 1;
             }
@@ -305,6 +310,7 @@ impl<'a> Below<'a> {
     }
 
     fn overlaps(&self, range: &KeyRange<'_>) -> bool {
-        self.runs.iter().any(|(run, _)| !run.overlapping(self.order, range).is_empty())
+        let holds = |(run, _): &(&Run, usize)| !run.overlapping(self.order, range).is_empty();
+        self.runs.as_ref().is_none_or(|runs| runs.iter().any(holds))
     }
 }

@@ -10,7 +10,8 @@ use crate::event::{CompactionReason, Event};
 use crate::options::KeyspaceOptions;
 use crate::trace::{Amount, What};
 use crate::version::{
-    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, TableMeta, Version,
+    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, Table, TableMeta,
+    Version,
 };
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, Seq};
@@ -34,7 +35,7 @@ const FOR_VALUES: f64 = 0.75;
 pub(super) struct Chosen {
     keyspace: Arc<KeyspaceCore>,
     version: Arc<Version>,
-    /// What it was chosen by.
+    /// What it was chosen by; `version` may be without files, as for [`JobContext`].
     options: Arc<KeyspaceOptions>,
     spec: CompactionSpec,
 }
@@ -119,14 +120,21 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
             && best.as_ref().is_none_or(|(other, _)| score > *other)
         {
             let keyspace = keyspace.clone();
+            let version = match spec.reason {
+                // It may take long, and what it does not need shall not wait for it.
+                CompactionReason::Erased => Arc::new(version.without_files()),
+                _ => version,
+            };
             best = Some((score, Chosen { keyspace, version, options: in_force, spec }));
         }
     }
     if let Some((_, chosen)) = &best {
         core.background.compactions_running.fetch_add(1, Ordering::Release);
         chosen.mark(true);
-        // A table that only moves costs nothing.
-        let merges_level0 = chosen.spec.level == 0 && !chosen.spec.is_move;
+        // A table that only moves costs nothing; one that is written anew where it stands spares scans nothing.
+        let spec = &chosen.spec;
+        let stays = spec.is_move || spec.reason == CompactionReason::Erased;
+        let merges_level0 = spec.level == 0 && !stays;
         if merges_level0 && !chosen.keyspace.may_index(&chosen.version) {
             chosen.keyspace.toll.settle();
         }
@@ -159,6 +167,11 @@ impl Chosen {
         let (keyspace, background) = (self.keyspace.clone(), core.background.clone());
         let leisure = self.leisure(core);
         let resting = leisure.clone();
+        // What goes does not wait until a long job finds out that it was in vain.
+        let held: Vec<Arc<Table>> = match &leisure {
+            Some(_) => spec.tables().map(|(_, table)| table.clone()).collect(),
+            None => Vec::new(),
+        };
         let context = JobContext {
             store: core.store.clone(),
             options: self.options.clone(),
@@ -166,7 +179,9 @@ impl Chosen {
             version: self.version.clone(),
             snapshots: core.snapshots.list(),
             stop: Box::new(move || {
-                keyspace.dropped.load(Ordering::Relaxed) || background.stopping()
+                keyspace.dropped.load(Ordering::Relaxed)
+                    || held.iter().any(|table| table.is_obsolete())
+                    || background.stopping()
             }),
             rest: Box::new(move || {
                 if let Some(leisure) = &resting {
@@ -198,7 +213,7 @@ impl Chosen {
                 || keyspaces.by_id.values().any(|keyspace| keyspace.is_urgent())
         };
         let (background, clock) = (core.background.clone(), core.env.clock.clone());
-        let left = self.version.partly_erased_share(&self.options.order);
+        let left = self.keyspace.view.load().version.partly_erased_share(&self.options.order);
         Some(Arc::new(Leisure::new(background, clock, Box::new(is_urgent), left)))
     }
 
@@ -270,7 +285,8 @@ impl Chosen {
     /// Notes how much of what newer runs point to was found to overwrite what older ones do, if the oldest of all was read.
     fn note_overwriting(&self, result: &JobResult) {
         let spec = &self.spec;
-        if spec.output_level + 1 < self.version.depth() {
+        let is_oldest = spec.output_level + 1 >= self.version.depth();
+        if spec.reason == CompactionReason::Erased || !is_oldest {
             return;
         }
         let bytes_of = |run: &InputRun| -> u64 {

@@ -77,8 +77,9 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         (deleted, gone)
     };
     core.measure_level0();
-    give_up(core, &gone);
+    // Also those who rest with tables that are to go.
     core.background.wake_workers();
+    give_up(core, &gone);
     Ok(deleted)
 }
 

@@ -358,6 +358,11 @@ impl Table {
     pub(crate) fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
+
+    /// True if no version to come holds this table.
+    pub(crate) fn is_obsolete(&self) -> bool {
+        self.obsolete.load(Ordering::Acquire)
+    }
 }
 
 impl Drop for Table {
@@ -366,7 +371,7 @@ impl Drop for Table {
         if let Some(reader) = self.kept.get() {
             self.take_back_promise(reader);
         }
-        if self.obsolete.load(Ordering::Acquire) {
+        if self.is_obsolete() {
             self.store.garbage.lock().push(self.meta.number);
         }
     }

@@ -91,6 +91,11 @@ impl Version {
         Ok(Version { levels, ..self.clone() })
     }
 
+    /// What was erased, and nothing else: for those who are at work for long, and must not keep files that are to go.
+    pub(crate) fn without_files(&self) -> Version {
+        Version { levels: Vec::new(), values: Arc::default(), ..self.clone() }
+    }
+
     /// The same tables, with values that may stand elsewhere.
     pub(crate) fn with_values(&self, values: Arc<ValueMap>) -> Version {
         Version { values, ..self.clone() }

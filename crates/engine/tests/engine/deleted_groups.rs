@@ -4,7 +4,7 @@ use super::support::{DIR, Random, setup};
 use esker::base::vfs::strict::StrictVfs;
 use esker::event::{CompactionReason, Event};
 use esker::repair::repair;
-use esker::{Batch, Db, GroupPrefix, KeyspaceOptions, Options, Setup, WriteOptions};
+use esker::{Batch, Compaction, Db, GroupPrefix, KeyspaceOptions, Options, Setup, WriteOptions};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -164,6 +164,77 @@ fn what_it_left_in_a_shared_table_is_rewritten_at_leisure() {
     // Rests are four times as long as the work, but where somebody else had the processor meanwhile.
     assert!(took > worked * 2, "{worked:?} of work in {took:?}");
     db.close().expect("close");
+}
+
+/// Work at leisure takes long: what another deletion removes meanwhile does not wait for it. With tiers it was part of the
+/// work, which then ends in vain.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "threads in the background remove files")]
+fn the_files_of_others_go_while_what_one_left_is_rewritten() {
+    for compaction in [Compaction::Leveled, Compaction::Tiered] {
+        let disk = StrictVfs::new();
+        let ((begun, has_begun), (ended, has_ended)) = (mpsc::channel(), mpsc::channel());
+        let listener = move |event: &Event| match event {
+            Event::CompactionStarted { reason: CompactionReason::Erased, input_bytes, .. } => {
+                let _ = begun.send(*input_bytes);
+            }
+            Event::CompactionFinished { .. } => drop(ended.send(())),
+            _ => {}
+        };
+        let default_keyspace = KeyspaceOptions {
+            compaction,
+            table_bytes_max: 4 << 20,
+            groups: Some(GroupPrefix::Delimiter { byte: b'/' }),
+            group_table_bytes_min: 2 << 20,
+            ..KeyspaceOptions::default()
+        };
+        let options = Options { default_keyspace, ..Options::default() };
+        let setup =
+            Setup { inline_background: false, listener: Some(Arc::new(listener)), ..setup(&disk) };
+        let db = Db::open_with(DIR, options, setup).expect("open");
+        let mut random = Random(3);
+        let mut put = |number: u64, pairs: u64| {
+            for key in 0..pairs {
+                let value: Vec<u8> = (0..1_000).map(|_| random.below(256) as u8).collect();
+                let key = [&group(number)[..], format!("{key:06}").as_bytes()].concat();
+                db.put(&key, &value).expect("put");
+            }
+        };
+        // Two share a table, the third one has tables of its own, so many that there is no hurry.
+        put(1, 1_100);
+        put(2, 1_100);
+        put(3, 30_000);
+        settle(&db);
+        db.wait_idle().expect("idle");
+        has_ended.try_iter().for_each(drop);
+        // Names ascend: how many have been made is seen by the last one.
+        let newest = || {
+            let name = files(&disk, ".tbl").pop().expect("a table");
+            let stem = name.file_stem().expect("a number").to_string_lossy().into_owned();
+            stem.parse::<u64>().expect("a number")
+        };
+        let newest_before = newest();
+        let shared = db.delete_group(&group(1)).expect("delete");
+        assert_eq!((shared.tables, shared.shared_tables), (0, 1), "{compaction:?}: {shared:?}");
+        let to_be_read = has_begun.recv().expect("it is rewritten");
+        assert_eq!(to_be_read > 30_000_000, compaction == Compaction::Tiered, "{to_be_read}");
+        let before = files(&disk, ".tbl").len() as u64;
+        let own = db.delete_group(&group(3)).expect("delete");
+        assert!(own.tables > 5 && own.shared_tables == 0, "{compaction:?}: {own:?}");
+        let left = || files(&disk, ".tbl").len() as u64;
+        let most = before + 1 - own.tables; // One is being written.
+        let start = Instant::now();
+        while compaction == Compaction::Tiered && left() > most && start.elapsed().as_secs() < 60 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(left() <= most, "{} of {before} are left, {own:?}", left());
+        assert!(compaction == Compaction::Tiered || has_ended.try_recv().is_err(), "too quick");
+        db.wait_idle().expect("idle");
+        assert_eq!(has_ended.try_iter().count(), 1, "{compaction:?}");
+        let made = newest() - newest_before;
+        assert!((1..5).contains(&made), "{compaction:?}: {made} tables were made, some in vain");
+        db.close().expect("close");
+    }
 }
 
 #[test]
