@@ -34,8 +34,9 @@ const FOR_VALUES: f64 = 0.75;
 /// A compaction whose inputs are marked as taken.
 pub(super) struct Chosen {
     keyspace: Arc<KeyspaceCore>,
+    /// May be without files, as in [`JobContext`].
     version: Arc<Version>,
-    /// What it was chosen by; `version` may be without files, as for [`JobContext`].
+    /// What it was chosen by.
     options: Arc<KeyspaceOptions>,
     spec: CompactionSpec,
 }

@@ -2,7 +2,7 @@
 
 use super::support::{DIR, Random, setup};
 use esker::base::vfs::strict::StrictVfs;
-use esker::event::{CompactionReason, Event};
+use esker::event::{CompactionReason, Event, EventListener};
 use esker::repair::repair;
 use esker::{Batch, Compaction, Db, GroupPrefix, KeyspaceOptions, Options, Setup, WriteOptions};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,20 @@ fn options() -> Options {
 
 fn open(disk: &StrictVfs) -> Db {
     Db::open_with(DIR, options(), setup(disk)).expect("open")
+}
+
+/// With threads in the background, which tell what they do.
+fn open_listened(
+    disk: &StrictVfs,
+    default_keyspace: KeyspaceOptions,
+    listener: impl EventListener + 'static,
+) -> Db {
+    let groups = Some(GroupPrefix::Delimiter { byte: b'/' });
+    let default_keyspace = KeyspaceOptions { groups, ..default_keyspace };
+    let options = Options { default_keyspace, ..Options::default() };
+    let setup =
+        Setup { inline_background: false, listener: Some(Arc::new(listener)), ..setup(disk) };
+    Db::open_with(DIR, options, setup).expect("open")
 }
 
 fn group(number: u64) -> Vec<u8> {
@@ -140,15 +154,8 @@ fn what_it_left_in_a_shared_table_is_rewritten_at_leisure() {
         }
         _ => {}
     };
-    let default_keyspace = KeyspaceOptions {
-        groups: Some(GroupPrefix::Delimiter { byte: b'/' }),
-        group_table_bytes_min: 64 << 20,
-        ..KeyspaceOptions::default()
-    };
-    let options = Options { default_keyspace, ..Options::default() };
-    let setup =
-        Setup { inline_background: false, listener: Some(Arc::new(listener)), ..setup(&disk) };
-    let db = Db::open_with(DIR, options, setup).expect("open");
+    let keyspace = KeyspaceOptions { group_table_bytes_min: 64 << 20, ..Default::default() };
+    let db = open_listened(&disk, keyspace, listener);
     let mut random = Random(3);
     for key in 0..20_000 {
         let value: Vec<u8> = (0..200).map(|_| random.below(256) as u8).collect();
@@ -181,17 +188,13 @@ fn the_files_of_others_go_while_what_one_left_is_rewritten() {
             Event::CompactionFinished { .. } => drop(ended.send(())),
             _ => {}
         };
-        let default_keyspace = KeyspaceOptions {
+        let keyspace = KeyspaceOptions {
             compaction,
             table_bytes_max: 4 << 20,
-            groups: Some(GroupPrefix::Delimiter { byte: b'/' }),
             group_table_bytes_min: 2 << 20,
             ..KeyspaceOptions::default()
         };
-        let options = Options { default_keyspace, ..Options::default() };
-        let setup =
-            Setup { inline_background: false, listener: Some(Arc::new(listener)), ..setup(&disk) };
-        let db = Db::open_with(DIR, options, setup).expect("open");
+        let db = open_listened(&disk, keyspace, listener);
         let mut random = Random(3);
         let mut put = |number: u64, pairs: u64| {
             for key in 0..pairs {
