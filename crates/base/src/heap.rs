@@ -9,10 +9,13 @@
 //! neighbours joined.
 //!
 //! The first touch of a huge page has the kernel zero it, and in a virtual machine the host find it: 0.2 to 13 milliseconds. So
-//! whoever takes a chunk of the range says so, and a thread that may wait touches the next one ([`Heap::make_ready`]).
+//! whoever takes a chunk of the range says so, and a thread that may wait touches the next one ([`Heap::make_ready`]). Parts that
+//! can be had again need not wait for that thread either: those of an [impatient](Heap::impatient) heap come from the
+//! global allocator meanwhile, and say that they are in passing, so that nobody keeps them.
 //!
 //! Invariants: (1) what does not fit into the range comes from the global allocator, and everything
-//! goes back where it came from; (2) the range stays mapped while any of it is in use, whoever holds it.
+//! goes back where it came from; (2) the range stays mapped while any of it is in use, whoever holds it; (3) parts are in passing
+//! only while a thread has promised to make the next chunk ready.
 //! Threads: any. A range has a few stripes with a lock each; a thread takes from its own stripe, and
 //! what it frees goes back to the stripe it came from. What others have free and do not hold is used before
 //! the range is asked for more, since threads come and go. No other lock is taken under one of these.
@@ -33,7 +36,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What a stripe takes of the range at a time, and the size of a huge page.
 const CHUNK_BYTES: usize = 2 << 20;
@@ -51,7 +54,10 @@ const HAS_RANGE: bool = !(CHECKED || cfg!(any(esker_asan, esker_tsan)));
 
 /// A source of memory. Cheap to clone; parts may outlive it.
 #[derive(Clone)]
-pub struct Heap(Option<Arc<Range>>);
+pub struct Heap {
+    range: Option<Arc<Range>>,
+    is_impatient: bool,
+}
 
 /// One range of addresses.
 struct Range {
@@ -62,8 +68,9 @@ struct Range {
     taken: AtomicUsize,
     /// One more than the number of a chunk that was taken and touched, and is in no stripe yet; 0 if there is none.
     ready: AtomicUsize,
-    /// Told when a stripe has taken a chunk.
-    listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// A thread has promised to make the next chunk ready.
+    is_promised: AtomicBool,
+    listener: OnceLock<Box<Listener>>,
     stripes: Box<[Stripe]>,
     mapped: NonNull<u8>,
     mapped_bytes: usize,
@@ -87,9 +94,17 @@ struct Pool {
     in_use: usize,
 }
 
-/// Where a part came from: a stripe, or null for the global allocator.
-#[derive(Clone, Copy)]
+/// Told when a stripe has taken a chunk; true is a promise to call [`Heap::make_ready`].
+type Listener = dyn Fn() -> bool + Send + Sync;
+
+/// Where a part came from: a stripe, or one of the two below.
+#[derive(Clone, Copy, PartialEq)]
 struct Home(*const Stripe);
+
+/// The global allocator.
+const GLOBAL: Home = Home(std::ptr::null());
+/// The global allocator, since the next chunk is not ready.
+const IN_PASSING: Home = Home(std::ptr::without_provenance(1));
 
 impl Heap {
     /// Memory for a cache of `bytes`: a range of addresses half as long again, of which pages are taken as
@@ -97,23 +112,29 @@ impl Heap {
     ///
     /// Where the system gives no such range everything comes from the global allocator.
     pub fn new(bytes: u64) -> Heap {
-        Heap(if HAS_RANGE { Range::map(bytes) } else { None })
+        Heap { range: if HAS_RANGE { Range::map(bytes) } else { None }, is_impatient: false }
     }
 
     /// The global allocator.
     pub const fn global() -> Heap {
-        Heap(None)
+        Heap { range: None, is_impatient: false }
+    }
+
+    /// The same heap for parts that are better made anew than waited for: while a chunk is wanted that a thread has
+    /// promised to make ready, they come from the global allocator and are [in passing](SharedBytes::is_in_passing).
+    pub fn impatient(&self) -> Heap {
+        Heap { range: self.range.clone(), is_impatient: true }
     }
 
     /// Bytes taken from the range so far, used or free.
     pub fn taken_bytes(&self) -> u64 {
-        self.0.as_ref().map_or(0, |range| range.taken_chunks() as u64 * CHUNK_BYTES as u64)
+        self.range.as_ref().map_or(0, |range| range.taken_chunks() as u64 * CHUNK_BYTES as u64)
     }
 
-    /// Has `listener` called whenever a chunk was taken into use, by the thread that wanted memory. Only the first
-    /// listener counts.
-    pub fn listen(&self, listener: impl Fn() + Send + Sync + 'static) {
-        if let Some(range) = &self.0 {
+    /// Has `listener` called whenever a chunk was taken into use, by the thread that wanted memory. If it returns true,
+    /// it promises that somebody will call [`Heap::make_ready`], or [`Heap::forget_promise`]. Only the first listener counts.
+    pub fn listen(&self, listener: impl Fn() -> bool + Send + Sync + 'static) {
+        if let Some(range) = &self.range {
             // Of two the first.
             let _ = range.listener.set(Box::new(listener));
         }
@@ -124,34 +145,35 @@ impl Heap {
     /// # Cost
     /// Up to some ten milliseconds where the system must find the memory first.
     pub fn make_ready(&self) {
-        if let Some(range) = &self.0
-            && range.ready.load(Ordering::Relaxed) == 0
-            && range.taken_chunks() * CHUNK_BYTES >= SMALL_PAGES_BYTES
-            && let Some(number) = range.take_number()
-        {
-            // SAFETY: nobody else has the chunk.
-            unsafe { touch(range.chunk(number).cast::<u8>().as_ptr(), CHUNK_BYTES) };
-            // Of two that were made ready at once the first is put to use.
-            if let Some(other) = number_of(range.ready.swap(number + 1, Ordering::AcqRel)) {
-                let mut pool = range.stripes[0].pool.lock();
-                // SAFETY: nobody else has the chunk, and it stays mapped as long as the stripe is there.
-                let _ = unsafe { pool.free.insert_free_block_ptr(range.chunk(other)) };
-            }
+        if let Some(range) = &self.range {
+            range.make_ready();
+            range.is_promised.store(false, Ordering::Release);
+        }
+    }
+
+    /// Says that what was promised will not be done.
+    pub fn forget_promise(&self) {
+        if let Some(range) = &self.range {
+            range.is_promised.store(false, Ordering::Release);
         }
     }
 
     /// Memory of `layout`, not initialized. Ends the process, like any allocation, if there is none.
     fn allocate(&self, layout: Layout) -> (NonNull<u8>, Home) {
         assert!(layout.size() > 0, "an empty part needs no memory");
-        if let Some(range) = &self.0
+        let mut home = GLOBAL;
+        if let Some(range) = &self.range
             && layout.size() <= PART_BYTES_MAX
-            && let Some((part, stripe)) = range.allocate(layout)
         {
-            return (part, Home(stripe));
+            match range.allocate(layout, self.is_impatient) {
+                Ok((part, stripe)) => return (part, Home(stripe)),
+                Err(Refusal::NotYet) => home = IN_PASSING,
+                Err(Refusal::Full) => {}
+            }
         }
         // SAFETY: the size is not zero.
         let part = NonNull::new(unsafe { alloc(layout) });
-        (part.unwrap_or_else(|| handle_alloc_error(layout)), Home(std::ptr::null()))
+        (part.unwrap_or_else(|| handle_alloc_error(layout)), home)
     }
 }
 
@@ -161,7 +183,7 @@ impl Home {
     /// # Safety
     /// It was allocated with this layout and came from here, and nobody uses it any more.
     unsafe fn free(self, part: NonNull<u8>, layout: Layout) {
-        if self.0.is_null() {
+        if self == GLOBAL || self == IN_PASSING {
             // SAFETY: from the global allocator, with this layout.
             unsafe { dealloc(part.as_ptr(), layout) };
         } else {
@@ -169,6 +191,13 @@ impl Home {
             unsafe { Stripe::free(self.0, part, layout) };
         }
     }
+}
+
+/// Why a range gives no part.
+enum Refusal {
+    /// The next chunk is being made ready.
+    NotYet,
+    Full,
 }
 
 impl Range {
@@ -197,6 +226,7 @@ impl Range {
             chunks,
             taken: AtomicUsize::new(0),
             ready: AtomicUsize::new(0),
+            is_promised: AtomicBool::new(false),
             listener: OnceLock::new(),
             stripes: (0..stripes).map(|_| Stripe::new(range.as_ptr())).collect(),
             mapped,
@@ -206,17 +236,51 @@ impl Range {
 
     /// From this thread's stripe, from one that nobody holds right now, from a new chunk for the first,
     /// and once the range is used up from any: threads that fill a cache do not wait for each other.
-    fn allocate(self: &Arc<Range>, layout: Layout) -> Option<(NonNull<u8>, &Stripe)> {
-        let (before, from_own) = self.stripes.split_at(thread_number() % self.stripes.len());
-        let (own, after) = from_own.split_first()?;
-        let others = || after.iter().chain(before);
+    fn allocate(
+        self: &Arc<Range>,
+        layout: Layout,
+        is_impatient: bool,
+    ) -> Result<(NonNull<u8>, &Stripe), Refusal> {
+        let number = thread_number() % self.stripes.len();
+        let own = &self.stripes[number];
+        let others = || self.stripes[number + 1..].iter().chain(&self.stripes[..number]);
         if let Some(part) = own.pool.lock().allocate(self, layout) {
-            return Some((part, own));
+            return Ok((part, own));
         }
-        others()
-            .find_map(|stripe| Some((stripe.pool.try_lock()?.allocate(self, layout)?, stripe)))
-            .or_else(|| Some((self.grow(own, layout)?, own)))
-            .or_else(|| others().find_map(|it| Some((it.pool.lock().allocate(self, layout)?, it))))
+        let found = others().find_map(|it| Some((it.pool.try_lock()?.allocate(self, layout)?, it)));
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        if is_impatient && self.will_be_ready() {
+            return Err(Refusal::NotYet);
+        }
+        if let Some(part) = self.grow(own, layout) {
+            return Ok((part, own));
+        }
+        let found = others().find_map(|it| Some((it.pool.lock().allocate(self, layout)?, it)));
+        found.ok_or(Refusal::Full)
+    }
+
+    /// True if a chunk that is not ready will be.
+    fn will_be_ready(&self) -> bool {
+        self.is_promised.load(Ordering::Acquire) && self.ready.load(Ordering::Relaxed) == 0
+    }
+
+    fn make_ready(&self) {
+        if self.ready.load(Ordering::Relaxed) > 0
+            || self.taken_chunks() * CHUNK_BYTES < SMALL_PAGES_BYTES
+        {
+            return;
+        }
+        let Some(number) = self.take_number() else { return };
+        // SAFETY: nobody else has the chunk.
+        unsafe { touch(self.chunk(number).cast::<u8>().as_ptr(), CHUNK_BYTES) };
+        // Of two that were made ready at once the first is put to use.
+        if let Some(other) = number_of(self.ready.swap(number + 1, Ordering::AcqRel)) {
+            let mut pool = self.stripes[0].pool.lock();
+            // SAFETY: nobody else has the chunk, and it stays mapped as long as the stripe is there.
+            let _ = unsafe { pool.free.insert_free_block_ptr(self.chunk(other)) };
+        }
     }
 
     fn taken_chunks(&self) -> usize {
@@ -226,7 +290,11 @@ impl Range {
     fn grow(self: &Arc<Range>, stripe: &Stripe, layout: Layout) -> Option<NonNull<u8>> {
         let (part, has_grown) = stripe.grow(self, layout)?;
         if has_grown && let Some(listener) = self.listener.get() {
-            listener();
+            // Before the listener is asked: who keeps the promise may be faster than this thread.
+            self.is_promised.store(true, Ordering::Release);
+            if !listener() {
+                self.is_promised.store(false, Ordering::Release);
+            }
         }
         Some(part)
     }
@@ -334,7 +402,7 @@ fn thread_number() -> usize {
 
 impl fmt::Debug for Heap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.range {
             Some(range) => write!(f, "Heap({} of {} chunks)", range.taken_chunks(), range.chunks),
             None => write!(f, "Heap(global)"),
         }

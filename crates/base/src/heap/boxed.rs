@@ -1,6 +1,6 @@
 //! A slice with one owner.
 
-use super::{Heap, Home};
+use super::{GLOBAL, Heap, Home};
 use std::alloc::Layout;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -25,7 +25,7 @@ impl<T> HeapBox<T> {
         let len = from.len();
         let layout = Layout::for_value::<[T]>(&from);
         let (start, home) = match layout.size() {
-            0 => (NonNull::dangling(), Home(std::ptr::null())),
+            0 => (NonNull::dangling(), GLOBAL),
             _ => {
                 let (start, home) = heap.allocate(layout);
                 (start.cast::<T>(), home)
@@ -46,7 +46,7 @@ impl<T> HeapBox<T> {
 impl<T> Default for HeapBox<T> {
     /// An empty one, which takes no memory.
     fn default() -> HeapBox<T> {
-        HeapBox { start: NonNull::dangling(), len: 0, home: Home(std::ptr::null()) }
+        HeapBox { start: NonNull::dangling(), len: 0, home: GLOBAL }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bytes that are filled once and then shared by count.
 
-use super::{Heap, Home};
+use super::{Heap, Home, IN_PASSING};
 use crate::pages::prefetch;
 use std::alloc::Layout;
 use std::fmt;
@@ -112,6 +112,12 @@ impl SharedBytes {
     #[inline]
     pub fn prefetch(&self, at: usize) {
         prefetch(self.0.as_ptr().wrapping_add(1).cast::<u8>().wrapping_add(at));
+    }
+
+    /// True if they are not in the heap they were asked of, since it grows only once more of it is ready: whoever keeps
+    /// them for long should rather make them anew later.
+    pub fn is_in_passing(&self) -> bool {
+        self.head().home == IN_PASSING
     }
 
     /// Bytes of memory that they take.

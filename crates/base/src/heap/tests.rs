@@ -3,7 +3,7 @@
 use super::{CHUNK_BYTES, HAS_RANGE, Heap, HeapBox, PART_BYTES_MAX, SharedBytes};
 use crate::checksum::mix64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
 /// Bytes that only `seed` and `len` decide.
@@ -28,7 +28,7 @@ fn parts_of_all_sizes_keep_their_bytes_to_themselves() {
 #[test]
 fn a_range_is_used_again_and_not_beyond_its_end() {
     let heap = Heap::new(4 << 20);
-    let limit = heap.0.as_ref().map_or(0, |range| range.chunks * CHUNK_BYTES) as u64;
+    let limit = heap.range.as_ref().map_or(0, |range| range.chunks * CHUNK_BYTES) as u64;
     for round in 0..20 {
         // Twice what the range has: the rest comes from elsewhere.
         let count = 12 << 8;
@@ -140,7 +140,7 @@ fn threads_share_and_free_what_others_took() {
         }
         assert_eq!(count, THREADS * 3_000);
     });
-    let range = heap.0.as_ref().map(Arc::downgrade);
+    let range = heap.range.as_ref().map(Arc::downgrade);
     drop(heap);
     assert!(range.is_none_or(|range| range.upgrade().is_none()), "all is given back");
 }
@@ -211,6 +211,7 @@ fn the_next_chunk_is_made_ready_once_and_then_taken() {
     let count = told.clone();
     heap.listen(move || {
         count.fetch_add(1, Ordering::Relaxed);
+        true
     });
     heap.listen(|| panic!("only the first counts"));
     heap.make_ready();
@@ -245,4 +246,41 @@ fn the_next_chunk_is_made_ready_once_and_then_taken() {
     assert!(in_use > limit / 10 * 9 - chunk, "{in_use} of {limit}");
     heap.make_ready();
     assert_eq!(heap.taken_bytes(), limit, "there are no more");
+}
+
+#[test]
+fn impatient_parts_pass_by_while_a_chunk_is_promised() {
+    let heap = Heap::new(48 << 20);
+    let keeps_word = Arc::new(AtomicBool::new(false));
+    let word = keeps_word.clone();
+    heap.listen(move || word.load(Ordering::Relaxed));
+    let impatient = heap.impatient();
+    let chunk = CHUNK_BYTES as u64;
+    let mut parts = Vec::new();
+    let mut kept = |heap: &Heap, count: usize| {
+        let before = parts.len();
+        parts.extend((0..count).map(|_| SharedBytes::copied(heap, &[7; 100 << 10])));
+        parts[before..].iter().filter(|part| !part.is_in_passing()).count()
+    };
+    // Nineteen of them fill a chunk, about.
+    assert_eq!(kept(&impatient, 100), 100, "nobody has promised anything");
+    if !HAS_RANGE {
+        return;
+    }
+    let taken = heap.taken_bytes();
+    assert!(taken >= 5 * chunk, "{taken}");
+    keeps_word.store(true, Ordering::Relaxed);
+    let count = kept(&impatient, 100);
+    assert!((1..40).contains(&count), "{count}: to the end of this chunk, and the next");
+    assert_eq!(kept(&impatient, 10), 0);
+    assert_eq!(heap.taken_bytes(), taken + chunk);
+    assert_eq!(kept(&heap, 1), 1, "who is patient waits");
+    assert_eq!(heap.taken_bytes(), taken + 2 * chunk);
+    heap.make_ready();
+    let count = kept(&impatient, 100);
+    assert!((19..40).contains(&count), "{count}: of the chunk that was ready");
+    heap.forget_promise();
+    assert_eq!(kept(&impatient, 10), 10, "what is not ready is waited for again");
+    // Larger ones are never in the range, and are there to stay.
+    assert!(!SharedBytes::copied(&impatient, &[7; PART_BYTES_MAX + 1]).is_in_passing());
 }

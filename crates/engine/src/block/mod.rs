@@ -109,6 +109,11 @@ impl Block {
         self.data.heap_bytes()
     }
 
+    /// True if its bytes are [in passing](SharedBytes::is_in_passing).
+    pub(crate) fn is_in_passing(&self) -> bool {
+        self.data.is_in_passing()
+    }
+
     /// The same block in bytes of its own from `heap`, if it is a small window of larger ones.
     pub fn detached(self, heap: &Heap) -> Block {
         if !self.is_small_window() {

@@ -73,11 +73,8 @@ impl Workers {
             core.supply.serve(core.store.cache.heap());
         })?;
         let supply = Arc::downgrade(&core.supply);
-        core.store.cache.heap().listen(move || {
-            if let Some(supply) = supply.upgrade() {
-                supply.want_heap();
-            }
-        });
+        let want_heap = move || supply.upgrade().is_some_and(|supply| supply.want_heap());
+        core.store.cache.heap().listen(want_heap);
         workers.spawn(core, "esker-log".to_owned(), |core| run(core, prepare_next))?;
         workers.spawn(core, "esker-flush".to_owned(), |core| run(core, flush_next))?;
         workers.spawn(core, "esker-index".to_owned(), |core| run(core, build_next))?;

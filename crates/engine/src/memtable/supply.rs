@@ -72,21 +72,24 @@ impl Supply {
         });
     }
 
-    /// Says that more of the heap will be wanted soon.
-    pub(crate) fn want_heap(&self) {
-        self.want(|state| state.wanted.heap = true);
+    /// Says that more of the heap will be wanted soon. True if it will be made ready.
+    pub(crate) fn want_heap(&self) -> bool {
+        self.want(|state| state.wanted.heap = true)
     }
 
-    fn want(&self, note: impl FnOnce(&mut State)) {
+    /// False if nobody serves.
+    fn want(&self, note: impl FnOnce(&mut State)) -> bool {
         if self.chunks_max == 0 {
-            return;
+            return false;
         }
         let mut state = self.state.lock();
-        if state.is_served {
-            note(&mut state);
-            drop(state);
-            self.called.notify_one();
+        if !state.is_served {
+            return false;
         }
+        note(&mut state);
+        drop(state);
+        self.called.notify_one();
+        true
     }
 
     /// True if what is wanted will be made ready.
@@ -159,6 +162,7 @@ impl Supply {
                 heap.make_ready();
             }
         }
+        heap.forget_promise();
     }
 
     /// Ends [`Supply::serve`], also one that begins later.

@@ -215,7 +215,7 @@ impl TableCursor {
         if !self.options.fill_cache {
             return Ok(block);
         }
-        let block = block.detached(self.table.heap());
+        let block = block.detached(self.table.block_heap());
         self.table.cache_data(index, at, &block);
         Ok(block)
     }
@@ -229,9 +229,15 @@ impl TableCursor {
         let Some(data) = &self.readahead.data else { return table.load_data(handle) };
         let start = (handle.offset_bytes - self.readahead.at) as usize;
         let stored = handle.stored_bytes as usize;
-        let payload =
-            open_payload(table.heap(), data, start, stored, table.file.salt, handle.offset_bytes)
-                .map_err(|d| table.damaged(handle, d))?;
+        let payload = open_payload(
+            table.block_heap(),
+            data,
+            start,
+            stored,
+            table.file.salt,
+            handle.offset_bytes,
+        )
+        .map_err(|d| table.damaged(handle, d))?;
         Block::new(payload).map_err(|d| table.damaged(handle, d))
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Stored blocks up to this length are read into memory that the thread keeps.
-const SCRATCH_BYTES_MAX: usize = 32 << 10;
+const SCRATCH_BYTES_MAX: usize = 128 << 10;
 
 thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };

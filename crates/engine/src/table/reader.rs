@@ -372,12 +372,15 @@ impl TableReader {
     /// Reads a data block from the file.
     #[inline(never)]
     pub(super) fn load_data(&self, handle: Handle) -> Result<Block> {
-        let payload = self.read(handle)?;
+        let payload = self.file.read(self.block_heap(), &self.counters, handle)?;
         Block::new(payload).map_err(|d| self.damaged(handle, d))
     }
 
-    /// Puts a data block into its slot and into the cache, in this order.
+    /// Puts a data block into its slot and into the cache, in this order; but not one in passing.
     pub(super) fn cache_data(&self, index: &Arc<DataIndex>, at: usize, block: &Block) {
+        if block.is_in_passing() {
+            return;
+        }
         index.slot(at).set(block, self.cache.epoch());
         let entry = CachedBlock::Data(block.clone(), SlotRef::new(index, at));
         self.cache.insert(self.cache_key(index.handle(at)), entry);
@@ -388,9 +391,14 @@ impl TableReader {
         CacheKey { file: self.number, offset_bytes: handle.offset_bytes }
     }
 
-    /// Where memory for parts of tables comes from.
+    /// Where memory for indexes and filters comes from.
     pub(super) fn heap(&self) -> &Heap {
         self.cache.heap()
+    }
+
+    /// Where memory for data blocks comes from.
+    pub(super) fn block_heap(&self) -> &Heap {
+        self.cache.entry_heap()
     }
 
     pub(super) fn read(&self, handle: Handle) -> Result<Payload> {

@@ -776,6 +776,59 @@ fn many_threads_read_through_a_cache_that_is_too_small() {
 }
 
 #[test]
+fn a_block_is_not_kept_while_memory_for_it_is_promised() {
+    const COUNT: u64 = 80;
+    let options =
+        KeyspaceOptions { compression: vec![Compression::None], ..KeyspaceOptions::default() };
+    let entries: Vec<Entry> = (0..COUNT)
+        .map(|i| {
+            (format!("{i:04}").into_bytes(), Trailer::new(5, Kind::Put), vec![i as u8; 100 << 10])
+        })
+        .collect();
+    let (bytes, summary) = build(&options, &entries, &[]);
+    let context = context(24 << 20, u64::MAX);
+    let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
+    context.cache.heap().listen(|| true);
+    let hits_of = |read: &dyn Fn()| {
+        let before = context.counters.total(TableCounter::BlockCacheHits);
+        read();
+        context.counters.total(TableCounter::BlockCacheHits) - before
+    };
+    let get_all = || {
+        for (key, trailer, value) in &entries {
+            let got = table.get(key, hash64(key), SEQ_MAX, None).expect("get").expect("there");
+            assert_eq!((got.0, &got.1[..]), (*trailer, &value[..]));
+        }
+    };
+    let scan = || {
+        let mut cursor = table.cursor(CursorOptions::default());
+        cursor.seek_to_first().expect("first");
+        for entry in &entries {
+            check(&cursor, Some(entry), "scan");
+            cursor.next().expect("next");
+        }
+    };
+    assert_eq!(hits_of(&get_all), 0);
+    if context.cache.heap().taken_bytes() == 0 {
+        return;
+    }
+    // Those that found room in the first chunk.
+    let kept = hits_of(&get_all);
+    assert!((10..30).contains(&kept), "{kept}");
+    assert_eq!((hits_of(&scan), hits_of(&get_all)), (kept, kept));
+    context.cache.heap().forget_promise();
+    // Each chunk is promised anew.
+    scan();
+    let more = hits_of(&get_all);
+    assert!((kept + 10..2 * kept + 10).contains(&more), "{kept}, then {more}");
+    for _ in 0..10 {
+        context.cache.heap().forget_promise();
+        get_all();
+    }
+    assert_eq!(hits_of(&get_all), COUNT);
+}
+
+#[test]
 fn a_table_on_the_real_file_system() {
     let env = Env::posix();
     let dir = std::env::temp_dir().join(format!("table-test-{:x}", env.entropy.next_u64()));
