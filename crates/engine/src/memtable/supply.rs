@@ -227,7 +227,9 @@ fn ready_table(slots: usize, old: [Option<AtomicPages>; 2]) -> AtomicPages {
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
 mod tests {
     use super::*;
+    use esker_base::heap::SharedBytes;
     use esker_base::sync::atomic::Ordering;
+    use std::sync::Arc;
 
     const CHUNK: usize = 256 << 10;
 
@@ -297,6 +299,30 @@ mod tests {
         });
         assert!(!supply.is_served());
         supply.serve(&Heap::global());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_heap_that_nobody_serves_any_more() {
+        let heap = Heap::new(48 << 20);
+        let supply = Arc::new(Supply::new(CHUNK, CHUNK as u64));
+        let asked = supply.clone();
+        heap.listen(move || asked.want_heap());
+        let impatient = heap.impatient();
+        let passing = |count: usize| {
+            let parts: Vec<_> =
+                (0..count).map(|_| SharedBytes::copied(&impatient, &[7; 100 << 10])).collect();
+            let passing = parts.iter().filter(|part| part.is_in_passing()).count();
+            // They stay where they are.
+            std::mem::forget(parts);
+            passing
+        };
+        assert_eq!(passing(100), 0, "nobody serves");
+        supply.state.lock().is_served = true;
+        let most = passing(100);
+        assert!(heap.taken_bytes() == 0 || most > 50, "{most}: one who serves would do so");
+        supply.end();
+        supply.serve(&heap);
+        assert_eq!(passing(100), 0);
     }
 
     #[test]
