@@ -442,3 +442,6 @@ enum Step {
     /// Another policy is in force.
     Changed,
 }
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests;

@@ -1,0 +1,81 @@
+//! What is in a hurry, and what scans have paid for.
+
+use super::choose;
+use crate::db::core::KeyspaceCore;
+use crate::db::{Db, Setup};
+use crate::event::CompactionReason;
+use crate::options::{GroupPrefix, KeyspaceOptions, Options};
+use esker_base::Env;
+use esker_base::sync::atomic::Ordering;
+use esker_base::vfs::strict::StrictVfs;
+use std::sync::Arc;
+
+/// Whose work in the background is done by those who write and wait.
+fn open() -> (Db, Arc<KeyspaceCore>) {
+    let groups = Some(GroupPrefix::Delimiter { byte: b'/' });
+    let default_keyspace = KeyspaceOptions { groups, ..KeyspaceOptions::default() };
+    let options = Options { default_keyspace, ..Options::default() };
+    let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+    let setup = Setup { env, inline_background: true, ..Setup::default() };
+    let db = Db::open_with("/db", options, setup).expect("open");
+    let keyspace = db.core().keyspaces.load().by_id.values().next().expect("one").clone();
+    (db, keyspace)
+}
+
+/// A run of level 0 with keys of two groups.
+fn add_run(db: &Db, byte: u8) {
+    for group in ["a/", "b/"] {
+        (0..100u8).for_each(|key| {
+            db.put(&[group.as_bytes(), &[key]].concat(), &[byte; 100]).expect("put");
+        });
+    }
+    db.flush().expect("flush");
+}
+
+fn runs_of_level0(keyspace: &KeyspaceCore) -> usize {
+    keyspace.view.load().version.runs().filter(|(level, _)| *level == 0).count()
+}
+
+#[test]
+fn what_scans_have_paid_for_is_urgent_also_while_its_tables_are_taken() {
+    let (db, keyspace) = open();
+    add_run(&db, 1);
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    (2..4).for_each(|byte| add_run(&db, byte));
+    assert_eq!(runs_of_level0(&keyspace), 2);
+    let take = |taken| {
+        let version = keyspace.view.load().version.clone();
+        for (_, run) in version.runs().filter(|(level, _)| *level > 0) {
+            run.tables.iter().for_each(|table| table.compacting.store(taken, Ordering::Relaxed));
+        }
+    };
+    for taken in [false, true] {
+        take(taken);
+        assert!(!keyspace.is_urgent(), "nobody has paid; taken: {taken}");
+    }
+    keyspace.toll.pay(2, 1_000_000, 0);
+    for taken in [true, false] {
+        take(taken);
+        assert!(keyspace.is_urgent(), "taken: {taken}");
+    }
+    db.wait_idle().expect("idle");
+    assert_eq!(runs_of_level0(&keyspace), 0);
+    assert!(!keyspace.is_urgent(), "they have it");
+    db.close().expect("close");
+}
+
+#[test]
+fn level_0_written_anew_where_it_stands_is_not_what_scans_have_paid_for() {
+    let (db, keyspace) = open();
+    (1..3).for_each(|byte| add_run(&db, byte));
+    let deleted = db.delete_group(b"a/").expect("delete");
+    assert_eq!(deleted.shared_tables, 2, "{deleted:?}");
+    keyspace.toll.pay(1, 2, 0);
+    let chosen = choose(db.core()).expect("choose").expect("what was erased");
+    assert_eq!((chosen.spec.reason, chosen.spec.level), (CompactionReason::Erased, 0));
+    assert!(keyspace.toll.covers(4_000), "they have not got what they paid for");
+    chosen.run(db.core()).expect("run");
+    db.core().background.compactions_running.fetch_sub(1, Ordering::Release);
+    assert!(keyspace.toll.covers(4_000));
+    db.close().expect("close");
+}
