@@ -147,8 +147,8 @@ impl Heap {
     pub fn make_ready(&self) {
         if let Some(range) = &self.range {
             range.make_ready();
-            range.is_promised.store(false, Ordering::Release);
         }
+        self.forget_promise();
     }
 
     /// Says that what was promised will not be done.

@@ -33,7 +33,7 @@ const EPOCHS_PER_TURNOVER: u64 = 4;
 pub struct Cache<V: Weigh + Clone> {
     inner: inner::Inner<V>,
     heap: Heap,
-    entry_heap: Heap,
+    impatient_heap: Heap,
     /// Weight put in since the epoch began, and after how much the next one begins.
     epoch_bytes: AtomicU64,
     epoch_bytes_max: AtomicU64,
@@ -47,21 +47,21 @@ impl<V: Weigh + Clone> Cache<V> {
         let heap = Heap::new(capacity_bytes);
         let epoch_bytes_max = AtomicU64::new(inner.capacity() / EPOCHS_PER_TURNOVER);
         let (epoch_bytes, epoch) = (AtomicU64::new(0), AtomicU32::new(0));
-        let entry_heap = heap.impatient();
-        Cache { inner, heap, entry_heap, epoch_bytes, epoch_bytes_max, epoch }
+        let impatient_heap = heap.impatient();
+        Cache { inner, heap, impatient_heap, epoch_bytes, epoch_bytes_max, epoch }
     }
 
-    /// Where memory for what stays as long as its table should come from.
+    /// Where memory for entries should come from, and for what is kept beside the cache.
     #[inline]
     pub fn heap(&self) -> &Heap {
         &self.heap
     }
 
-    /// Where memory for entries should come from; those that are [in passing](esker_base::heap::SharedBytes::is_in_passing)
+    /// The same for entries that are soon made anew; those that are [in passing](esker_base::heap::SharedBytes::is_in_passing)
     /// should not be put in.
     #[inline]
-    pub fn entry_heap(&self) -> &Heap {
-        &self.entry_heap
+    pub fn impatient_heap(&self) -> &Heap {
+        &self.impatient_heap
     }
 
     /// The entry, if it is there.

@@ -398,7 +398,7 @@ impl TableReader {
 
     /// Where memory for data blocks comes from.
     pub(super) fn block_heap(&self) -> &Heap {
-        self.cache.entry_heap()
+        self.cache.impatient_heap()
     }
 
     pub(super) fn read(&self, handle: Handle) -> Result<Payload> {
