@@ -15,6 +15,9 @@ use crate::key::{KEY_BYTES_MAX, KeyspaceId, Kind, SEQ_MAX, Seq, VALUE_BYTES_MAX}
 /// The header ends where the operations begin, so that most of the room is no part of the encoded form.
 const HEADER_ROOM_BYTES: usize = varint_len(SEQ_MAX) + varint_len(BATCH_OPS_MAX as u64);
 
+/// More than an operation takes beside its key and its value.
+const OP_HEAD_BYTES_MAX: usize = 32;
+
 /// Set in an operation's first byte when a keyspace id follows.
 const HAS_KEYSPACE: u8 = 0x80;
 
@@ -36,6 +39,7 @@ pub const BATCH_BYTES_MAX: usize = u32::MAX as usize >> 1;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Batch {
+    /// Room for the header, then the operations. Nothing, and no memory, before the first operation.
     bytes: Vec<u8>,
     count: u32,
     first_seq: Seq,
@@ -66,15 +70,17 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// An empty batch.
+    /// An empty batch. It takes no memory before its first operation.
     pub fn new() -> Batch {
         Batch::with_capacity(0)
     }
 
     /// An empty batch with room for `capacity_bytes` of operations.
     pub fn with_capacity(capacity_bytes: usize) -> Batch {
-        let mut bytes = Vec::with_capacity(HEADER_ROOM_BYTES + capacity_bytes);
-        bytes.resize(HEADER_ROOM_BYTES, 0);
+        let bytes = match capacity_bytes {
+            0 => Vec::new(),
+            _ => Vec::with_capacity(HEADER_ROOM_BYTES + capacity_bytes),
+        };
         Batch {
             bytes,
             count: 0,
@@ -150,12 +156,13 @@ impl Batch {
             self.fault = Some("a key is longer than 1 MiB");
         } else if value_len > VALUE_BYTES_MAX {
             self.fault = Some("a value is longer than 1 GiB");
-        } else if self.bytes.len() + key.len() + value_len + 32 > BATCH_BYTES_MAX {
+        } else if self.bytes.len() + key.len() + value_len + OP_HEAD_BYTES_MAX > BATCH_BYTES_MAX {
             self.fault = Some("the batch is longer than 2 GiB");
         }
         if self.fault.is_some() {
             return self;
         }
+        self.make_room(key.len() + value_len + OP_HEAD_BYTES_MAX);
         if ks == KeyspaceId::DEFAULT {
             self.bytes.push(kind as u8);
         } else {
@@ -171,13 +178,32 @@ impl Batch {
         self
     }
 
+    /// Makes room for so many bytes of operations, after the header's.
+    #[inline]
+    fn make_room(&mut self, bytes: usize) {
+        if self.bytes.is_empty() {
+            self.bytes.reserve(HEADER_ROOM_BYTES + bytes);
+            self.bytes.resize(HEADER_ROOM_BYTES, 0);
+        } else {
+            self.bytes.reserve(bytes);
+        }
+    }
+
+    /// The operations as they stand in the encoded form.
+    #[inline]
+    fn encoded_ops(&self) -> &[u8] {
+        self.bytes.get(HEADER_ROOM_BYTES..).unwrap_or_default()
+    }
+
     /// Appends all operations of `other`.
     pub fn append(&mut self, other: &Batch) -> &mut Batch {
         self.fault = self.fault.or(other.fault);
         if self.bytes.len() + other.bytes.len() > BATCH_BYTES_MAX {
             self.fault = Some("the batch is longer than 2 GiB");
         } else {
-            self.bytes.extend_from_slice(&other.bytes[HEADER_ROOM_BYTES..]);
+            let ops = other.encoded_ops();
+            self.make_room(ops.len());
+            self.bytes.extend_from_slice(ops);
             self.count += other.count;
             self.names_keyspaces |= other.names_keyspaces;
             self.has_pointers |= other.has_pointers;
@@ -209,14 +235,13 @@ impl Batch {
     /// Size of the encoded form with the longest header, in bytes.
     #[inline]
     pub fn size_bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len().max(HEADER_ROOM_BYTES)
     }
 
     /// The operations in the order they were added.
     pub fn iter(&self) -> impl Iterator<Item = BatchOp<'_>> {
         // What this type encoded, it decodes; an error here would be our own bug.
-        BatchIter { input: &self.bytes[HEADER_ROOM_BYTES..], left: self.count }
-            .map_while(Result::ok)
+        self.ops().map_while(Result::ok)
     }
 
     /// Checks that the batch can be written.
@@ -253,6 +278,7 @@ impl Batch {
     #[inline]
     pub fn seal(&mut self, first_seq: Seq) -> &[u8] {
         self.first_seq = first_seq;
+        self.make_room(0);
         let count = u64::from(self.count);
         let start = HEADER_ROOM_BYTES - varint_len(first_seq) - varint_len(count);
         let header = &mut self.bytes[start..HEADER_ROOM_BYTES];
@@ -264,7 +290,7 @@ impl Batch {
     /// The operations in encoded form, without the header.
     #[inline]
     pub fn ops(&self) -> BatchIter<'_> {
-        BatchIter { input: &self.bytes[HEADER_ROOM_BYTES..], left: self.count }
+        BatchIter { input: self.encoded_ops(), left: self.count }
     }
 }
 
@@ -390,6 +416,22 @@ mod tests {
         batch.append(&sample());
         assert_eq!(batch.iter().count(), 6);
     }
+
+    /// Before its first operation, and after the last was forgotten.
+    #[test]
+    fn an_empty_batch_is_like_any_other() {
+        let mut cleared = sample();
+        cleared.clear();
+        for mut empty in [Batch::new(), Batch::with_capacity(100), cleared] {
+            assert_eq!((empty.iter().count(), empty.ops().rest_len()), (0, 0));
+            assert_eq!(empty.size_bytes(), HEADER_ROOM_BYTES);
+            assert!(matches!(decode(empty.seal(42)), Ok((42, 0, ops)) if ops.rest_len() == 0));
+            assert_eq!(sample().append(&empty).iter().count(), 3);
+            assert_eq!(empty.append(&sample()).iter().count(), 3);
+            assert_eq!(empty.seal(42), sample().seal(42));
+        }
+    }
+
     /// The example of the format's page is what this code writes.
     #[test]
     fn the_documented_example_is_the_sealed_form() {

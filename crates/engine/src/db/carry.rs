@@ -98,7 +98,7 @@ impl Moment {
     fn now(core: &Core, group: &[u8]) -> Result<Moment> {
         // No flush is put in force meanwhile, and no keyspace made or dropped.
         let _versions = core.lock_versions()?;
-        let state = core.epochs.lock().persisted.get(group).map(|(state, _)| state.clone());
+        let state = core.epochs.lock().persisted.get(group).map(|progress| progress.state());
         let state = state.ok_or_else(|| {
             Error::invalid(format!(
                 "nothing of group {} is persistent: apply to it, and flush it",

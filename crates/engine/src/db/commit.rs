@@ -152,7 +152,7 @@ impl CommitState {
                 self.seal_one(core, keyspace);
             }
         }
-        core.seal_epoch(self.number, self.last_seq(), arrival);
+        self.epoch = core.seal_epoch(self.number, self.last_seq(), arrival);
         core.background.wake_workers();
     }
 

@@ -1,6 +1,7 @@
 //! The log that takes records, the one that comes next, and those that take none any more.
 
 use super::journal::Journal;
+use super::progress::EpochId;
 use crate::log::{Blank, LogHeader, LogKind, Writer};
 use crate::value_log::ValueFile;
 use esker_base::sync::Mutex;
@@ -12,6 +13,8 @@ pub(super) struct CommitState {
     pub(super) journal: Journal,
     /// Of the log; without one, of the epoch.
     pub(super) number: u64,
+    /// The epoch, where there is no log.
+    pub(super) epoch: EpochId,
     /// The log, if it holds values.
     pub(super) values: Option<Arc<ValueFile>>,
     /// Bytes of the values that it holds.
@@ -33,6 +36,7 @@ impl CommitState {
         CommitState {
             journal,
             number,
+            epoch: EpochId::new(),
             values: None,
             value_bytes: 0,
             next_seq,

@@ -12,6 +12,7 @@ use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::epochs::Epochs;
 use super::index_state::Indexing;
+use super::progress::EpochId;
 use super::queue::{self, WriteQueue};
 use super::secondary::catalogue::Indexes;
 use super::snapshot::SnapshotList;
@@ -338,6 +339,7 @@ impl Core {
         let has_log = parts.options.durability == Durability::Wal;
         let separated = of_keyspaces.filter_map(|options| options.value_log_bytes_min).min();
         let separated = separated.filter(|_| has_log);
+        let epoch = parts.commit.as_ref().map_or_else(EpochId::new, |commit| commit.epoch);
         Core {
             separated_bytes_min: AtomicU64::new(separated.unwrap_or(u64::MAX)),
             value_use: ValueUse::new(&parts.options),
@@ -360,7 +362,7 @@ impl Core {
             current_wal: Mutex::new(parts.current_wal),
             spare: Mutex::default(),
             retired_wal_bytes: AtomicU64::new(0),
-            epochs: Mutex::new(Epochs::new(&parts.groups, parts.last_seq)),
+            epochs: Mutex::new(Epochs::new(epoch, &parts.groups, parts.last_seq)),
             visible_seq: AtomicU64::new(parts.last_seq),
             snapshots: Arc::new(SnapshotList::new()),
             background: Arc::new(Background::new(parts.inline)),

@@ -1,25 +1,12 @@
-//! What was applied of somebody else's logs, by whether it is persistent yet. `external` says what for.
+//! What was applied of somebody else's logs, by whether it is persistent yet. `external` says what for, `progress` how most
+//! requests pass this by.
 
-use super::group_range::{GroupRange, check_name};
-use crate::version::{GroupState, NOTE_BYTES_MAX, NamedGroups, Written};
-use esker_base::checksum::{hash64, mix64};
+use super::group_range::GroupRange;
+use super::progress::{EpochId, Groups, Progress};
+use crate::version::{GroupState, NamedGroups, Written};
 use esker_base::{Error, KeyspaceId, Result, Seq};
-use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Where a request stands in its group's log.
-#[derive(Clone, Copy, Debug)]
-pub struct Applied<'a> {
-    /// The group: the beginning of its keys. 1 B to 1 KiB.
-    pub group: &'a [u8],
-    /// Index of the request in the log of its group, above that of all that were applied before.
-    pub index: u64,
-    /// What else must be known after a crash, such as the term of the request and the members of the group. It is kept with the
-    /// index and comes back with it. At most 64 KiB.
-    pub note: &'a [u8],
-}
 
 /// How far the log of a group was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,72 +20,6 @@ pub struct GroupIndex {
     pub persisted: u64,
     /// The note of the newest request that was applied.
     pub note: Vec<u8>,
-}
-
-/// As [`Applied`], on its way through the write queue. Its memory is used again by the next request of the thread.
-#[derive(Debug, Default)]
-pub(super) struct Application {
-    pub(super) group: Vec<u8>,
-    pub(super) index: u64,
-    pub(super) note: Vec<u8>,
-}
-
-esker_base::sync::thread_local! {
-    static REUSED: RefCell<Option<Box<Application>>> = RefCell::new(Some(Box::default()));
-}
-
-impl Application {
-    /// # Errors
-    /// `InvalidArgument` if a length is not allowed.
-    pub(super) fn new(applied: &Applied<'_>) -> Result<Box<Application>> {
-        let Applied { group, index, note } = *applied;
-        check_name(group)?;
-        if note.len() > NOTE_BYTES_MAX {
-            return Err(Error::invalid("the note of a request is longer than 64 KiB"));
-        }
-        // A thread that is ending has none any more.
-        let reused = REUSED.try_with(|reused| reused.try_borrow_mut().ok()?.take());
-        let mut application = reused.ok().flatten().unwrap_or_default();
-        application.group.clear();
-        application.group.extend_from_slice(group);
-        application.index = index;
-        application.note.clear();
-        application.note.extend_from_slice(note);
-        Ok(application)
-    }
-
-    /// Keeps the memory for this thread's next request.
-    pub(super) fn give_back(self: Box<Application>) {
-        let _ = REUSED.try_with(|reused| {
-            if let Ok(mut reused) = reused.try_borrow_mut() {
-                *reused = Some(self);
-            }
-        });
-    }
-}
-
-/// How far groups were applied, and the sequence number that was newest before the request.
-pub(super) type Groups = HashMap<Arc<[u8]>, (GroupState, Seq), BuildHasherDefault<NameHasher>>;
-
-/// Hashes names of groups, which are short.
-#[derive(Default)]
-pub(super) struct NameHasher(u64);
-
-impl Hasher for NameHasher {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = mix64(self.0) ^ hash64(bytes);
-    }
-
-    #[inline]
-    fn write_usize(&mut self, length: usize) {
-        self.0 ^= length as u64;
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 /// A group that has come from another store, its files in place. Its epoch comes into force with it, or neither does.
@@ -135,6 +56,8 @@ impl Epoch {
 
 /// What was applied, by whether it is persistent yet.
 pub(super) struct Epochs {
+    /// Of the epoch that is not sealed.
+    current: EpochId,
     /// What the active memtables hold.
     pub(super) active: Groups,
     /// Sealed ones, oldest first.
@@ -144,20 +67,13 @@ pub(super) struct Epochs {
     pub(super) persisted_seq: Seq,
 }
 
-#[cold]
-fn not_again(application: &Application, newest: u64) -> Error {
-    Error::invalid(format!(
-        "request {} of group {} was not applied: the newest that was is {newest}",
-        application.index,
-        application.group.escape_ascii()
-    ))
-}
-
 impl Epochs {
-    pub(super) fn new(groups: &NamedGroups, last_seq: Seq) -> Epochs {
-        let persisted =
-            groups.0.iter().map(|(group, state)| (group.clone(), (state.clone(), last_seq)));
+    pub(super) fn new(current: EpochId, groups: &NamedGroups, last_seq: Seq) -> Epochs {
+        let persisted = groups.0.iter().map(|(group, state)| {
+            (group.clone(), Progress::of_no_epoch(group.clone(), state.clone(), last_seq))
+        });
         Epochs {
+            current,
             active: Groups::default(),
             sealed: VecDeque::new(),
             persisted: persisted.collect(),
@@ -165,11 +81,22 @@ impl Epochs {
         }
     }
 
+    /// The epoch that is not sealed.
+    pub(super) fn current(&self) -> EpochId {
+        self.current
+    }
+
+    /// Begins the next epoch. Returns what was applied in the one that ends.
+    pub(super) fn begin(&mut self) -> Groups {
+        self.current = EpochId::new();
+        std::mem::take(&mut self.active)
+    }
+
     /// How far the log of a group was applied.
-    pub(super) fn applied(&self, group: &[u8]) -> Option<&GroupState> {
+    fn applied(&self, group: &[u8]) -> Option<&Arc<Progress>> {
         let sealed = self.sealed.iter().rev().map(|epoch| &epoch.applied);
         let all = std::iter::once(&self.active).chain(sealed).chain([&self.persisted]);
-        all.into_iter().find_map(|groups| groups.get(group)).map(|(state, _)| state)
+        all.into_iter().find_map(|groups| groups.get(group))
     }
 
     /// The number of the newest epoch that a group arrives with.
@@ -181,47 +108,58 @@ impl Epochs {
         self.active.is_empty() && self.sealed.is_empty()
     }
 
-    /// Notes how far the log of a group is applied. The newest sequence number before the request is `last_seq`.
+    /// Notes a request of the group, and with the note, of `asked`. The newest sequence number before it is `seq_before`. Returns
+    /// where the next one is noted. Under the right to write.
     ///
     /// # Errors
     /// `InvalidArgument` if the request was applied before, or cannot be applied now.
-    #[inline]
-    pub(super) fn note(&mut self, application: &Application, last_seq: Seq) -> Result<()> {
-        let Application { group, index, note } = application;
-        let Some((state, seq)) = self.active.get_mut(&group[..]) else {
-            return self.note_first(application, last_seq);
-        };
-        if *index <= state.index {
-            return Err(not_again(application, state.index));
+    pub(super) fn note(
+        &mut self,
+        asked: &Progress,
+        index: u64,
+        seq_before: Seq,
+    ) -> Result<Arc<Progress>> {
+        let Progress { group, note, .. } = asked;
+        let newest = self.active.get(group);
+        if let Some(newest) = newest
+            && newest.note == *note
+        {
+            newest.advance(index, seq_before)?;
+            return Ok(newest.clone());
         }
-        (state.index, *seq) = (*index, last_seq);
-        // It often says the same, such as a term.
-        if *state.note != note[..] {
-            state.note = note[..].into();
-        }
-        Ok(())
-    }
-
-    /// The same for the first request of the group in this epoch.
-    #[cold]
-    fn note_first(&mut self, application: &Application, last_seq: Seq) -> Result<()> {
-        let Application { group, index, note } = application;
-        if self.sealed.iter().any(|epoch| epoch.brings(group)) {
+        if newest.is_none() && self.sealed.iter().any(|epoch| epoch.brings(group)) {
             return Err(Error::invalid(format!(
                 "group {} has come as files that are not in force yet: flush it, or delete it, before anything is applied to it",
                 group.escape_ascii()
             )));
         }
         match self.applied(group) {
-            Some(newest) if *index <= newest.index => {
-                return Err(not_again(application, newest.index));
-            }
-            Some(_) => {}
+            Some(newest) => newest.check_newer(index)?,
             None => self.check_apart(group)?,
         }
-        let state = GroupState { index: *index, note: note[..].into() };
-        self.active.insert(group[..].into(), (state, last_seq));
-        Ok(())
+        let state = GroupState { index, note: note.clone() };
+        let progress = Progress::new(self.current, group.clone(), state, seq_before);
+        if let Some(former) = self.active.insert(group.clone(), progress.clone()) {
+            former.retire();
+        }
+        Ok(progress)
+    }
+
+    /// From now on requests of a group are noted here. Under the right to write.
+    pub(super) fn retire(&self, group: &[u8]) {
+        if let Some(progress) = self.active.get(group) {
+            progress.retire();
+        }
+    }
+
+    /// Gives up what was applied to a group before this sequence number was taken.
+    pub(super) fn forget(&mut self, group: &[u8], seq: Seq) {
+        let sealed = self.sealed.iter_mut().map(|epoch| &mut epoch.applied);
+        for groups in [&mut self.active, &mut self.persisted].into_iter().chain(sealed) {
+            if groups.get(group).is_some_and(|progress| progress.is_before(seq)) {
+                groups.remove(group);
+            }
+        }
     }
 
     /// Fails if the name of a new group begins another one's, or the other way round: what belongs to which could not be told.
@@ -241,13 +179,13 @@ impl Epochs {
         }
     }
 
-    pub(super) fn index_of(&self, group: &Arc<[u8]>) -> Option<GroupIndex> {
-        let applied = self.applied(group)?;
+    pub(super) fn index_of(&self, group: &[u8]) -> Option<GroupIndex> {
+        let GroupState { index, note } = self.applied(group)?.state();
         Some(GroupIndex {
             group: group.to_vec(),
-            applied: applied.index,
-            persisted: self.persisted.get(group).map_or(0, |(state, _)| state.index),
-            note: applied.note.to_vec(),
+            applied: index,
+            persisted: self.persisted.get(group).map_or(0, |progress| progress.index()),
+            note: note.to_vec(),
         })
     }
 }

@@ -19,7 +19,8 @@
 //! persistent, so that a request costs no key of its own.
 
 use super::core::{Core, KeyspaceCore, Sealed};
-use super::epochs::{Application, Arrival, Epoch, Epochs, GroupIndex};
+use super::epochs::{Arrival, Epoch, GroupIndex};
+use super::progress::{EpochId, Progress};
 use crate::event::{Event, PersistedGroup};
 use crate::options::Durability;
 use crate::version::{Change, GroupState};
@@ -52,22 +53,19 @@ impl Core {
         ))
     }
 
-    /// Notes that a request is about to be in the memtables. Under the right to write.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if it was applied before.
-    #[inline]
-    pub(super) fn admit(&self, application: &Application, last_seq: Seq) -> Result<()> {
-        self.epochs.lock().note(application, last_seq)
-    }
-
-    /// Begins the next epoch: the memtables were sealed under this number. Under the right to write.
-    pub(super) fn seal_epoch(&self, number: u64, seq: Seq, arrival: Option<Arc<Arrival>>) {
+    /// Begins the next epoch, which is returned: the memtables were sealed under this number. Under the right to write.
+    pub(super) fn seal_epoch(
+        &self,
+        number: u64,
+        seq: Seq,
+        arrival: Option<Arc<Arrival>>,
+    ) -> EpochId {
         let mut epochs = self.epochs.lock();
-        let applied = std::mem::take(&mut epochs.active);
+        let applied = epochs.begin();
         #[cfg(esker_planted)]
         let applied = super::planted::keep_back(applied, &mut epochs.active);
         epochs.sealed.push_back(Epoch { number, seq, applied, arrival });
+        epochs.current()
     }
 
     /// What comes into force with the oldest epoch that is sealed, if it is this one.
@@ -100,7 +98,7 @@ impl Core {
         let epochs = self.epochs.lock();
         let epoch = epochs.sealed.front().filter(|epoch| epoch.number == number);
         let applied = epoch.into_iter().flat_map(|epoch| &epoch.applied);
-        let applied = applied.map(|(group, (state, _))| (group.clone(), state.clone()));
+        let applied = applied.map(|(group, progress)| (group.clone(), progress.state()));
         let arrived = epoch.and_then(|epoch| epoch.arrival.as_ref());
         let arrived = arrived.map(|a| (a.range.group.clone(), a.state.clone()));
         // In the order of their names, so that the same requests make the same edits.
@@ -125,11 +123,12 @@ impl Core {
         let mut applied = epoch.applied;
         if let Some(arrival) = &epoch.arrival {
             let Arrival { range, state, erased_seq, .. } = &**arrival;
-            applied.insert(range.group.clone(), (state.clone(), *erased_seq));
+            let group = range.group.clone();
+            applied.insert(group.clone(), Progress::of_no_epoch(group, state.clone(), *erased_seq));
         }
-        let tell = |(group, (state, _)): (&Arc<[u8]>, &(GroupState, Seq))| PersistedGroup {
+        let tell = |(group, progress): (&Arc<[u8]>, &Arc<Progress>)| PersistedGroup {
             group: group.to_vec(),
-            index: state.index,
+            index: progress.index(),
         };
         let mut groups: Vec<PersistedGroup> = applied.iter().map(tell).collect();
         groups.sort_unstable_by(|a, b| a.group.cmp(&b.group));
@@ -140,14 +139,7 @@ impl Core {
 
     /// A group is gone, with all that was applied to it up to this sequence number. Under `versions`.
     pub(super) fn forget_group(&self, group: &[u8], seq: Seq) {
-        let mut epochs = self.epochs.lock();
-        let Epochs { active, sealed, persisted, .. } = &mut *epochs;
-        let sealed = sealed.iter_mut().map(|epoch| &mut epoch.applied);
-        for groups in [active, persisted].into_iter().chain(sealed) {
-            if groups.get(group).is_some_and(|(_, before)| *before < seq) {
-                groups.remove(group);
-            }
-        }
+        self.epochs.lock().forget(group, seq);
     }
 
     /// The newest sequence number that is in tables.
@@ -173,7 +165,7 @@ impl Core {
 
     /// How far a group's log was applied; `None` if it never was.
     pub(super) fn group(&self, group: &[u8]) -> Option<GroupIndex> {
-        self.epochs.lock().index_of(&Arc::from(group))
+        self.epochs.lock().index_of(group)
     }
 
     /// Makes persistent what was applied, and waits for it.
@@ -197,7 +189,7 @@ impl Core {
         } else if let Some(number) = self.sealed_with(group) {
             self.wait_for_epochs(number)?;
         }
-        Ok(self.epochs.lock().persisted.get(group).map(|(state, _)| state.index))
+        Ok(self.epochs.lock().persisted.get(group).map(|progress| progress.index()))
     }
 
     /// The newest sealed epoch with requests of a group.

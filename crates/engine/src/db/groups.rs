@@ -55,6 +55,8 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
         let seq = commit.take_seq(core)?;
+        // What is applied in spite of the promise must not be noted in what is given up.
+        core.epochs.lock().retire(&range.group);
         let idle = keyspaces.iter().filter(|keyspace| !keyspace.has_memtables());
         let idle: Vec<KeyspaceId> = idle.map(|keyspace| keyspace.id).collect();
         // Numbers up to this one must not be given to other records after a crash.

@@ -7,7 +7,7 @@
 //! | records of fields | `records` -> `secondary`, which stands before `write` and keeps indexes |
 //! | open, close | `open` -> `recover` |
 //! | background | `workers` -> `flushing`, `compact`, `collect` |
-//! | groups | `requests` -> `external`, `epochs`; `groups`; `carry` -> `arrival` |
+//! | groups | `requests` -> `external`, `epochs`, `progress`; `groups`; `carry` -> `arrival` |
 //! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `destroy`, `inspect`, `statistics` |
 //!
 //! What they share, and the order of locks, is in `core`.
@@ -43,6 +43,7 @@ mod open;
 mod placing;
 #[cfg(esker_planted)]
 mod planted;
+mod progress;
 mod queue;
 mod read;
 mod records;
@@ -72,13 +73,14 @@ mod write;
 pub use carry::GroupFiles;
 pub use collect_report::CollectReport;
 pub use destroy::destroy;
-pub use epochs::{Applied, GroupIndex};
+pub use epochs::GroupIndex;
 pub use groups::DeletedGroup;
 pub use handle::{Db, Keyspace};
 pub use ingest::Ingest;
 pub use open::Setup;
 #[cfg(esker_planted)]
 pub use planted::Planted;
+pub use progress::Applied;
 pub use scan::{Cursor, Pair, Pairs};
 pub use scan_range::{ScanOptions, ScanRange};
 pub use secondary::catalogue::{IndexInfo, IndexState};

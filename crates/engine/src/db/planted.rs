@@ -3,7 +3,7 @@
 //! Only in builds with `--cfg esker_planted`: others do not hold a line of it.
 
 use super::core::Core;
-use super::epochs::Groups;
+use super::progress::Groups;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A fault, of those that the promise of a store below a log excludes.

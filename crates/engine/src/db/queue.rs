@@ -27,7 +27,7 @@
 //! batches of a thread are written in its order, those of a group in the order of arrival; (5) while the lock is free, `WAITED_FOR`
 //! is set if and only if a group is in the queue; while it is set the word is changed under the lock only.
 
-use super::epochs::Application;
+use super::progress::Application;
 use super::separated::Separated;
 use esker_base::sync::atomic::{AtomicU32, Ordering};
 use esker_base::sync::{CHECKED, Mutex, WaitWord, thread};
@@ -83,7 +83,7 @@ pub(super) struct Request {
     pub(super) separated: Option<Box<Separated>>,
     pub(super) sync: bool,
     /// By which request of somebody else's log it was given.
-    pub(super) application: Option<Box<Application>>,
+    pub(super) application: Option<Application>,
     /// Number of the list of indexes that the batch was made for.
     pub(super) indexes: u64,
     /// Nothing was written because there is a newer list.

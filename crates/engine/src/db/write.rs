@@ -14,7 +14,7 @@
 
 use super::commit_state::CommitState;
 use super::core::{Core, KeyspaceCore, Keyspaces};
-use super::epochs::{Application, Applied};
+use super::progress::{Application, Applied};
 use super::queue::{Leader, Request, Turn};
 use super::separate::separate;
 use crate::memtable::Memtable;
@@ -80,7 +80,9 @@ pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) 
         Turn::Done(answer) => answer,
         Turn::Lead(leader) => lead(core, leader),
     };
-    answer.application.into_iter().for_each(Application::give_back);
+    if let Some(application) = answer.application {
+        application.remember();
+    }
     *batch = answer.batch;
     core.run_inline();
     if answer.outdated { Ok(false) } else { answer.result.map(|()| true) }
@@ -125,7 +127,11 @@ impl CommitState {
         }
         // A miss of the processor's caches then passes while the batches are logged.
         let keyspaces = core.keyspaces.load();
-        for op in group.iter().filter_map(|request| request.batch.iter().next()) {
+        for request in group.iter() {
+            if let Some(application) = &request.application {
+                application.prefetch();
+            }
+            let Some(op) = request.batch.iter().next() else { continue };
             if let Some(keyspace) = keyspaces.get(op.keyspace) {
                 keyspace.view.load().active.prefetch(hash64(op.key));
             }
@@ -174,7 +180,7 @@ impl CommitState {
         }
         if let Some(application) = application {
             // Where there is no log nothing that follows can fail.
-            core.admit(application, self.last_seq())?;
+            application.note(self.epoch, &core.epochs, self.last_seq())?;
         }
         if batch.is_empty() {
             return Ok(());

@@ -1,0 +1,284 @@
+//! How far a group was applied, and how the next request of the group finds that.
+//!
+//! ```text
+//! apply(group, index, note) -> what this thread found the last time, or the names alone
+//!       -> write queue -> under the right to write: of the current epoch? -> two stores
+//!                                                   otherwise             -> `Epochs::note`, under its lock
+//!       -> kept for the thread's next request of the group
+//! ```
+//!
+//! So the usual request brings along the line that is to be written, which its own processor has, and whoever writes searches
+//! nothing and takes no lock: every moment spent there is one that all other writers wait.
+//!
+//! Invariants: (1) whoever has the right to write changes a `Progress`, and nobody else; (2) without the lock of `Epochs` only one
+//! that is current; (3) of a group that is about to be deleted none is current.
+
+use super::epochs::Epochs;
+use super::group_range::check_name;
+use crate::version::{GroupState, NOTE_BYTES_MAX};
+use esker_base::checksum::hash64;
+use esker_base::pages::prefetch;
+use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::{Error, Result, Seq};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+/// How many groups a thread remembers.
+const REMEMBERED_MAX: usize = 4096;
+
+/// Where a request stands in its group's log.
+#[derive(Clone, Copy, Debug)]
+pub struct Applied<'a> {
+    /// The group: the beginning of its keys. 1 B to 1 KiB.
+    pub group: &'a [u8],
+    /// Index of the request in the log of its group, above that of all that were applied before.
+    pub index: u64,
+    /// What else must be known after a crash, such as the term of the request and the members of the group. It is kept with the
+    /// index and comes back with it. At most 64 KiB. A note that differs from the one before costs a lock and some memory.
+    pub note: &'a [u8],
+}
+
+/// A store's current epoch, as none other of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EpochId(u64);
+
+impl EpochId {
+    const NONE: EpochId = EpochId(0);
+
+    pub(super) fn new() -> EpochId {
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+        EpochId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// How far a group was applied in an epoch, as long as its note stays the same. It has a line of the processor's caches of its own:
+/// threads on other processors apply to other groups.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Progress {
+    pub(super) group: Arc<[u8]>,
+    pub(super) note: Arc<[u8]>,
+    epoch: EpochId,
+    /// False if requests are to be noted elsewhere, or the group is about to be deleted.
+    is_current: AtomicBool,
+    index: AtomicU64,
+    /// The sequence number that was newest before the request.
+    seq_before: AtomicU64,
+}
+
+impl Progress {
+    pub(super) fn new(
+        epoch: EpochId,
+        group: Arc<[u8]>,
+        state: GroupState,
+        seq_before: Seq,
+    ) -> Arc<Progress> {
+        let GroupState { index, note } = state;
+        let (index, seq_before) = (AtomicU64::new(index), AtomicU64::new(seq_before));
+        let is_current = AtomicBool::new(epoch != EpochId::NONE);
+        Arc::new(Progress { group, note, epoch, is_current, index, seq_before })
+    }
+
+    /// One that is persistent, or only says which group a request is for.
+    pub(super) fn of_no_epoch(
+        group: Arc<[u8]>,
+        state: GroupState,
+        seq_before: Seq,
+    ) -> Arc<Progress> {
+        Progress::new(EpochId::NONE, group, state, seq_before)
+    }
+
+    pub(super) fn index(&self) -> u64 {
+        self.index.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn state(&self) -> GroupState {
+        GroupState { index: self.index(), note: self.note.clone() }
+    }
+
+    /// True if all that it stands for was applied before this sequence number was taken.
+    pub(super) fn is_before(&self, seq: Seq) -> bool {
+        self.seq_before.load(Ordering::Relaxed) < seq
+    }
+
+    /// From now on requests are noted under the lock of `Epochs`. Under the right to write.
+    pub(super) fn retire(&self) {
+        self.is_current.store(false, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_current(&self, epoch: EpochId) -> bool {
+        self.epoch == epoch && self.is_current.load(Ordering::Relaxed)
+    }
+
+    /// Notes a request. Under the right to write.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it was applied before.
+    #[inline]
+    pub(super) fn advance(&self, index: u64, seq_before: Seq) -> Result<()> {
+        self.check_newer(index)?;
+        self.index.store(index, Ordering::Relaxed);
+        self.seq_before.store(seq_before, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// # Errors
+    /// `InvalidArgument` if this request was applied before.
+    #[inline]
+    pub(super) fn check_newer(&self, index: u64) -> Result<()> {
+        if index > self.index() { Ok(()) } else { Err(self.not_again(index)) }
+    }
+
+    #[cold]
+    fn not_again(&self, index: u64) -> Error {
+        Error::invalid(format!(
+            "request {index} of group {} was not applied: the newest that was is {}",
+            self.group.escape_ascii(),
+            self.index()
+        ))
+    }
+}
+
+/// As [`Applied`], on its way through the write queue.
+pub(super) struct Application {
+    pub(super) index: u64,
+    /// Of the group, and with the note, of the request: the newest one if this thread knows it.
+    pub(super) progress: Arc<Progress>,
+    /// Of the name of the group.
+    hash: u64,
+}
+
+/// True if both hold the same. What the caller has just written costs a library's wide loads tens of nanoseconds: they wait until
+/// all that was written before is in the cache.
+#[inline]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let ((a_words, a_rest), (b_words, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let is_same_word =
+        |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b);
+    a.len() == b.len()
+        && a_words.iter().zip(b_words).all(is_same_word)
+        && a_rest.iter().zip(b_rest).all(|(a, b)| a == b)
+}
+
+/// What this thread found, by the hash of the group's name. Nothing while a request is on its way.
+type Remembered = HashMap<u64, Option<Arc<Progress>>, BuildHasherDefault<NameHasher>>;
+
+esker_base::sync::thread_local! {
+    static REMEMBERED: RefCell<Remembered> = RefCell::new(HashMap::default());
+}
+
+/// Does something with what this thread remembers. A thread that is ending remembers nothing any more.
+fn with_remembered<T>(f: impl FnOnce(&mut Remembered) -> T) -> Option<T> {
+    REMEMBERED
+        .try_with(|remembered| remembered.try_borrow_mut().ok().map(|mut r| f(&mut r)))
+        .ok()?
+}
+
+impl Application {
+    /// # Errors
+    /// `InvalidArgument` if a length is not allowed.
+    #[inline]
+    pub(super) fn new(applied: &Applied<'_>) -> Result<Application> {
+        let Applied { group, index, note } = *applied;
+        let hash = hash64(group);
+        let is_same =
+            |known: &mut Arc<Progress>| is_same(&known.group, group) && is_same(&known.note, note);
+        let known = with_remembered(|remembered| remembered.get_mut(&hash)?.take_if(is_same));
+        match known.flatten() {
+            Some(progress) => Ok(Application { index, progress, hash }),
+            None => Application::unknown(applied, hash),
+        }
+    }
+
+    #[cold]
+    fn unknown(applied: &Applied<'_>, hash: u64) -> Result<Application> {
+        let Applied { group, index, note } = *applied;
+        check_name(group)?;
+        if note.len() > NOTE_BYTES_MAX {
+            return Err(Error::invalid("the note of a request is longer than 64 KiB"));
+        }
+        let state = GroupState { index: 0, note: note.into() };
+        let progress = Progress::of_no_epoch(group.into(), state, 0);
+        Ok(Application { index, progress, hash })
+    }
+
+    /// Fetches what `note` changes.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(Arc::as_ptr(&self.progress));
+    }
+
+    /// Notes that the request is about to be in the memtables, in this epoch, which is the current one of `epochs`. The newest
+    /// sequence number before it is `last_seq`. Under the right to write.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the request was applied before, or cannot be applied now.
+    #[inline]
+    pub(super) fn note(
+        &mut self,
+        epoch: EpochId,
+        epochs: &Mutex<Epochs>,
+        last_seq: Seq,
+    ) -> Result<()> {
+        if self.progress.is_current(epoch) {
+            return self.progress.advance(self.index, last_seq);
+        }
+        self.note_first(epochs, last_seq)
+    }
+
+    #[cold]
+    fn note_first(&mut self, epochs: &Mutex<Epochs>, last_seq: Seq) -> Result<()> {
+        self.progress = epochs.lock().note(&self.progress, self.index, last_seq)?;
+        Ok(())
+    }
+
+    /// Remembers what was found for this thread's next request of the group.
+    #[inline]
+    pub(super) fn remember(self) {
+        with_remembered(|remembered| match remembered.get_mut(&self.hash) {
+            Some(known) => *known = Some(self.progress),
+            None => self.remember_first(remembered),
+        });
+    }
+
+    #[cold]
+    fn remember_first(self, remembered: &mut Remembered) {
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
+        }
+        remembered.insert(self.hash, Some(self.progress));
+    }
+}
+
+/// Groups by their name.
+pub(super) type Groups = HashMap<Arc<[u8]>, Arc<Progress>, BuildHasherDefault<NameHasher>>;
+
+/// Hashes names of groups, which are short, and takes what is a hash already as it is.
+#[derive(Default)]
+pub(super) struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 ^= hash64(bytes);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, length: usize) {
+        self.0 ^= length as u64;
+    }
+
+    #[inline]
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
