@@ -282,3 +282,48 @@ impl Hasher for NameHasher {
         self.0
     }
 }
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+
+    fn application<'a>(group: &'a [u8], note: &'a [u8]) -> Application {
+        Application::new(&Applied { group, index: 1, note }).expect("lengths are fine")
+    }
+
+    #[test]
+    fn what_has_the_same_hash_is_told_apart() {
+        let of_b = application(b"b/", b"");
+        of_b.remember();
+        let mistaken = with_remembered(|remembered| {
+            let of_b = remembered.remove(&hash64(b"b/")).expect("remembered");
+            remembered.insert(hash64(b"a/"), of_b);
+        });
+        assert!(mistaken.is_some());
+        assert_eq!(*application(b"a/", b"").progress.group, *b"a/");
+    }
+
+    #[test]
+    fn the_same_request_finds_what_was_remembered() {
+        let first = application(b"g/", b"term 1");
+        let found = first.progress.clone();
+        first.remember();
+        assert!(!Arc::ptr_eq(&found, &application(b"g/", b"term 2").progress));
+        assert!(Arc::ptr_eq(&found, &application(b"g/", b"term 1").progress));
+    }
+
+    #[test]
+    fn bytes_are_the_same_if_all_are() {
+        let bytes: Vec<u8> = (0..40).collect();
+        for length in 0..bytes.len() {
+            let whole = &bytes[..length];
+            assert!(is_same(whole, &whole.to_vec()));
+            assert!(!is_same(whole, &bytes[..length + 1]));
+            for changed in 0..length {
+                let mut other = whole.to_vec();
+                other[changed] ^= 0x80;
+                assert!(!is_same(whole, &other), "byte {changed} of {length}");
+            }
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Tests of the library from outside: each file is about one promise or one kind of failure.
 
+mod applying_threads;
 mod carried_groups;
 mod compact_for_scans;
 mod compaction_parts;
