@@ -12,6 +12,7 @@ use esker_draw::units::{duration, rate};
 use esker_draw::{Group, Outcome, Palette, bars};
 use hdrhistogram::Histogram;
 use rand::rngs::Xoshiro256PlusPlus as Random;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -101,12 +102,14 @@ struct Seat {
 struct Done(AtomicU64);
 
 impl Lab<'_> {
-    /// All arms, in turns.
+    /// All arms, each once in a round, in another order each time.
     pub(super) fn latency(&mut self, each: Each<'_, Run>) -> Outcome<()> {
         let place = self.place;
         for round in 0..self.choice.repeat {
-            for turn in 0..Arm::ALL.len() {
-                let arm = Arm::ALL[(turn + round as usize) % Arm::ALL.len()];
+            // What an arm leaves behind, such as files to be removed, is met by another one each time.
+            let mut arms = Arm::ALL;
+            arms.shuffle(&mut Random::seed_from_u64(u64::from(round)));
+            for (turn, arm) in arms.into_iter().enumerate() {
                 let run = place.within(&format!("latency-{turn}"), |dir| {
                     let db = arm.open(dir)?;
                     let run = self.writes(&db, arm, round)?;
@@ -172,6 +175,7 @@ fn work(
     let mut random = Random::seed_from_u64(seat.seed);
     let mut values = groups::values(seat.seed);
     let own: Vec<u64> = (seat.thread..seat.groups).step_by(seat.threads as usize).collect();
+    let names: Vec<_> = own.iter().map(|&group| name(group)).collect();
     let mut indexes = vec![0u64; own.len()];
     let (mut key, mut longest) = (Vec::new(), 0);
     for count in 0..seat.writes {
@@ -193,14 +197,13 @@ fn work(
             Arm::Sentinel => {
                 let mut batch = Batch::new();
                 batch.put(&key, value);
-                batch.put(&name(own[at]), &indexes[at].to_le_bytes());
+                batch.put(&names[at], &indexes[at].to_le_bytes());
                 db.write(batch, WriteOptions::default())?;
             }
             Arm::Applied => {
                 let mut batch = Batch::new();
                 batch.put(&key, value);
-                let group = &name(own[at]);
-                db.apply(Applied { group, index: indexes[at], note: b"" }, batch)?;
+                db.apply(Applied { group: &names[at], index: indexes[at], note: b"" }, batch)?;
             }
         }
         let ns = before.elapsed().as_nanos() as u64;
