@@ -5,7 +5,8 @@ use super::group_range::GroupRange;
 use super::progress::{EpochId, Groups, Progress};
 use crate::version::{GroupState, NamedGroups, Written};
 use esker_base::{Error, KeyspaceId, Result, Seq};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// How far the log of a group was applied.
@@ -56,6 +57,8 @@ impl Epoch {
 
 /// What was applied, by whether it is persistent yet.
 pub(super) struct Epochs {
+    /// The groups of all lists, and those that arrive. None begins another.
+    pub(super) names: BTreeSet<Arc<[u8]>>,
     /// Of the epoch that is not sealed.
     current: EpochId,
     /// What the active memtables hold.
@@ -73,6 +76,7 @@ impl Epochs {
             (group.clone(), Progress::of_no_epoch(group.clone(), state.clone(), last_seq))
         });
         Epochs {
+            names: groups.0.keys().cloned().collect(),
             current,
             active: Groups::default(),
             sealed: VecDeque::new(),
@@ -139,6 +143,7 @@ impl Epochs {
         }
         let state = GroupState { index, note: note.clone() };
         let progress = Progress::new(self.current, group.clone(), state, seq_before);
+        self.names.insert(group.clone());
         if let Some(former) = self.active.insert(group.clone(), progress.clone()) {
             former.retire();
         }
@@ -160,16 +165,19 @@ impl Epochs {
                 groups.remove(group);
             }
         }
+        if self.applied(group).is_none() {
+            self.names.remove(group);
+        }
     }
 
     /// Fails if the name of a new group begins another one's, or the other way round: what belongs to which could not be told.
     pub(super) fn check_apart(&self, group: &[u8]) -> Result<()> {
-        let sealed = self.sealed.iter().flat_map(|epoch| epoch.applied.keys());
-        let mut known = self.persisted.keys().chain(sealed).chain(self.active.keys());
-        let overlaps = |other: &&Arc<[u8]>| {
-            ***other != *group && (other.starts_with(group) || group.starts_with(other))
-        };
-        match known.find(overlaps) {
+        // As none begins another, one that does would stand right before or behind.
+        let behind = (Bound::Excluded(group), Bound::Unbounded);
+        let before =
+            self.names.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(group))).next_back();
+        let mut beside = before.into_iter().chain(self.names.range::<[u8], _>(behind).next());
+        match beside.find(|other| other.starts_with(group) || group.starts_with(other)) {
             None => Ok(()),
             Some(other) => Err(Error::invalid(format!(
                 "the name of group {} and that of group {} begin alike: end names with a byte that occurs nowhere else in them",

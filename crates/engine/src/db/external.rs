@@ -25,7 +25,7 @@ use crate::event::{Event, PersistedGroup};
 use crate::options::Durability;
 use crate::version::{Change, GroupState};
 use esker_base::{Error, Result, Seq};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +64,7 @@ impl Core {
         let applied = epochs.begin();
         #[cfg(esker_planted)]
         let applied = super::planted::keep_back(applied, &mut epochs.active);
+        epochs.names.extend(arrival.iter().map(|arrival| arrival.range.group.clone()));
         epochs.sealed.push_back(Epoch { number, seq, applied, arrival });
         epochs.current()
     }
@@ -157,10 +158,7 @@ impl Core {
     /// How far each group's log was applied, by group.
     pub(super) fn groups(&self) -> Vec<GroupIndex> {
         let epochs = self.epochs.lock();
-        let sealed = epochs.sealed.iter().flat_map(|epoch| epoch.applied.keys());
-        let known = epochs.persisted.keys().chain(sealed).chain(epochs.active.keys());
-        let known: BTreeSet<&Arc<[u8]>> = known.collect();
-        known.into_iter().filter_map(|group| epochs.index_of(group)).collect()
+        epochs.names.iter().filter_map(|group| epochs.index_of(group)).collect()
     }
 
     /// How far a group's log was applied; `None` if it never was.

@@ -26,8 +26,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Places for what a thread remembers, of one group each.
-const PLACES: usize = 4096;
+/// How many groups a thread remembers. Each takes some 150 bytes.
+const REMEMBERED_MAX: usize = 1 << 14;
 
 /// Where a request stands in its group's log.
 #[derive(Clone, Copy, Debug)]
@@ -148,8 +148,8 @@ pub(super) struct Application {
     pub(super) index: u64,
     /// Of the group, and with the note, of the request: the newest one if this thread knows it.
     pub(super) progress: Arc<Progress>,
-    /// Where it is remembered.
-    place: usize,
+    /// Of the name of the group.
+    hash: u64,
 }
 
 /// True if both hold the same. What the caller has just written costs a library's wide loads tens of nanoseconds: they wait until
@@ -164,16 +164,11 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
         && a_rest.iter().zip(b_rest).all(|(a, b)| a == b)
 }
 
-/// What this thread found, each at the place that the hash of the group's name gives. Nothing while a request is on its way. Of two
-/// groups with the same place the last one is remembered.
-type Remembered = Vec<Option<Arc<Progress>>>;
+/// What this thread found, by the hash of the group's name. Nothing while a request is on its way.
+type Remembered = HashMap<u64, Option<Arc<Progress>>, BuildHasherDefault<NameHasher>>;
 
 esker_base::sync::thread_local! {
     static REMEMBERED: RefCell<Remembered> = RefCell::default();
-}
-
-fn place_of(group: &[u8]) -> usize {
-    hash64(group) as usize % PLACES
 }
 
 /// Does something with what this thread remembers. A thread that is ending remembers nothing any more.
@@ -189,18 +184,18 @@ impl Application {
     #[inline]
     pub(super) fn new(applied: &Applied<'_>) -> Result<Application> {
         let Applied { group, index, note } = *applied;
-        let place = place_of(group);
+        let hash = hash64(group);
         let is_same =
             |known: &mut Arc<Progress>| is_same(&known.group, group) && is_same(&known.note, note);
-        let known = with_remembered(|remembered| remembered.get_mut(place)?.take_if(is_same));
+        let known = with_remembered(|remembered| remembered.get_mut(&hash)?.take_if(is_same));
         match known.flatten() {
-            Some(progress) => Ok(Application { index, progress, place }),
-            None => Application::unknown(applied, place),
+            Some(progress) => Ok(Application { index, progress, hash }),
+            None => Application::unknown(applied, hash),
         }
     }
 
     #[cold]
-    fn unknown(applied: &Applied<'_>, place: usize) -> Result<Application> {
+    fn unknown(applied: &Applied<'_>, hash: u64) -> Result<Application> {
         let Applied { group, index, note } = *applied;
         check_name(group)?;
         if note.len() > NOTE_BYTES_MAX {
@@ -208,7 +203,7 @@ impl Application {
         }
         let state = GroupState { index: 0, note: note.into() };
         let progress = Progress::of_no_epoch(group.into(), state, 0);
-        Ok(Application { index, progress, place })
+        Ok(Application { index, progress, hash })
     }
 
     /// Fetches what `note` changes.
@@ -244,19 +239,25 @@ impl Application {
     /// Remembers what was found for this thread's next request of the group.
     #[inline]
     pub(super) fn remember(self) {
-        with_remembered(|remembered| {
-            if remembered.is_empty() {
-                remembered.resize(PLACES, None);
-            }
-            remembered[self.place] = Some(self.progress);
+        with_remembered(|remembered| match remembered.get_mut(&self.hash) {
+            Some(known) => *known = Some(self.progress),
+            None => self.remember_first(remembered),
         });
+    }
+
+    #[cold]
+    fn remember_first(self, remembered: &mut Remembered) {
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
+        }
+        remembered.insert(self.hash, Some(self.progress));
     }
 }
 
 /// Groups by their name.
 pub(super) type Groups = HashMap<Arc<[u8]>, Arc<Progress>, BuildHasherDefault<NameHasher>>;
 
-/// Hashes names of groups, which are short.
+/// Hashes names of groups, which are short, and takes what is a hash already as it is.
 #[derive(Default)]
 pub(super) struct NameHasher(u64);
 
@@ -269,6 +270,11 @@ impl Hasher for NameHasher {
     #[inline]
     fn write_usize(&mut self, length: usize) {
         self.0 ^= length as u64;
+    }
+
+    #[inline]
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 
     #[inline]
@@ -286,11 +292,12 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_same_place_is_told_apart() {
+    fn what_has_the_same_hash_is_told_apart() {
         let of_b = application(b"b/", b"");
         of_b.remember();
         let mistaken = with_remembered(|remembered| {
-            remembered.swap(place_of(b"a/"), place_of(b"b/"));
+            let of_b = remembered.remove(&hash64(b"b/")).expect("remembered");
+            remembered.insert(hash64(b"a/"), of_b);
         });
         assert!(mistaken.is_some());
         assert_eq!(*application(b"a/", b"").progress.group, *b"a/");
@@ -310,7 +317,8 @@ mod tests {
         let bytes: Vec<u8> = (0..40).collect();
         for length in 0..bytes.len() {
             let whole = &bytes[..length];
-            assert!(is_same(whole, &whole.to_vec()));
+            let copy = whole.to_vec();
+            assert!(is_same(whole, &copy));
             assert!(!is_same(whole, &bytes[..length + 1]));
             for changed in 0..length {
                 let mut other = whole.to_vec();

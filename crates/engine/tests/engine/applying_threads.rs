@@ -116,7 +116,7 @@ fn each_request_is_noted_where_it_belongs() {
 /// More than a thread remembers.
 #[test]
 fn a_thread_may_apply_to_many_groups() {
-    const MANY: u64 = 10_000;
+    const MANY: u64 = 40_000;
     let disk = StrictVfs::new();
     let db = Db::open_with(DIR, below_log(), setup(&disk)).expect("open");
     for index in 1..=3 {

@@ -322,6 +322,30 @@ fn a_group_arrives_later_if_the_manifest_cannot_be_written_now() {
     }
 }
 
+/// Also while it is not in force yet.
+#[test]
+fn a_name_is_taken_by_a_group_that_arrives() {
+    let options = below_log();
+    let strict = StrictVfs::new();
+    let source = store(setup(&strict), EXPORT, &options, 1);
+    source.export_group(&group(CARRIED), "/carried").expect("export");
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let target = open(setup_on(Arc::new(vfs.clone()), 7), DIR, &options);
+    target.create_keyspace("other", options.default_keyspace.clone()).expect("create");
+    let rule = FaultRule::nth(1, &[Op::Create, Op::CreateLog, Op::Append], Fault::NoSpace);
+    let fails = |path: &Path| path.to_string_lossy().contains("db/MANIFEST");
+    vfs.inject(rule.from_then_on().on(fails));
+    let failed = target.ingest_group(&group(CARRIED), "/carried").expect_err("no manifest");
+    assert!(matches!(failed, Error::NoSpace { .. }), "{failed}");
+    let apply = |group| target.apply(Applied { group, index: 1, note: b"" }, Batch::new());
+    let refused = apply(b"g3/more/").expect_err("g3/ arrives").to_string();
+    assert!(refused.contains("begin alike"), "{refused}");
+    vfs.heal();
+    target.flush().expect("flush");
+    assert!(target.group(&group(CARRIED)).is_some(), "it has arrived");
+    assert!(apply(b"g3/more/").is_err() && apply(b"g4/").is_ok());
+}
+
 fn persisted_state_of_export(disk: &StrictVfs, options: &Options) -> State {
     let alone = Db::open_read_only_with("/carried", options.clone(), setup(disk)).expect("open");
     state(&alone, CARRIED)

@@ -123,6 +123,39 @@ fn requests_are_refused_that_cannot_be_right() {
     assert!(!names.iter().any(|name| name.ends_with(".wal")), "no log: {names:?}");
 }
 
+/// Wherever the other one is known from: tables, or requests.
+#[test]
+fn no_groups_name_begins_that_of_another() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, &options());
+    let known = [&b"b/"[..], b"ab/", b"bb/", b"a/"];
+    let is_refused = |db: &Db, group: &[u8]| {
+        db.apply(Applied { group, index: 9, note: b"" }, Batch::new()).is_err()
+    };
+    for (number, group) in known.iter().enumerate() {
+        assert!(!is_refused(&db, group), "group {number}");
+        if number == 1 {
+            db.flush_group(group).expect("flush");
+        }
+    }
+    let alike = [&b"a"[..], b"ab", b"ab/c", b"b", b"b/\0", b"b/\xff\xff", b"bb/bb/"];
+    let refuses_all = |db: &Db| {
+        let accepted = alike.iter().find(|group| !is_refused(db, group));
+        assert!(accepted.is_none(), "{}", accepted.unwrap_or(&&b""[..]).escape_ascii());
+    };
+    refuses_all(&db);
+    db.close().expect("close");
+    let db = open(&disk, &options());
+    refuses_all(&db);
+    // Once what it collides with is gone, it is a name as any other.
+    db.delete_group(b"b/").expect("delete");
+    assert!(is_refused(&db, b"b"), "it begins bb/ too");
+    db.delete_group(b"bb/").expect("delete");
+    assert!(!is_refused(&db, b"b"));
+    assert!(is_refused(&db, b"b/"));
+    assert_eq!(db.groups().len(), 3);
+}
+
 #[test]
 fn keyspaces_become_persistent_together_and_events_tell() {
     let disk = StrictVfs::new();
