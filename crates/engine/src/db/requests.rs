@@ -42,7 +42,9 @@ impl Db {
     /// `InvalidArgument`: the store has a log of its own, a length is not allowed, or the request was applied before; nothing
     /// changed. Otherwise as [`Db::write`].
     /// # Cost
-    /// As a write that is not logged. Groups that were applied to since the last flush are written to the manifest with the next.
+    /// As a write that is not logged, and some 200 instructions. The first request of a thread to a group, and the first after a
+    /// flush, a deletion of the group or one with another note, take a lock. Groups that were applied to since the last flush are
+    /// written to the manifest with the next.
     /// # Source
     /// The sentinel key of PheonixLSM, whose place the manifest takes.
     pub fn apply(&self, request: Applied<'_>, mut batch: Batch) -> Result<()> {
