@@ -1,4 +1,4 @@
-//! What was applied of somebody else's logs, by whether it is persistent yet. `external` says what for, `progress` how most
+//! What was applied of somebody else's logs, by whether it is persistent yet. `external` says what for, `application` how most
 //! requests pass this by.
 
 use super::group_range::GroupRange;

@@ -15,7 +15,7 @@
 //! (3) so tables are exactly the state after the index that the manifest has for each group. docs/external-durability.md has the
 //! proof.
 //! Threads: `Epochs` has a lock of its own, taken under `commit` by writers and under `versions` by flushes; most requests need it
-//! not, see `progress`.
+//! not, see `application`.
 //! Source: PheonixLSM. It writes a sentinel key with each request; here an epoch's indexes are in the edit that makes it
 //! persistent, so that a request costs no key of its own.
 

@@ -7,11 +7,12 @@
 //! | records of fields | `records` -> `secondary`, which stands before `write` and keeps indexes |
 //! | open, close | `open` -> `recover` |
 //! | background | `workers` -> `flushing`, `compact`, `collect` |
-//! | groups | `requests` -> `external`, `epochs`, `progress`; `groups`; `carry` -> `arrival` |
+//! | groups | `requests` -> `external`, `epochs`, `application`; `groups`; `carry` -> `arrival` |
 //! | upkeep | `keyspaces`, `checkpoint`, `ingest`, `verify`, `repair`, `destroy`, `inspect`, `statistics` |
 //!
 //! What they share, and the order of locks, is in `core`.
 
+mod application;
 mod arrival;
 mod background;
 mod carry;
@@ -70,6 +71,7 @@ mod verify;
 mod workers;
 mod write;
 
+pub use application::Applied;
 pub use carry::GroupFiles;
 pub use collect_report::CollectReport;
 pub use destroy::destroy;
@@ -80,7 +82,6 @@ pub use ingest::Ingest;
 pub use open::Setup;
 #[cfg(esker_planted)]
 pub use planted::Planted;
-pub use progress::Applied;
 pub use scan::{Cursor, Pair, Pairs};
 pub use scan_range::{ScanOptions, ScanRange};
 pub use secondary::catalogue::{IndexInfo, IndexState};

@@ -27,7 +27,7 @@
 //! batches of a thread are written in its order, those of a group in the order of arrival; (5) while the lock is free, `WAITED_FOR`
 //! is set if and only if a group is in the queue; while it is set the word is changed under the lock only.
 
-use super::progress::Application;
+use super::application::Application;
 use super::separated::Separated;
 use esker_base::sync::atomic::{AtomicU32, Ordering};
 use esker_base::sync::{CHECKED, Mutex, WaitWord, thread};

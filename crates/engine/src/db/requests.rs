@@ -1,10 +1,10 @@
 //! Requests of somebody else's logs, and the groups they are for: what users call.
 
+use super::application::Applied;
 use super::carry::{self, GroupFiles};
 use super::epochs::GroupIndex;
 use super::groups::{self, DeletedGroup};
 use super::handle::Db;
-use super::progress::Applied;
 use super::secondary::write;
 use super::snapshot::Snapshot;
 use super::write::How;

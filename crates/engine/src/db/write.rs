@@ -12,9 +12,9 @@
 //! Invariants: (1) a record is in the log before it is in a memtable; (2) sequence numbers are
 //! consecutive in the log; (3) a batch is one record of the log and becomes visible as a whole.
 
+use super::application::{Application, Applied};
 use super::commit_state::CommitState;
 use super::core::{Core, KeyspaceCore, Keyspaces};
-use super::progress::{Application, Applied};
 use super::queue::{Leader, Request, Turn};
 use super::separate::separate;
 use crate::memtable::Memtable;
