@@ -258,7 +258,7 @@ fn stores_without_a_log_are_measured_and_drawn() {
     let found: Value = serde_json::from_str(&file(&out, "phoenix.json")).expect("JSON");
     let all = |name: &str| found[name].as_array().expect("a list").clone();
     let latency = all("latency");
-    assert_eq!(latency.len(), 6);
+    assert_eq!(latency.len(), 7);
     for run in &latency {
         assert_eq!(figure(&run["latency"], "count"), 2_000, "{run}");
         assert!(figure(&run["latency"], "p99") > 10, "{run}");
