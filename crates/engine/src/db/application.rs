@@ -26,8 +26,10 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-/// How many groups a thread remembers. Each takes some 150 bytes.
+/// How many groups a thread remembers. Each takes some 150 bytes, its name, and its note.
 const REMEMBERED_MAX: usize = 1 << 14;
+/// Longer notes are not remembered: threads may keep what no store needs any more.
+const REMEMBERED_NOTE_BYTES_MAX: usize = 256;
 
 /// Where a request stands in its group's log.
 #[derive(Clone, Copy, Debug)]
@@ -37,15 +39,15 @@ pub struct Applied<'a> {
     /// Index of the request in the log of its group, above that of all that were applied before.
     pub index: u64,
     /// What else must be known after a crash, such as the term of the request and the members of the group. It is kept with the
-    /// index and comes back with it. At most 64 KiB. A note that differs from the one before costs a lock and some memory.
+    /// index and comes back with it. At most 64 KiB. A note that differs from the one before, or is longer than 256 B, costs a lock.
     pub note: &'a [u8],
 }
 
 /// As [`Applied`], on its way through the write queue.
 pub(super) struct Application {
-    pub(super) index: u64,
+    index: u64,
     /// Of the group, and with the note, of the request: the newest one if this thread knows it.
-    pub(super) progress: Arc<Progress>,
+    progress: Arc<Progress>,
     /// Of the name of the group.
     hash: u64,
 }
@@ -137,6 +139,9 @@ impl Application {
     /// Remembers what was found for this thread's next request of the group.
     #[inline]
     pub(super) fn remember(self) {
+        if self.progress.note.len() > REMEMBERED_NOTE_BYTES_MAX {
+            return;
+        }
         with_remembered(|remembered| match remembered.get_mut(&self.hash) {
             Some(known) => *known = Some(self.progress),
             None => self.remember_first(remembered),
@@ -179,6 +184,17 @@ mod tests {
         first.remember();
         assert!(!Arc::ptr_eq(&found, &application(b"g/", b"term 2").progress));
         assert!(Arc::ptr_eq(&found, &application(b"g/", b"term 1").progress));
+    }
+
+    #[test]
+    fn long_notes_are_not_remembered() {
+        for (length, is_found) in [(256, true), (257, false)] {
+            let note = vec![b'n'; length];
+            let first = application(b"long/", &note);
+            let found = first.progress.clone();
+            first.remember();
+            assert_eq!(Arc::ptr_eq(&found, &application(b"long/", &note).progress), is_found);
+        }
     }
 
     #[test]

@@ -429,20 +429,3 @@ fn readers_and_exports_find_a_group_as_a_whole_while_it_is_replaced() {
         assert_sound(&db);
     }
 }
-
-#[test]
-fn names_of_groups_must_not_begin_alike() {
-    let disk = StrictVfs::new();
-    let db = open(setup(&disk), DIR, &options());
-    let apply = |group: &[u8]| {
-        let mut batch = Batch::new();
-        batch.put(group, b"1");
-        db.apply(Applied { group, index: 1, note: b"" }, batch)
-    };
-    apply(b"12").expect("apply");
-    apply(b"1").expect_err("12 begins with it");
-    apply(b"123").expect_err("it begins with 12");
-    apply(b"13").expect("apply");
-    db.delete_group(b"12").expect("delete");
-    apply(b"123").expect("apply");
-}

@@ -130,7 +130,8 @@ fn no_groups_name_begins_that_of_another() {
     let db = open(&disk, &options());
     let known = [&b"b/"[..], b"ab/", b"bb/", b"a/"];
     let is_refused = |db: &Db, group: &[u8]| {
-        db.apply(Applied { group, index: 9, note: b"" }, Batch::new()).is_err()
+        let done = db.apply(Applied { group, index: 9, note: b"" }, Batch::new());
+        done.is_err_and(|error| error.to_string().contains("begin alike"))
     };
     for (number, group) in known.iter().enumerate() {
         assert!(!is_refused(&db, group), "group {number}");
