@@ -9,7 +9,7 @@
 //! decoded once and its records are handed out from the end.
 
 use super::search::{self, Hit, HitKey};
-use super::{Block, Damage, Layout, Record, restart};
+use super::{Block, Damage, Layout, Record, StoredBlock, restart};
 use crate::cursor::Step;
 use crate::value::Value;
 use esker_base::{KeyOrder, Trailer};
@@ -30,6 +30,8 @@ const PASSED_KEYS_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub struct BlockCursor {
     block: Option<Block>,
+    /// How the block stands in its file, if that was kept.
+    stored: Option<Box<StoredBlock>>,
     layout: Layout,
     valid: bool,
     /// The key stands whole in the block, at `key_at`; else it is in `key`.
@@ -75,13 +77,26 @@ impl BlockCursor {
         self.layout = block.layout();
         self.next_at = self.layout.values_at;
         self.block = Some(block);
+        self.stored = None;
         self.valid = false;
         self.passed.clear();
+    }
+
+    /// Keeps how the block stands in its file, until the cursor is pointed elsewhere.
+    pub(crate) fn keep_stored(&mut self, stored: Option<StoredBlock>) {
+        self.stored = stored.map(Box::new);
+    }
+
+    /// How the block stands in its file, if that was kept.
+    #[inline]
+    pub(crate) fn stored(&self) -> Option<&StoredBlock> {
+        self.stored.as_deref()
     }
 
     /// Lets go of the block.
     pub fn clear(&mut self) {
         self.block = None;
+        self.stored = None;
         self.valid = false;
         self.layout = Layout::default();
         self.passed.clear();

@@ -13,6 +13,7 @@ mod builder;
 mod compress;
 mod cursor;
 mod search;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ pub(crate) use compress::{CODEC_MAX, codec_name, expand, expand_into, expanded_b
 pub use compress::{Sealer, TRAILER_BYTES, copy_payload, open_payload};
 pub use cursor::BlockCursor;
 pub(crate) use search::{Layout, Record, restart};
+pub(crate) use stored::StoredBlock;
 
 use crate::value::Value;
 use esker_base::heap::{Heap, SharedBytes};
@@ -97,6 +99,17 @@ impl Block {
         }
         let (start, end) = (payload.start as u32, payload.end as u32);
         Ok(Block { data: payload.data, start, end })
+    }
+
+    /// True if its payload has at least `bytes_min` bytes and is one record.
+    pub(crate) fn is_one_record_of(&self, bytes_min: usize) -> bool {
+        let bytes = self.bytes();
+        if bytes.len() < bytes_min {
+            return false;
+        }
+        let layout = self.layout();
+        let first = || Record::decode(bytes, layout.values_at, layout.keys_at);
+        layout.restarts == 1 && first().is_ok_and(|record| record.suffix_end == layout.values_at)
     }
 
     /// The bytes and where the payload ends in them, if it begins where they begin.

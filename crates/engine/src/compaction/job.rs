@@ -12,7 +12,7 @@ use crate::event::CompactionReason;
 use crate::iter::{MergeCursor, Ranked, Retention};
 use crate::options::KeyspaceOptions;
 use crate::range_tombstone::{Fragment, RangeTombstones};
-use crate::table::{CursorOptions, Origin};
+use crate::table::{CursorOptions, Keep, Origin};
 use crate::version::{
     Change, CompactionSpec, KeyRange, Run, RunCursor, RunOutput, Table, TableMeta, TableStore,
     Version, VersionEdit,
@@ -151,7 +151,14 @@ impl Job {
     fn merge(&self, part: &Part, stop: &dyn Fn() -> bool, output: &mut RunOutput) -> Result<()> {
         let JobContext { store, options, version, snapshots, .. } = &self.context;
         let order = &options.order;
-        let options = CursorOptions::compaction(store.memory.read_bytes);
+        let keep = Keep {
+            compression: options.compression_at(self.spec.output_level),
+            payload_bytes_min: options.block_bytes as usize,
+        };
+        let options = CursorOptions {
+            keep: Some(keep),
+            ..CursorOptions::compaction(store.memory.read_bytes)
+        };
         let sources = self
             .spec
             .inputs
@@ -179,9 +186,14 @@ impl Job {
             let erased = if any_erased { version.erased_over(order, key) } else { None };
             let is_erased = erased.is_some_and(|seq| trailer.seq() <= seq);
             if !is_erased && let Some(ageless) = fate(&mut retention, &mut below, key, trailer) {
-                // Its age tells it from what was erased.
-                let trailer = if erased.is_some() { trailer } else { ageless };
-                output.add(key, trailer, cursor.value())?;
+                let value = cursor.value();
+                match cursor.stored_block() {
+                    // Its age stands in there.
+                    Some(stored) => output.add_stored(key, trailer, value, stored)?,
+                    // Its age tells it from what was erased.
+                    None if erased.is_some() => output.add(key, trailer, value)?,
+                    None => output.add(key, ageless, value)?,
+                }
             }
             left_bytes = left_bytes.saturating_sub(key.len() + cursor.value().len());
             cursor.next()?;

@@ -284,6 +284,46 @@ fn a_job_may_rest_between_pieces_also_of_large_values() {
     }
 }
 
+/// Merges two runs of level 0 into one of level 1, and says with which sequence numbers small and large values are there then.
+fn ages_after(compression: Vec<Compression>) -> (Vec<Seq>, Vec<Seq>) {
+    let mut fixture = Fixture::new(1 << 20);
+    fixture.options = Arc::new(KeyspaceOptions { compression, ..(*fixture.options).clone() });
+    let run = |first: u8| {
+        let mut output = fixture.output(0, &RangeTombstones::default());
+        for number in (first..40).step_by(2) {
+            let value = vec![number; if number % 4 < 2 { 100 } else { 2_000 }];
+            output.add(&[number], Trailer::new(3, Kind::Put), &value).expect("add");
+        }
+        let tables = fixture.tables(output.finish().expect("finish"));
+        InputRun { level: 0, tables }
+    };
+    let spec = spec_of(vec![run(0), run(1)]);
+    let job = Job { spec, version: Arc::new(Version::default()), snapshots: Vec::new() };
+    let written = job.run(&fixture, vec![Part::default()]).tables;
+    let told = written.iter().map(|meta| (meta.min_seq, meta.max_seq)).next();
+    let (records, _) = contents(&fixture, &fixture.tables(written));
+    assert_eq!(records.len(), 40);
+    let seqs = || records.iter().map(|record| record.1.seq());
+    assert_eq!(told, seqs().min().zip(seqs().max()), "the one table knows");
+    let mut ages = (Vec::new(), Vec::new());
+    for (number, (key, trailer, value)) in records.iter().enumerate() {
+        let number = number as u8;
+        assert!(key == &[number] && value.iter().all(|&byte| byte == number));
+        if value.len() == 100 { &mut ages.0 } else { &mut ages.1 }.push(trailer.seq());
+    }
+    (ages.0, ages.1)
+}
+
+#[test]
+fn large_records_are_copied_and_keep_their_age() {
+    let (none, lz4) = (Compression::None, Compression::Lz4);
+    for compression in [vec![none], vec![lz4], vec![Compression::Zstd { level: 1 }]] {
+        assert_eq!(ages_after(compression), (vec![0; 20], vec![3; 20]));
+    }
+    // Level 1 is compressed otherwise than level 0.
+    assert_eq!(ages_after(vec![none, lz4]), (vec![0; 20], vec![0; 20]));
+}
+
 #[test]
 fn a_large_table_is_cut_inside() {
     let fixture = Fixture::new(1 << 20);

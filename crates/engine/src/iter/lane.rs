@@ -5,7 +5,7 @@
 //! with it, and puts it back where the block ends or anything else is asked.
 //! Invariant: while `lent`, `leaf` stands on a record, and `cursor` is asked for nothing.
 
-use crate::block::BlockCursor;
+use crate::block::{BlockCursor, StoredBlock};
 use crate::cursor::{Advance, Cursor, Step};
 use esker_base::{Result, Trailer};
 
@@ -15,6 +15,11 @@ pub(crate) trait Lend: Advance {
     ///
     /// Until it is exchanged back, nothing else may be asked of the source.
     fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool;
+
+    /// The block of the present record as it stands in its file, if it has no other record and that was kept.
+    fn stored_block(&self) -> Option<&StoredBlock> {
+        None
+    }
 }
 
 /// A source, and its innermost cursor while that is lent.
@@ -36,6 +41,12 @@ impl<C: Lend> Lane<C> {
             self.lent = false;
         }
         &mut self.cursor
+    }
+
+    /// As [`Lend::stored_block`].
+    #[inline]
+    pub(super) fn stored_block(&self) -> Option<&StoredBlock> {
+        if self.lent { self.leaf.stored() } else { self.cursor.stored_block() }
     }
 
     /// A step that leaves the block, or was never inside one.

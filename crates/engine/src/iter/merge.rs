@@ -16,6 +16,7 @@
 
 use super::lane::{Lane, Lend};
 use super::note_comparison;
+use crate::block::StoredBlock;
 use crate::cursor::{Advance, Cursor};
 use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Result, Trailer};
@@ -130,6 +131,12 @@ impl<C: Lend> MergeCursor<C> {
     /// Rank of the source that the current record comes from. Needs `valid`.
     pub(crate) fn rank(&self) -> usize {
         self.top().rank
+    }
+
+    /// As [`Lend::stored_block`]. Needs `valid`.
+    #[inline]
+    pub(crate) fn stored_block(&self) -> Option<&StoredBlock> {
+        self.top().cursor.stored_block()
     }
 
     /// Forward only: no record of sources ranked behind `rank` comes before `(key, trailer)` any more.

@@ -10,7 +10,7 @@ use super::filter::FilterBuilder;
 use super::format::{Footer, Handle, Origin, Properties, ReferenceBlock, encode_range_tombstones};
 use super::index::{DataIndex, PartitionHandles, SeparatorWriter, TopIndex};
 use super::references::{LogShare, ReferenceBuilder};
-use crate::block::{BlockBuilder, Sealer, TRAILER_BYTES};
+use crate::block::{BlockBuilder, Sealer, StoredBlock, TRAILER_BYTES};
 use crate::log::ValuePointer;
 use crate::options::{Compression, Filter, KeyspaceOptions};
 use crate::range_tombstone::RangeTombstone;
@@ -67,6 +67,8 @@ pub struct TableBuilder {
     compression: Compression,
     sealer: Sealer,
     block: BlockBuilder,
+    /// Stored bytes of the data block at hand, if it was copied and is in `out`: then `block` is empty.
+    copied: Option<u32>,
     last_trailer: Trailer,
     filter: FilterBuilder,
     has_filter: bool,
@@ -118,6 +120,7 @@ impl TableBuilder {
             compression,
             sealer: Sealer::new(),
             block: BlockBuilder::new(options.restart_interval),
+            copied: None,
             last_trailer: Trailer(0),
             has_filter: !matches!(filter, Filter::None),
             filter: FilterBuilder::new(filter),
@@ -152,6 +155,35 @@ impl TableBuilder {
     /// One copy of key and value into the block, one into the output buffer; a write each 256 KiB.
     #[inline]
     pub fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        self.make_room(key, trailer, value)?;
+        self.block.add(key, trailer, value);
+        Ok(())
+    }
+
+    /// As [`TableBuilder::add`] of a record that `stored` holds just so, and nothing else: it is copied if it begins a block here.
+    ///
+    /// The table that `stored` is of has to be compressed as this one is.
+    pub(crate) fn add_stored(
+        &mut self,
+        key: &[u8],
+        trailer: Trailer,
+        value: &[u8],
+        stored: &StoredBlock,
+    ) -> Result<()> {
+        self.make_room(key, trailer, value)?;
+        if !self.block.is_empty() {
+            self.block.add(key, trailer, value);
+            return Ok(());
+        }
+        let at = self.begin_block();
+        self.copied = Some(stored.copy_to(&mut self.out, self.salt, at));
+        self.block.pass(key);
+        Ok(())
+    }
+
+    /// Takes note of a record, and ends the block at hand if the record has no room in it.
+    #[inline]
+    fn make_room(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
         let first = self.properties.entries == 0;
         let (mut new_key, mut in_filter) = (true, true);
         if first {
@@ -167,9 +199,8 @@ impl TableBuilder {
             new_key = order == Ordering::Less;
             in_filter = new_key;
             let most = BlockBuilder::record_bytes_max(key.len(), value.len());
-            if !self.block.is_empty()
-                && self.block.payload_bytes() + most + TRAILER_BYTES > self.block_bytes
-            {
+            let is_full = self.block.payload_bytes() + most + TRAILER_BYTES > self.block_bytes;
+            if self.copied.is_some() || !self.block.is_empty() && is_full {
                 let partition_done = self.finish_block(Some((key, !new_key)))?;
                 // A key that continues in a new partition has to be in that one's filter too.
                 in_filter |= partition_done;
@@ -187,7 +218,6 @@ impl TableBuilder {
                 .ok_or_else(|| Error::corruption(&self.path, self.position(), broken))?;
             self.references.add(&pointer);
         }
-        self.block.add(key, trailer, value);
         self.last_trailer = trailer;
         self.count(trailer.seq());
         self.properties.entries += 1;
@@ -302,17 +332,27 @@ impl TableBuilder {
         self.written_bytes + self.out.len() as u64
     }
 
-    /// Writes the data block at hand. `next` is the key to come, and whether it is the last key again.
-    ///
-    /// Returns true if that ended a partition.
-    fn finish_block(&mut self, next: Option<(&[u8], bool)>) -> Result<bool> {
+    /// Where the next data block begins, which comes right now.
+    fn begin_block(&mut self) -> u64 {
         let at = self.position();
         if self.index.entries == 0 {
             self.partition_at = at;
         }
-        let start = self.out.len();
-        self.block.finish(&mut self.out);
-        let stored = self.sealer.seal(&mut self.out, start, self.compression, self.salt, at);
+        at
+    }
+
+    /// Writes the data block at hand. `next` is the key to come, and whether it is the last key again.
+    ///
+    /// Returns true if that ended a partition.
+    fn finish_block(&mut self, next: Option<(&[u8], bool)>) -> Result<bool> {
+        let stored = match self.copied.take() {
+            Some(stored) => stored,
+            None => {
+                let (at, start) = (self.begin_block(), self.out.len());
+                self.block.finish(&mut self.out);
+                self.sealer.seal(&mut self.out, start, self.compression, self.salt, at)
+            }
+        };
         self.properties.data_blocks += 1;
         self.properties.data_bytes += u64::from(stored) + TRAILER_BYTES as u64;
         let last = self.block.last_key();
@@ -406,7 +446,8 @@ impl TableBuilder {
     }
 }
 
-fn compression_name(compression: Compression) -> String {
+/// What properties say of how a table is compressed.
+pub(super) fn compression_name(compression: Compression) -> String {
     match compression {
         Compression::None => "none".to_owned(),
         Compression::Lz4 => "lz4".to_owned(),

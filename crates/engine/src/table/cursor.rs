@@ -9,11 +9,13 @@
 //! KiB, then twice as much each time, up to the limit. A compaction reads its limit at once and
 //! leaves the cache alone.
 
+use super::builder::compression_name;
 use super::format::{FOOTER_BYTES, Handle};
 use super::index::DataIndex;
 use super::reader::TableReader;
-use crate::block::{Block, BlockCursor, Damage, open_payload};
+use crate::block::{Block, BlockCursor, Damage, StoredBlock, open_payload};
 use crate::cursor::{Advance, Cursor, Step};
+use crate::options::Compression;
 use crate::stats::TableCounter;
 use crate::value::Value;
 use esker_base::heap::SharedBytes;
@@ -46,6 +48,8 @@ pub struct CursorOptions {
     pub readahead_bytes_min: usize,
     /// The longest read. Default: 256 KiB. 0 reads block by block.
     pub readahead_bytes_max: usize,
+    /// Which blocks are also kept as they stand in the file, where it is read past the cache. Default: none.
+    pub keep: Option<Keep>,
     /// Every record reads as this sequence number: an ingested table, which must hold one record
     /// a key. Default: none.
     pub seq_override: Option<Seq>,
@@ -58,9 +62,21 @@ impl Default for CursorOptions {
             fill_cache: true,
             readahead_bytes_min: 0,
             readahead_bytes_max: READAHEAD_BYTES_MAX,
+            keep: None,
             seq_override: None,
         }
     }
+}
+
+/// Blocks that may be copied: in another table they would be written just so.
+///
+/// Of one record each, which reads as it stands there, and in a table that is compressed so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// How the other table is compressed.
+    pub compression: Compression,
+    /// Bytes that the payload has at least: those of a block there.
+    pub payload_bytes_min: usize,
 }
 
 impl CursorOptions {
@@ -111,7 +127,11 @@ struct ReadAhead {
 }
 
 impl TableCursor {
-    pub(super) fn new(table: Arc<TableReader>, options: CursorOptions) -> TableCursor {
+    pub(super) fn new(table: Arc<TableReader>, mut options: CursorOptions) -> TableCursor {
+        let may_keep = !options.use_cache && options.seq_override.is_none();
+        options.keep = options.keep.filter(|keep| {
+            may_keep && table.properties.compression == compression_name(keep.compression)
+        });
         TableCursor {
             table,
             options,
@@ -142,6 +162,12 @@ impl TableCursor {
             std::mem::swap(&mut self.cursor, leaf);
         }
         as_it_stands
+    }
+
+    /// The block of the present record as it stands in the file, if that was kept.
+    #[inline]
+    pub(crate) fn stored_block(&self) -> Option<&StoredBlock> {
+        self.cursor.stored()
     }
 
     /// What the last step forward came to; `None` if not valid.
@@ -194,7 +220,10 @@ impl TableCursor {
         // Let go first, so that the read-ahead buffer can be used again.
         self.unset();
         let block = self.fetch(&index, block, way)?;
+        let keeps = |keep: Keep| block.is_one_record_of(keep.payload_bytes_min);
+        let stored = self.options.keep.is_some_and(keeps).then(|| self.stored(handle)).flatten();
         self.cursor.set_block(block);
+        self.cursor.keep_stored(stored);
         self.handle = Some(handle);
         Ok(())
     }
@@ -239,6 +268,14 @@ impl TableCursor {
         )
         .map_err(|d| table.damaged(handle, d))?;
         Block::new(payload).map_err(|d| table.damaged(handle, d))
+    }
+
+    /// The block as it stands in the file, if it was read ahead.
+    fn stored(&self, handle: Handle) -> Option<StoredBlock> {
+        let data = self.readahead.data.as_ref().filter(|_| self.readahead.holds(handle))?;
+        let start = (handle.offset_bytes - self.readahead.at) as usize;
+        let (stored, salt) = (handle.stored_bytes as usize, self.table.file.salt);
+        StoredBlock::new(data, start, stored, salt, handle.offset_bytes)
     }
 
     /// Reads a piece of the file that holds `handle` and what is likely to come after it.

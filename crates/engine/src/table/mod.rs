@@ -12,6 +12,8 @@
 //! Crash: a table counts only once the manifest names it, which is after `finish` has synced it.
 
 mod builder;
+#[cfg(test)]
+mod copied_tests;
 mod cursor;
 mod digest;
 mod file;
@@ -32,7 +34,7 @@ mod slot;
 mod tests;
 
 pub use builder::{TableBuilder, TableSummary};
-pub use cursor::{CursorOptions, TableCursor};
+pub use cursor::{CursorOptions, Keep, TableCursor};
 pub(crate) use digest::StoredDigest;
 pub use file::TableFile;
 pub use filter::{FilterBlock, Probes};

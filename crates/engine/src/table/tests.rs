@@ -86,7 +86,7 @@ impl WritableFile for MemFile {
 }
 
 #[derive(Debug)]
-struct Bytes(Vec<u8>);
+pub(super) struct Bytes(pub(super) Vec<u8>);
 
 impl ReadableFile for Bytes {
     fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize> {
@@ -151,13 +151,13 @@ pub(super) fn open(bytes: Vec<u8>, options: &KeyspaceOptions) -> Result<Arc<Tabl
     open_in(bytes, len, options, &context(1 << 20, u64::MAX))
 }
 
-fn sorted(order: &KeyOrder, mut entries: Vec<Entry>) -> Vec<Entry> {
+pub(super) fn sorted(order: &KeyOrder, mut entries: Vec<Entry>) -> Vec<Entry> {
     entries.sort_by(|a, b| order.compare_internal((&a.0, a.1), (&b.0, b.1)));
     entries.dedup_by(|a, b| order.compare_internal((&a.0, a.1), (&b.0, b.1)).is_eq());
     entries
 }
 
-fn random_entries(random: &mut Random, order: &KeyOrder, count: u64) -> Vec<Entry> {
+pub(super) fn random_entries(random: &mut Random, order: &KeyOrder, count: u64) -> Vec<Entry> {
     let distinct = 1 + count / (1 + random.below(4));
     let style = random.below(4);
     let entries = (0..count)
@@ -183,7 +183,7 @@ fn random_entries(random: &mut Random, order: &KeyOrder, count: u64) -> Vec<Entr
     sorted(order, entries)
 }
 
-fn random_options(random: &mut Random) -> KeyspaceOptions {
+pub(super) fn random_options(random: &mut Random) -> KeyspaceOptions {
     let mut pick = |n: u64| random.below(n) as usize;
     KeyspaceOptions {
         block_bytes: [512, 600, 1_024, 4_096, 65_536][pick(5)],

@@ -2,7 +2,7 @@
 
 use super::run::Run;
 use super::store::Table;
-use crate::block::BlockCursor;
+use crate::block::{BlockCursor, StoredBlock};
 use crate::cursor::{Advance, Cursor, Step};
 use crate::iter::Lend;
 use crate::table::{CursorOptions, TableCursor};
@@ -183,6 +183,11 @@ impl Lend for RunCursor {
     #[inline]
     fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool {
         self.inner.as_mut().is_some_and(|inner| inner.exchange_leaf(leaf))
+    }
+
+    #[inline]
+    fn stored_block(&self) -> Option<&StoredBlock> {
+        self.inner.as_ref()?.stored_block()
     }
 }
 

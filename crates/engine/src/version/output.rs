@@ -11,6 +11,7 @@
 use super::edit::TableMeta;
 use super::grouping::Grouping;
 use super::store::{Table, TableStore};
+use crate::block::StoredBlock;
 use crate::names;
 use crate::options::KeyspaceOptions;
 use crate::range_tombstone::{Fragment, RangeTombstone};
@@ -95,6 +96,27 @@ impl RunOutput {
     /// Adds a record after all before it.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        self.add_by(key, |table| table.add(key, trailer, value))
+    }
+
+    /// As [`RunOutput::add`] of a record that `stored` holds just so, and nothing else. Its table has to be compressed as these are.
+    pub(crate) fn add_stored(
+        &mut self,
+        key: &[u8],
+        trailer: Trailer,
+        value: &[u8],
+        stored: &StoredBlock,
+    ) -> Result<()> {
+        self.add_by(key, |table| table.add_stored(key, trailer, value, stored))
+    }
+
+    /// Adds a record of `key` by `add` to the table that it belongs to.
+    #[inline]
+    fn add_by(
+        &mut self,
+        key: &[u8],
+        add: impl FnOnce(&mut TableBuilder) -> Result<()>,
+    ) -> Result<()> {
         if self.wants_cut(key) {
             self.finish_at(Some(Arc::from(key)))?;
         }
@@ -111,7 +133,7 @@ impl RunOutput {
                 self.current.insert(open)
             }
         };
-        open.builder.add(key, trailer, value)?;
+        add(&mut open.builder)?;
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         Ok(())
