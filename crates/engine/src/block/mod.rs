@@ -108,8 +108,8 @@ impl Block {
             return false;
         }
         let layout = self.layout();
-        let first = || Record::decode(bytes, layout.values_at, layout.keys_at);
-        layout.restarts == 1 && first().is_ok_and(|record| record.suffix_end == layout.values_at)
+        let first = Record::decode(bytes, layout.values_at, layout.keys_at);
+        first.is_ok_and(|record| record.suffix_end == layout.values_at)
     }
 
     /// The bytes and where the payload ends in them, if it begins where they begin.

@@ -46,7 +46,8 @@ impl<C: Lend> Lane<C> {
     /// As [`Lend::stored_block`].
     #[inline]
     pub(super) fn stored_block(&self) -> Option<&StoredBlock> {
-        if self.lent { self.leaf.stored() } else { self.cursor.stored_block() }
+        // A block that was lent has another record.
+        if self.lent { None } else { self.cursor.stored_block() }
     }
 
     /// A step that leaves the block, or was never inside one.
