@@ -122,7 +122,7 @@ fn a_record_that_begins_no_block_is_added() {
         compression: vec![Compression::None],
         ..KeyspaceOptions::default()
     };
-    let value_bytes = |k: u8| if k % 2 == 0 { 100 } else { 520 };
+    let value_bytes = |k: u8| if k.is_multiple_of(2) { 100 } else { 520 };
     let entries: Vec<Entry> =
         (0..9u8).map(|k| (vec![k], Trailer::new(7, Kind::Put), vec![k; value_bytes(k)])).collect();
     let (bytes, _) = build(&options, &entries, &[]);
