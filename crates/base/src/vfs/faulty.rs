@@ -358,6 +358,10 @@ impl WritableFile for FaultyWriter {
         if self.sync_failed { Ok(()) } else { self.inner.sync() }
     }
 
+    fn release(&mut self) {
+        self.inner.release();
+    }
+
     fn len_bytes(&self) -> u64 {
         self.inner.len_bytes()
     }

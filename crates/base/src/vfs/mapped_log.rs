@@ -24,6 +24,8 @@
 //! A sync takes the right to write to a mapped page away again, from all processors, and the next append
 //! gets it back in a fault. That costs more than a system call. Where syncs are close and have hardly an append
 //! between them, appends are made by one. So are large ones: the pages that they fill need neither zeros nor faults.
+//! And before the last sync of a log the window goes (`release`): else the right to each of its pages is taken away by itself, which
+//! interrupts whoever runs on the other processors each time.
 
 use super::WritableFile;
 use crate::error::{Error, Result};
@@ -67,6 +69,7 @@ pub(super) struct MappedLog {
     path: PathBuf,
     /// Start of the mapped window.
     base: NonNull<u8>,
+    /// 0 once it was let go of.
     window_bytes: u64,
     /// File offset of the window.
     window_offset: u64,
@@ -227,13 +230,19 @@ impl MappedLog {
     }
 
     /// True if so many bytes are better written by a system call than copied: their page could not be written
-    /// to without a fault, and they lie in the window, so that nothing is to be reserved.
+    /// to without a fault, and they lie in the window, so that nothing is to be reserved. Or there is no window any more.
     #[inline]
     fn is_called_for(&self, bytes: u64) -> bool {
-        self.calls
-            && self.appends <= CALLS_MAX
-            && self.len_bytes - self.synced_bytes + bytes <= CLOSE_SYNCS_BYTES
-            && self.len_bytes - self.window_offset + bytes <= self.window_bytes
+        self.is_released()
+            || self.calls
+                && self.appends <= CALLS_MAX
+                && self.len_bytes - self.synced_bytes + bytes <= CLOSE_SYNCS_BYTES
+                && self.len_bytes - self.window_offset + bytes <= self.window_bytes
+    }
+
+    #[inline]
+    fn is_released(&self) -> bool {
+        self.window_bytes == 0
     }
 
     /// Appends by a system call, by which the bytes get to where the mapping shows them.
@@ -247,6 +256,9 @@ impl MappedLog {
     }
 
     fn unmap(&mut self) {
+        if self.is_released() {
+            return;
+        }
         // SAFETY: `base` and `window_bytes` describe a live mapping made by `map`, which
         // nothing else refers to; it is replaced or dropped right after.
         let unmapped =
@@ -290,7 +302,7 @@ impl WritableFile for MappedLog {
         if bytes >= LARGE_BYTES_MIN {
             return self.append_large(parts, bytes);
         }
-        if self.len_bytes + bytes as u64 > self.ahead_due {
+        if self.len_bytes + bytes as u64 > self.ahead_due && !self.is_released() {
             self.write_ahead();
         }
         if self.is_called_for(bytes as u64) {
@@ -320,8 +332,16 @@ impl WritableFile for MappedLog {
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.write_ahead_of_syncs();
+        if !self.is_released() {
+            self.write_ahead_of_syncs();
+        }
         self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
+    }
+
+    fn release(&mut self) {
+        self.unmap();
+        self.base = NonNull::dangling();
+        self.window_bytes = 0;
     }
 
     fn len_bytes(&self) -> u64 {
@@ -347,13 +367,55 @@ impl Drop for MappedLog {
 mod tests {
     use super::*;
 
+    fn new_log(name: &str, reserve_bytes: u64) -> (MappedLog, PathBuf) {
+        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        let log = MappedLog::new(file.expect("a new file"), &path, reserve_bytes);
+        (log.expect("mapped"), path)
+    }
+
+    /// Windows of the file that are mapped now.
+    fn windows(path: &Path) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("it tells what is mapped");
+        let name = path.to_str().expect("a name of letters");
+        maps.lines().filter(|line| line.contains(name)).count()
+    }
+
+    #[test]
+    fn a_log_that_was_let_go_of_takes_more_and_is_not_mapped() {
+        for reserve_bytes in [0, 1 << 20] {
+            let (mut log, path) =
+                new_log(&format!("esker-released-{reserve_bytes}"), reserve_bytes);
+            let mut expected = Vec::new();
+            let mut append = |log: &mut MappedLog, parts: &[&[u8]]| {
+                log.append_parts(parts).expect("append");
+                expected.extend(parts.concat());
+                assert_eq!(log.len_bytes(), expected.len() as u64);
+            };
+            append(&mut log, &[&[1; 3_000], &[2; 40]]);
+            assert_eq!(windows(&path), 1);
+            log.release();
+            assert_eq!(windows(&path), 0);
+            log.sync().expect("sync");
+            // Small, large, beyond what is reserved, and small there.
+            for bytes in [5, 90_000, 17, 2 << 20, 4_000, 1] {
+                append(&mut log, &[&vec![3; bytes], b"and"]);
+                log.sync().expect("sync");
+            }
+            log.release();
+            append(&mut log, &[b"last"]);
+            assert_eq!(windows(&path), 0);
+            Box::new(log).finish().expect("finish");
+            let content = std::fs::read(&path).expect("it is there");
+            std::fs::remove_file(&path).expect("and goes");
+            assert!(content == expected, "{} bytes of {}", content.len(), expected.len());
+        }
+    }
+
     #[test]
     fn an_append_by_a_system_call_that_fails_appends_nothing() {
-        let name = format!("esker-mapped-log-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        let (mut log, path) = new_log("esker-mapped-log", 1 << 20);
         let read_only = || File::open(&path).expect("it is there");
-        let mut log = MappedLog::new(file.expect("a new file"), &path, 1 << 20).expect("mapped");
         let (content, mut broken) = (read_only(), read_only());
         std::fs::remove_file(&path).expect("only open from here on");
         for record in [b"first-", b"second", b"third-"] {

@@ -113,6 +113,9 @@ pub trait WritableFile: Send + Sync + fmt::Debug {
     /// Makes all appended bytes, and the file's length, durable.
     fn sync(&mut self) -> Result<()>;
 
+    /// Lets go of what only makes appending fast, because little or nothing is to follow: a sync may cost less then.
+    fn release(&mut self) {}
+
     /// Bytes appended so far.
     fn len_bytes(&self) -> u64;
 

@@ -208,6 +208,10 @@ impl WritableFile for ThrottledWriter {
         self.inner.sync()
     }
 
+    fn release(&mut self) {
+        self.inner.release();
+    }
+
     fn len_bytes(&self) -> u64 {
         self.inner.len_bytes()
     }

@@ -265,6 +265,7 @@ pub(super) fn sync_retired(core: &Core, before: u64) -> Result<()> {
         let mut slot = writer.lock();
         if let Some(mut wal) = slot.take() {
             if !wal.is_durable() {
+                wal.release();
                 wal.sync()
                     .inspect_err(|error| core.poison(format!("syncing an old log: {error}")))?;
             }

@@ -51,6 +51,7 @@ impl Journal {
     pub(super) fn close(self) -> Result<()> {
         let Journal::Wal(mut writer) = self else { return Ok(()) };
         if !writer.is_durable() {
+            writer.release();
             writer.sync()?;
         }
         writer.finish()

@@ -218,6 +218,11 @@ impl Writer {
         self.durable
     }
 
+    /// Says that little or nothing is to follow: the next sync may cost less.
+    pub(crate) fn release(&mut self) {
+        self.file.release();
+    }
+
     /// Gives reserved space back and closes the file.
     pub(crate) fn finish(self) -> Result<()> {
         self.file.finish()
