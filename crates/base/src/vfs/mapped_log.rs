@@ -302,7 +302,7 @@ impl WritableFile for MappedLog {
         if bytes >= LARGE_BYTES_MIN {
             return self.append_large(parts, bytes);
         }
-        if self.len_bytes + bytes as u64 > self.ahead_due && !self.is_released() {
+        if self.len_bytes + bytes as u64 > self.ahead_due {
             self.write_ahead();
         }
         if self.is_called_for(bytes as u64) {
@@ -342,6 +342,8 @@ impl WritableFile for MappedLog {
         self.unmap();
         self.base = NonNull::dangling();
         self.window_bytes = 0;
+        // Nothing is written ahead of system calls.
+        self.ahead_due = u64::MAX;
     }
 
     fn len_bytes(&self) -> u64 {

@@ -83,8 +83,8 @@ impl BlockCursor {
     }
 
     /// Keeps how the block stands in its file, until the cursor is pointed elsewhere.
-    pub(crate) fn keep_stored(&mut self, stored: Option<StoredBlock>) {
-        self.stored = stored.map(Box::new);
+    pub(crate) fn keep_stored(&mut self, stored: StoredBlock) {
+        self.stored = Some(Box::new(stored));
     }
 
     /// How the block stands in its file, if that was kept.

@@ -1,6 +1,6 @@
 //! Tables whose large records were copied, block by block, beside those that were written record by record.
 
-use super::tests::{Entry, MemFile, build, open, random_entries, random_options, sorted};
+use super::tests::{Entry, MemFile, SALT, build, open, random_entries, random_options, sorted};
 use super::{CursorOptions, Keep, TableBuilder, TableReader};
 use crate::cursor::Cursor;
 use crate::options::{Compression, KeyspaceOptions};
@@ -24,10 +24,11 @@ fn rewrite(
     table: &Arc<TableReader>,
     cursor_options: CursorOptions,
     options: &KeyspaceOptions,
+    salt: u64,
 ) -> (Vec<u8>, usize) {
     let file = MemFile::default();
     let path = Path::new("other.sst");
-    let mut builder = TableBuilder::new(Box::new(file.clone()), path, options, 0, OTHER_SALT);
+    let mut builder = TableBuilder::new(Box::new(file.clone()), path, options, 0, salt);
     let mut cursor = table.cursor(cursor_options);
     let mut kept = 0;
     cursor.seek_to_first().expect("seek");
@@ -76,8 +77,8 @@ fn a_table_with_copies_is_the_one_that_would_be_written() {
         let entries = entries_near_a_block(&mut random, &other);
         let (bytes, _) = build(&options, &entries, &[]);
         let table = open(bytes, &options).expect("open");
-        let (with_copies, of_this) = rewrite(&table, keep_for(&other), &other);
-        let (anew, none) = rewrite(&table, CursorOptions::compaction(64 << 10), &other);
+        let (with_copies, of_this) = rewrite(&table, keep_for(&other), &other, OTHER_SALT);
+        let (anew, none) = rewrite(&table, CursorOptions::compaction(64 << 10), &other, OTHER_SALT);
         assert_eq!(none, 0, "nothing is kept unless it is asked for");
         assert!(with_copies == anew, "{options:?}: {of_this} of {} records", entries.len());
         kept += of_this;
@@ -97,7 +98,7 @@ fn what_would_not_be_written_so_is_not_kept() {
         (0..20u8).map(|k| (vec![k], Trailer::new(7, Kind::Put), vec![k; 600])).collect();
     let (bytes, _) = build(&plain, &entries, &[]);
     let table = open(bytes, &plain).expect("open");
-    let kept = |options: CursorOptions| rewrite(&table, options, &plain).1;
+    let kept = |options: CursorOptions| rewrite(&table, options, &plain, OTHER_SALT).1;
     let keep = keep_for(&plain);
     assert_eq!(kept(keep), 20);
     let compressed_by = |compression| {
@@ -129,16 +130,9 @@ fn a_record_that_begins_no_block_is_added() {
     let table = open(bytes, &options).expect("open");
     // Here a block takes several, so that what is given as it stood comes when one is begun.
     let longer = KeyspaceOptions { block_bytes: 4_096, ..options.clone() };
-    let (copied, kept) = rewrite(&table, keep_for(&options), &longer);
+    let (copied, kept) = rewrite(&table, keep_for(&options), &longer, SALT);
     assert_eq!(kept, 4);
-    let file = super::TableFile::new(
-        Arc::new(super::tests::Bytes(copied.clone())),
-        Path::new("other.sst"),
-        copied.len() as u64,
-        OTHER_SALT,
-    );
-    let context = super::tests::context(1 << 20, u64::MAX);
-    let copy = Arc::new(TableReader::open(file, &longer, &context).expect("open"));
+    let copy = open(copied, &longer).expect("open");
     let mut cursor = copy.cursor(CursorOptions::default());
     cursor.seek_to_first().expect("seek");
     for (key, trailer, value) in &entries {

@@ -220,10 +220,12 @@ impl TableCursor {
         // Let go first, so that the read-ahead buffer can be used again.
         self.unset();
         let block = self.fetch(&index, block, way)?;
-        let keeps = |keep: Keep| block.is_one_record_of(keep.payload_bytes_min);
-        let stored = self.options.keep.is_some_and(keeps).then(|| self.stored(handle)).flatten();
+        let is_kept = |keep: Keep| block.is_one_record_of(keep.payload_bytes_min);
+        let is_kept = self.options.keep.is_some_and(is_kept);
         self.cursor.set_block(block);
-        self.cursor.keep_stored(stored);
+        if is_kept && let Some(stored) = self.stored(handle) {
+            self.cursor.keep_stored(stored);
+        }
         self.handle = Some(handle);
         Ok(())
     }

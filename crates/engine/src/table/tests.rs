@@ -86,7 +86,7 @@ impl WritableFile for MemFile {
 }
 
 #[derive(Debug)]
-pub(super) struct Bytes(pub(super) Vec<u8>);
+struct Bytes(Vec<u8>);
 
 impl ReadableFile for Bytes {
     fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize> {
