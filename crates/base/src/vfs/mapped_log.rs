@@ -23,9 +23,14 @@
 //!
 //! A sync takes the right to write to a mapped page away again, from all processors, and the next append
 //! gets it back in a fault. That costs more than a system call. Where syncs are close and have hardly an append
-//! between them, appends are made by one. So are large ones: the pages that they fill need neither zeros nor faults.
-//! And before the last sync of a log the window goes (`release`): else the right to each of its pages is taken away by itself, which
-//! interrupts whoever runs on the other processors each time.
+//! between them, appends are made by one.
+//!
+//! The right is taken away page by page, and each time whoever runs on the other processors is interrupted. So where
+//! many pages were written to since the last sync they are mapped anew before the next one, and no more before the last
+//! (`release`): their rights go all at once.
+//!
+//! What makes a page cost little is that the page cache gets many at a time. So large appends are made by system calls only
+//! if they are as large as that, or if they may be nearly all that the next sync has to write.
 
 use super::WritableFile;
 use crate::error::{Error, Result};
@@ -48,7 +53,14 @@ const CLOSE_SYNCS_BYTES: u64 = 4 << 10;
 const CALLS_MAX: u32 = 2;
 
 /// Appends of so many bytes and more are made by system calls.
-const LARGE_BYTES_MIN: usize = 4 << 10;
+const LARGE_BYTES_MIN: usize = 64 << 10;
+
+/// So are those of so many bytes, while no more than that was appended since the last sync.
+const FIRST_LARGE_BYTES_MIN: usize = 4 << 10;
+const FIRST_BYTES_MAX: u64 = 64 << 10;
+
+/// So many pages and more that were written to since the last sync are mapped anew before the next.
+const RENEWED_PAGES_MIN: u64 = 8;
 
 /// Pieces that one system call takes.
 const PIECES_MAX: usize = 64;
@@ -240,6 +252,27 @@ impl MappedLog {
                 && self.len_bytes - self.window_offset + bytes <= self.window_bytes
     }
 
+    /// True if so many bytes, at least [`FIRST_LARGE_BYTES_MIN`], are better written by a system call.
+    fn is_large(&self, bytes: usize) -> bool {
+        bytes >= LARGE_BYTES_MIN
+            || self.len_bytes - self.synced_bytes <= FIRST_BYTES_MAX
+            || self.is_released()
+    }
+
+    /// Maps the window anew if a sync would take the right to many of its pages away.
+    ///
+    /// If that fails, the sync only takes longer.
+    fn renew_window(&mut self) {
+        let from = self.synced_bytes.max(self.window_offset);
+        let pages = self.len_bytes.saturating_sub(from) / PAGE_BYTES;
+        if pages >= RENEWED_PAGES_MIN
+            && let Ok(base) = map(&self.file, self.window_offset, self.window_bytes)
+        {
+            self.unmap();
+            self.base = base;
+        }
+    }
+
     #[inline]
     fn is_released(&self) -> bool {
         self.window_bytes == 0
@@ -299,7 +332,7 @@ impl WritableFile for MappedLog {
     fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         self.appends = self.appends.saturating_add(1);
-        if bytes >= LARGE_BYTES_MIN {
+        if bytes >= FIRST_LARGE_BYTES_MIN && self.is_large(bytes) {
             return self.append_large(parts, bytes);
         }
         if self.len_bytes + bytes as u64 > self.ahead_due {
@@ -333,6 +366,7 @@ impl WritableFile for MappedLog {
 
     fn sync(&mut self) -> Result<()> {
         if !self.is_released() {
+            self.renew_window();
             self.write_ahead_of_syncs();
         }
         self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
