@@ -21,16 +21,17 @@
 //! records at the first sync that reaches it. Where syncs follow each other closely, zeros are
 //! written further ahead, many blocks at a time, for one such change.
 //!
-//! A sync takes the right to write to a mapped page away again, from all processors, and the next append
-//! gets it back in a fault. That costs more than a system call. Where syncs are close and have hardly an append
-//! between them, appends are made by one.
+//! A sync takes the right to write to a mapped page away again, and the next append gets it back in a
+//! fault. That costs more than a system call. Where syncs are close and have hardly an append between
+//! them, appends are made by one.
 //!
-//! The right is taken away page by page, and each time whoever runs on the other processors is interrupted. So where
-//! many pages were written to since the last sync they are mapped anew before the next one, and no more before the last
-//! (`release`): their rights go all at once.
+//! The right is taken away page by page, and each time whoever runs on the other processors is
+//! interrupted. So where many pages were written to since the last sync, they are mapped anew before
+//! the next one, and no more before the last (`release`): the rights to all of them go at once.
 //!
-//! What makes a page cost little is that the page cache gets many at a time. So large appends are made by system calls only
-//! if they are as large as that, or if they may be nearly all that the next sync has to write.
+//! What makes a page cheap is that the page cache gets many at a time. So large appends are made by
+//! system calls only if they are as large as what is written ahead for small ones, or while they may
+//! be nearly all that the next sync has to write.
 
 use super::WritableFile;
 use crate::error::{Error, Result};
@@ -55,11 +56,11 @@ const CALLS_MAX: u32 = 2;
 /// Appends of so many bytes and more are made by system calls.
 const LARGE_BYTES_MIN: usize = 64 << 10;
 
-/// So are those of so many bytes, while no more than that was appended since the last sync.
+/// So are those of so many, while no more than that was appended since the last sync.
 const FIRST_LARGE_BYTES_MIN: usize = 4 << 10;
 const FIRST_BYTES_MAX: u64 = 64 << 10;
 
-/// So many pages and more that were written to since the last sync are mapped anew before the next.
+/// Where so many pages were filled since the last sync, they are mapped anew before the next.
 const RENEWED_PAGES_MIN: u64 = 8;
 
 /// Pieces that one system call takes.
@@ -259,7 +260,7 @@ impl MappedLog {
             || self.is_released()
     }
 
-    /// Maps the window anew if a sync would take the right to many of its pages away.
+    /// Maps the window anew if a sync would take the right to many of its pages away one by one.
     ///
     /// If that fails, the sync only takes longer.
     fn renew_window(&mut self) {
@@ -441,6 +442,90 @@ mod tests {
             log.release();
             append(&mut log, &[b"last"]);
             assert_eq!(windows(&path), 0);
+            Box::new(log).finish().expect("finish");
+            let content = std::fs::read(&path).expect("it is there");
+            std::fs::remove_file(&path).expect("and goes");
+            assert!(content == expected, "{} bytes of {}", content.len(), expected.len());
+        }
+    }
+
+    /// What a log does whose file cannot be written to by system calls, only through the mapping.
+    fn only_mapped(log: &mut MappedLog, path: &Path, then: impl FnOnce(&mut MappedLog)) {
+        let mut broken = File::open(path).expect("it is there");
+        std::mem::swap(&mut log.file, &mut broken);
+        then(log);
+        std::mem::swap(&mut log.file, &mut broken);
+    }
+
+    #[test]
+    fn large_appends_are_made_by_system_calls_after_a_sync_and_if_they_are_very_large() {
+        let (mut log, path) = new_log("esker-large-appends", 1 << 20);
+        let called = |log: &mut MappedLog, bytes: usize| {
+            let mut called = false;
+            only_mapped(log, &path, |log| called = log.append(&vec![1; bytes]).is_err());
+            called
+        };
+        for _ in 0..2 {
+            assert!(!called(&mut log, FIRST_LARGE_BYTES_MIN - 1), "a small one");
+            assert!(called(&mut log, FIRST_LARGE_BYTES_MIN), "first after a sync");
+            log.append(&vec![2; FIRST_BYTES_MAX as usize]).expect("append");
+            assert!(!called(&mut log, FIRST_LARGE_BYTES_MIN), "one among many");
+            assert!(!called(&mut log, LARGE_BYTES_MIN - 1), "one among many");
+            assert!(called(&mut log, LARGE_BYTES_MIN), "as large as what is written ahead");
+            log.sync().expect("sync");
+        }
+        std::fs::remove_file(&path).expect("it goes");
+    }
+
+    #[test]
+    fn a_window_is_mapped_anew_before_a_sync_of_many_pages() {
+        let (mut log, path) = new_log("esker-renewed", 1 << 20);
+        let mut expected = Vec::new();
+        let mut renewed = |log: &mut MappedLog, bytes: u64, fill: u8| {
+            for _ in 0..bytes / 64 {
+                log.append(&[fill; 64]).expect("append");
+            }
+            expected.resize(expected.len() + bytes as usize, fill);
+            let base = log.base;
+            log.sync().expect("sync");
+            assert_eq!(windows(&path), 1);
+            let content = std::fs::read(&path).expect("it is there");
+            assert!(content[..expected.len()] == expected, "after {} bytes", expected.len());
+            log.base != base
+        };
+        let many = RENEWED_PAGES_MIN * PAGE_BYTES;
+        assert!(!renewed(&mut log, many - 64, 1));
+        assert!(renewed(&mut log, many, 2));
+        assert!(!renewed(&mut log, 64, 3));
+        assert!(renewed(&mut log, 2 * many, 4));
+        // What the file refuses to map stays mapped as it was.
+        only_mapped(&mut log, &path, |log| assert!(!renewed(log, 2 * many, 5)));
+        assert!(renewed(&mut log, many, 6));
+        std::fs::remove_file(&path).expect("it goes");
+    }
+
+    #[test]
+    fn appends_of_all_sizes_follow_each_other_with_syncs_between_them() {
+        for reserve_bytes in [0, 300 << 10, 64 << 20] {
+            let (mut log, path) = new_log(&format!("esker-mixed-{reserve_bytes}"), reserve_bytes);
+            let mut expected = Vec::new();
+            let mut state = reserve_bytes + 1;
+            let mut next = move |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) % below
+            };
+            while expected.len() < 24 << 20 {
+                let longest = [100, 5_000, 20_000, 300_000][next(4) as usize];
+                let parts: Vec<_> = (0..1 + next(3))
+                    .map(|_| vec![next(256) as u8; next(longest) as usize])
+                    .collect();
+                let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+                log.append_parts(&parts).expect("append");
+                expected.extend(parts.concat());
+                if next(20) == 0 {
+                    log.sync().expect("sync");
+                }
+            }
             Box::new(log).finish().expect("finish");
             let content = std::fs::read(&path).expect("it is there");
             std::fs::remove_file(&path).expect("and goes");
