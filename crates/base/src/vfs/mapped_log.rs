@@ -58,10 +58,10 @@ const LARGE_BYTES_MIN: usize = 64 << 10;
 
 /// So are those of so many, while no more than that was appended since the last sync.
 const FIRST_LARGE_BYTES_MIN: usize = 4 << 10;
-const FIRST_BYTES_MAX: u64 = 64 << 10;
+const FIRST_BYTES_MAX: u64 = 256 << 10;
 
-/// Where so many pages were filled since the last sync, they are mapped anew before the next.
-const RENEWED_PAGES_MIN: u64 = 8;
+/// Where so many pages were copied into since the last sync, they are mapped anew before the next.
+const RENEWED_PAGES_MIN: u64 = 128;
 
 /// Pieces that one system call takes.
 const PIECES_MAX: usize = 64;
@@ -92,6 +92,8 @@ pub(super) struct MappedLog {
     len_bytes: u64,
     /// How many they were at the last sync.
     synced_bytes: u64,
+    /// How many of those since then are of large appends by system calls.
+    called_bytes: u64,
     /// Up to here zeros were written ahead.
     ahead_end: u64,
     /// An append that ends beyond this writes zeros ahead first.
@@ -129,6 +131,7 @@ impl MappedLog {
                 reserved_bytes,
                 len_bytes: 0,
                 synced_bytes: 0,
+                called_bytes: 0,
                 ahead_end: 0,
                 ahead_due: AHEAD_BYTES_MIN,
                 ahead_bytes: 0,
@@ -197,6 +200,7 @@ impl MappedLog {
                 IoSlice::advance_slices(&mut slices, n);
             }
         }
+        self.called_bytes += bytes as u64;
         self.ahead_due = self.ahead_due.max(self.len_bytes + AHEAD_BYTES_MIN);
         Ok(())
     }
@@ -219,6 +223,7 @@ impl MappedLog {
         self.synced_bytes = self.len_bytes;
         self.calls = close && self.appends <= CALLS_MAX;
         self.appends = 0;
+        self.called_bytes = 0;
         if close && self.len_bytes >= self.ahead_end {
             self.ahead_bytes = (2 * self.ahead_bytes).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
             self.write_zeros(self.ahead_bytes, PAGE_BYTES);
@@ -264,9 +269,9 @@ impl MappedLog {
     ///
     /// If that fails, the sync only takes longer.
     fn renew_window(&mut self) {
-        let from = self.synced_bytes.max(self.window_offset);
-        let pages = self.len_bytes.saturating_sub(from) / PAGE_BYTES;
-        if pages >= RENEWED_PAGES_MIN
+        let in_window = self.len_bytes.saturating_sub(self.window_offset);
+        let copied = self.len_bytes - self.synced_bytes - self.called_bytes;
+        if in_window.min(copied) / PAGE_BYTES >= RENEWED_PAGES_MIN
             && let Ok(base) = map(&self.file, self.window_offset, self.window_bytes)
         {
             self.unmap();
@@ -479,11 +484,11 @@ mod tests {
 
     #[test]
     fn a_window_is_mapped_anew_before_a_sync_of_many_pages() {
-        let (mut log, path) = new_log("esker-renewed", 1 << 20);
+        let (mut log, path) = new_log("esker-renewed", 8 << 20);
         let mut expected = Vec::new();
-        let mut renewed = |log: &mut MappedLog, bytes: u64, fill: u8| {
-            for _ in 0..bytes / 64 {
-                log.append(&[fill; 64]).expect("append");
+        let mut renewed = |log: &mut MappedLog, bytes: u64, at_once: u64, fill: u8| {
+            for _ in 0..bytes / at_once {
+                log.append(&vec![fill; at_once as usize]).expect("append");
             }
             expected.resize(expected.len() + bytes as usize, fill);
             let base = log.base;
@@ -494,13 +499,18 @@ mod tests {
             log.base != base
         };
         let many = RENEWED_PAGES_MIN * PAGE_BYTES;
-        assert!(!renewed(&mut log, many - 64, 1));
-        assert!(renewed(&mut log, many, 2));
-        assert!(!renewed(&mut log, 64, 3));
-        assert!(renewed(&mut log, 2 * many, 4));
+        assert!(!renewed(&mut log, many - 64, 64, 1));
+        assert!(renewed(&mut log, many, 64, 2));
+        assert!(!renewed(&mut log, 64, 64, 3));
+        assert!(renewed(&mut log, 2 * many, 64, 4));
         // What the file refuses to map stays mapped as it was.
-        only_mapped(&mut log, &path, |log| assert!(!renewed(log, 2 * many, 5)));
-        assert!(renewed(&mut log, many, 6));
+        only_mapped(&mut log, &path, |log| assert!(!renewed(log, 2 * many, 64, 5)));
+        assert!(renewed(&mut log, many, 64, 6));
+        assert!(!renewed(&mut log, many, many, 7), "none of them was written to in the mapping");
+        assert!(
+            !renewed(&mut log, WINDOW_BYTES_MAX + 64, 64, 8),
+            "nearly all lie before the window"
+        );
         std::fs::remove_file(&path).expect("it goes");
     }
 
