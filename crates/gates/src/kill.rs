@@ -173,6 +173,13 @@ fn options(random: &mut Random) -> Options {
     let mut options = Options { compaction_threads: 2, ..small_options() };
     random_compaction(&mut options.default_keyspace, random);
     random_values(&mut options, random);
+    if random.one_in(2) {
+        // Logs that grow to megabytes between syncs.
+        options.memory_budget_bytes *= 2;
+        options.memtables_bytes_max *= 8;
+        options.wal_bytes_max *= 8;
+        options.default_keyspace.memtable_bytes *= 32;
+    }
     options
 }
 
@@ -187,7 +194,7 @@ fn rows_of(thread: u64, batch: u64) -> Vec<(usize, Vec<u8>, Option<Vec<u8>>)> {
     for _ in 0..1 + random.below(5) {
         let keyspace = random.below(3) as usize;
         let key = format!("t{thread}k{:04}", random.below(KEYS)).into_bytes();
-        let len = [10, 100, 2_000][random.below(3) as usize];
+        let len = [10, 10, 100, 100, 2_000, 2_000, 20_000][random.below(7) as usize];
         let value = (!random.one_in(5)).then(|| {
             let mut value = batch.to_string().into_bytes();
             value.extend(random.bytes(len));
@@ -333,8 +340,10 @@ fn write(db: &Db, thread: u64, start: u64, seed: u64) -> Result<(), String> {
     if found < start {
         return Err(format!("thread {thread}: batch {found} instead of {start}"));
     }
-    // Some threads sync each batch: syncs that are close to each other take another way through the log.
-    let syncs_one_in = [1, 20][random.below(2) as usize];
+    // Some threads sync each batch: syncs that are close to each other take another way through the log, and so do those
+    // that much was written before.
+    let few = Random::new(!seed).one_in(3);
+    let syncs_one_in = if few { 10_000 } else { [1, 20][random.below(2) as usize] };
     for number in found + 1.. {
         let mut batch = Batch::new();
         for (keyspace, key, value) in rows_of(thread, number) {
