@@ -264,11 +264,8 @@ pub(super) fn sync_retired(core: &Core, before: u64) -> Result<()> {
         let path = names::wal(&core.dir, number);
         let mut slot = writer.lock();
         if let Some(mut wal) = slot.take() {
-            if !wal.is_durable() {
-                wal.release();
-                wal.sync()
-                    .inspect_err(|error| core.poison(format!("syncing an old log: {error}")))?;
-            }
+            wal.sync_last()
+                .inspect_err(|error| core.poison(format!("syncing an old log: {error}")))?;
             // It only keeps space it does not need.
             if let Err(error) = wal.finish() {
                 core.events.emit(&Event::CleanupFailed { path, error });

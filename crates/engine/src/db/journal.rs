@@ -50,10 +50,7 @@ impl Journal {
     /// Ends the log: all of it is durable when this returns.
     pub(super) fn close(self) -> Result<()> {
         let Journal::Wal(mut writer) = self else { return Ok(()) };
-        if !writer.is_durable() {
-            writer.release();
-            writer.sync()?;
-        }
+        writer.sync_last()?;
         writer.finish()
     }
 }

@@ -68,6 +68,31 @@ fn records_come_back_from_plain_and_mapped_files() {
 }
 
 #[test]
+fn a_log_is_not_mapped_when_it_is_synced_for_the_last_time() {
+    let vfs = PosixVfs::new();
+    let path = temp("last");
+    let mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("it tells what is mapped");
+        maps.contains(path.to_str().expect("a name of letters"))
+    };
+    let mut writer = Writer::create(&vfs, &path, header(), 64 << 10).expect("create");
+    writer.append(b"first").expect("append");
+    writer.sync().expect("sync");
+    writer.sync_last().expect("nothing to do");
+    let marked = writer.len_bytes();
+    writer.sync_last().expect("nothing to do");
+    assert_eq!((writer.len_bytes(), mapped()), (marked, true), "all of it was durable");
+    writer.append(b"second").expect("append");
+    writer.sync_last().expect("sync");
+    assert!(writer.is_durable() && writer.len_bytes() > writer.durable_bytes(), "with a mark");
+    assert!(!mapped());
+    let records = vec![b"first".to_vec(), b"second".to_vec()];
+    assert_eq!(read(&vfs, &path).expect("read"), (records.clone(), false));
+    writer.finish().expect("finish");
+    assert_eq!(read(&vfs, &path).expect("read"), (records, false));
+}
+
+#[test]
 fn every_flip_is_found_and_every_cut_is_a_prefix() {
     let vfs = PosixVfs::with_plain_logs();
     let path = temp("damage");
