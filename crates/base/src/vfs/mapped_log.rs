@@ -7,8 +7,9 @@
 //! What the caller asks for is preallocated when the log is made, so that appending waits for no
 //! allocation until that is used up; it is mapped in windows, one at a time. Beyond it the log grows window by
 //! window, each twice as long as the one before up to a limit. Preallocation is what makes
-//! this safe: a page of an allocated block can always be written, so a full disk shows as an error
-//! of `fallocate` and never as a SIGBUS. The part of the last window that was not reached reads as
+//! this safe: where blocks are written in place, a page of an allocated one can always be written, so a
+//! full disk shows as an error of `fallocate` and never as a SIGBUS. File systems that may need space to
+//! write a block again get no mapping. The part of the last window that was not reached reads as
 //! zeros after a crash; `finish` cuts it off.
 //!
 //! A page that the first record is copied into is not in the page cache yet, and the kernel makes it
@@ -73,6 +74,9 @@ const AHEAD_BYTES_MAX: u64 = 256 << 10;
 const PAGE_BYTES: u64 = 4 << 10;
 static ZEROS: [u8; AHEAD_BYTES_MAX as usize] = [0; AHEAD_BYTES_MAX as usize];
 
+/// Ext4 and its elders, XFS, tmpfs: by the numbers in `linux/magic.h`.
+const IN_PLACE: [u32; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+
 /// The most that is reserved beyond the end.
 const RESERVE_BYTES_MAX: u64 = 256 << 20;
 
@@ -114,8 +118,11 @@ unsafe impl Send for MappedLog {}
 unsafe impl Sync for MappedLog {}
 
 impl MappedLog {
-    /// Maps the first window, or gives the file back if it cannot be preallocated or mapped.
+    /// Maps the first window, or gives the file back if it cannot be preallocated or mapped, or not safely.
     pub(super) fn new(file: File, path: &Path, reserve_bytes: u64) -> Result<MappedLog, File> {
+        if !is_written_in_place(&file) {
+            return Err(file);
+        }
         let page = rustix::param::page_size() as u64;
         let window_bytes =
             reserve_bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX).next_multiple_of(page);
@@ -306,8 +313,15 @@ impl MappedLog {
     }
 }
 
+/// True if the file system is known to need no space to write an allocated block again.
+///
+/// Btrfs, bcachefs, ZFS and others write it elsewhere. What overlays lie on they do not say.
+fn is_written_in_place(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|stat| IN_PLACE.contains(&(stat.f_type as u32)))
+}
+
 fn reserve(file: &File, offset: u64, len: u64) -> rustix::io::Result<()> {
-    rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len)
+    rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len))
 }
 
 /// Maps a range of the file that is reserved.
@@ -421,6 +435,16 @@ mod tests {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("it tells what is mapped");
         let name = path.to_str().expect("a name of letters");
         maps.lines().filter(|line| line.contains(name)).count()
+    }
+
+    #[test]
+    fn there_is_no_mapping_where_blocks_may_be_written_elsewhere() {
+        let path = Path::new("/proc/self/comm");
+        let file = File::options().read(true).write(true).open(path).expect("it is there");
+        assert!(!is_written_in_place(&file), "nobody knows what it would do");
+        assert!(MappedLog::new(file, path, 1 << 20).is_err());
+        let btrfs = 0x9123_683e;
+        assert!(!IN_PLACE.contains(&btrfs));
     }
 
     #[test]

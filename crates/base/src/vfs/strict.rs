@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 /// Limits of the windows a log is reserved in; those of the real mapped log.
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
-const WINDOW_BYTES_MAX: u64 = 16 << 20;
+const WINDOW_BYTES_MAX: u64 = 4 << 20;
 const PAGE_BYTES: u64 = 4096;
 /// The most that is reserved beyond the end.
 const RESERVE_BYTES_MAX: u64 = 256 << 20;

@@ -263,14 +263,80 @@ pub(super) fn sync_retired(core: &Core, before: u64) -> Result<()> {
     for (number, writer) in dirty {
         let path = names::wal(&core.dir, number);
         let mut slot = writer.lock();
-        if let Some(mut wal) = slot.take() {
-            wal.sync_last()
-                .inspect_err(|error| core.poison(format!("syncing an old log: {error}")))?;
-            // It only keeps space it does not need.
-            if let Err(error) = wal.finish() {
-                core.events.emit(&Event::CleanupFailed { path, error });
-            }
+        let Some(wal) = slot.as_mut() else { continue };
+        // If that fails it stays, and whoever comes next is told the same.
+        wal.sync_last().inspect_err(|error| core.poison(format!("syncing an old log: {error}")))?;
+        // It only keeps space it does not need.
+        let finished = slot.take().map_or(Ok(()), Writer::finish);
+        if let Err(error) = finished {
+            core.events.emit(&Event::CleanupFailed { path, error });
         }
     }
     Ok(())
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Setup};
+    use crate::options::Options;
+    use esker_base::Env;
+    use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+    use esker_base::vfs::strict::StrictVfs;
+
+    fn store() -> (FaultyVfs, Db) {
+        let vfs = FaultyVfs::new(Arc::new(StrictVfs::new()));
+        let setup = Setup {
+            env: Env::with_vfs(Arc::new(vfs.clone()), 1),
+            inline_background: true,
+            ..Setup::default()
+        };
+        let db = Db::open_with("/db", Options::default(), setup).expect("open");
+        db.put(b"k", b"v").expect("put");
+        (vfs, db)
+    }
+
+    /// Whoever waited for the thread to which the disk said so, or comes later, must be told too.
+    #[test]
+    fn an_old_log_that_could_not_be_synced_is_durable_for_nobody() {
+        let (vfs, db) = store();
+        let core = db.core();
+        core.commit.lock().as_mut().expect("open").rotate(core).expect("the next log");
+        vfs.inject(FaultRule::nth(1, &[Op::Sync], Fault::Eio));
+        let first = sync_retired(core, u64::MAX).expect_err("the disk fails").to_string();
+        vfs.heal();
+        for _ in 0..2 {
+            let again = sync_retired(core, u64::MAX).expect_err("it is not durable");
+            assert_eq!(again.to_string(), first);
+        }
+        assert!(core.check_writable().is_err() && db.close().is_err());
+    }
+
+    /// Nor for somebody who gets the right to write just after its sync failed.
+    #[test]
+    fn the_log_that_could_not_be_synced_is_durable_for_nobody() {
+        for retired in [false, true] {
+            let (vfs, db) = store();
+            let core = db.core();
+            let mut commit = core.commit.lock();
+            let state = commit.as_mut().expect("open");
+            vfs.inject(FaultRule::nth(1, &[Op::Sync], Fault::Eio));
+            assert!(state.sync(core).is_err());
+            vfs.heal();
+            if retired {
+                state.rotate(core).expect("the next log");
+                assert!(sync_retired(core, u64::MAX).is_err());
+            } else {
+                state.take_seq(core).expect("a number");
+                let durable_bytes = |state: &mut CommitState| {
+                    state.journal.wal().expect("a store with a log").durable_bytes()
+                };
+                let before = durable_bytes(state);
+                assert!(state.sync(core).is_err());
+                assert_eq!(durable_bytes(state), before, "no mark vouches for it");
+            }
+            drop(commit);
+            assert!(db.close().is_err());
+        }
+    }
 }

@@ -3,10 +3,12 @@
 use super::format::HEADER_BYTES;
 use super::{LogHeader, LogKind, Reader, Writer};
 use esker_base::checksum::crc32c;
+use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker_base::vfs::posix::PosixVfs;
 use esker_base::{Error, Result, Vfs};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn header() -> LogHeader {
     LogHeader { kind: LogKind::Wal, number: 7, salt: 0x0102_0304_0506_0708, first_seq: 1 }
@@ -90,6 +92,28 @@ fn a_log_is_not_mapped_when_it_is_synced_for_the_last_time() {
     assert_eq!(read(&vfs, &path).expect("read"), (records.clone(), false));
     writer.finish().expect("finish");
     assert_eq!(read(&vfs, &path).expect("read"), (records, false));
+}
+
+#[test]
+fn a_log_that_could_not_be_synced_is_not_believed_later() {
+    let vfs = FaultyVfs::new(Arc::new(PosixVfs::with_plain_logs()));
+    let path = temp("unsynced");
+    let mut writer = Writer::create(&vfs, &path, header(), 64 << 10).expect("create");
+    writer.append(b"first").expect("append");
+    vfs.inject(FaultRule::nth(1, &[Op::Sync], Fault::Eio));
+    let first = writer.sync().expect_err("the disk fails").to_string();
+    assert_eq!(vfs.faults_fired(), 1);
+    vfs.heal();
+    let end = writer.len_bytes();
+    // The file itself would say that all is well.
+    let later = [writer.sync(), writer.sync_and_go_on(), writer.sync_last(), writer.sync_header()];
+    for again in later {
+        let again = again.expect_err("it failed before");
+        assert!(again.is_sync_failure());
+        assert_eq!(again.to_string(), first);
+    }
+    assert!(!writer.is_durable());
+    assert_eq!(writer.len_bytes(), end, "no mark vouches for it");
 }
 
 #[test]

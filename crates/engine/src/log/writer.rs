@@ -4,7 +4,7 @@ use super::format::{
     HEADER_BYTES, LogHeader, RECORD_HEADER_BYTES, RecordType, mark_payload, record_header,
 };
 use esker_base::vfs::WritableFile;
-use esker_base::{Result, Vfs};
+use esker_base::{Error, Result, Vfs};
 use std::path::Path;
 
 /// A log file whose space is reserved, and which holds nothing, not even a header.
@@ -40,6 +40,7 @@ impl Blank {
             durable_bytes: 0,
             durable: false,
             broken: false,
+            sync_error: None,
         })
     }
 
@@ -54,7 +55,8 @@ impl Blank {
 ///
 /// After an error of `append` the file may end in half a record: the log is broken, nothing more may be
 /// appended, the owner starts a new log. A broken log can still be synced; no mark may follow, since it
-/// would vouch for the half record. After an error of `sync` nothing is known about what was appended.
+/// would vouch for the half record. After an error of `sync` nothing is known about what was appended, and a
+/// system says so once only: the log gives that error whenever it is to be synced from then on.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: Box<dyn WritableFile>,
@@ -69,6 +71,8 @@ pub(crate) struct Writer {
     durable: bool,
     /// An append failed.
     broken: bool,
+    /// A sync failed.
+    sync_error: Option<Error>,
 }
 
 impl Writer {
@@ -175,7 +179,10 @@ impl Writer {
     }
 
     fn sync_records(&mut self) -> Result<()> {
-        self.file.sync()?;
+        if let Some(error) = &self.sync_error {
+            return Err(error.clone());
+        }
+        self.file.sync().inspect_err(|error| self.sync_error = Some(error.clone()))?;
         self.durable_bytes = self.end_bytes;
         self.durable = true;
         Ok(())
