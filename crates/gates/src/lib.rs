@@ -28,5 +28,6 @@ pub mod random;
 pub mod schedules;
 pub mod script;
 pub mod specimen;
+pub mod syncs;
 pub mod targets;
 pub mod threads;

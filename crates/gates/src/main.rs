@@ -4,7 +4,8 @@
 
 use esker_gates::gate::{Config, Outcome, Stopwatch};
 use esker_gates::{
-    collection, crash, damage, external, faults, fuzz, indexes, kill, limits, model, power, threads,
+    collection, crash, damage, external, faults, fuzz, indexes, kill, limits, model, power, syncs,
+    threads,
 };
 use std::process::ExitCode;
 
@@ -49,6 +50,12 @@ const GATES: &[Gate] = &[
         short: "every call of each kind fails, then the disk heals",
         long: "the same with 200 random scripts",
         run: faults::gate,
+    },
+    Gate {
+        name: "syncs",
+        short: "a sync fails under threads that write, copy and close, 400 times",
+        long: "20 thousand times",
+        run: syncs::gate,
     },
     Gate {
         name: "damage",

@@ -1,0 +1,310 @@
+//! Gate: a sync fails while threads write, flush, compact, copy, ingest and close.
+//!
+//! A system says once that what it had to write is lost; whoever syncs the same file again is told that all is well. So every
+//! thread must learn of it that waits for the one it was told to, or that got past the check for a poisoned store before. The
+//! call that fails takes a moment and keeps others from the disk meanwhile, so that there are some.
+//!
+//! Each writer writes batches with numbers of its own, each to both keyspaces. Afterwards the power is cut: of each writer the
+//! store must hold what some number of its batches left, and no fewer than were there when a call began that returned as one that makes
+//! them durable: a synced write, `sync`, `flush`, `checkpoint`, `finish` of an ingestion, `close`. The same holds for each checkpoint.
+
+use crate::gate::{Config, Outcome, Watchdog, case_seed, for_cases, pause};
+use crate::history::{random_compaction, random_values, small_options};
+use crate::random::Random;
+use esker::base::Env;
+use esker::base::sync::Mutex;
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+use esker::base::vfs::strict::{StrictVfs, Survival};
+use esker::{Batch, Db, Keyspace, Options, Result, Setup, WriteOptions};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const DIR: &str = "/db";
+const OTHER: &str = "other";
+
+const WRITERS: usize = 3;
+/// Batches of a writer, if nobody stops it before.
+const BATCHES: u64 = 400;
+/// Keys of a writer, which its batches go round.
+const KEYS: u64 = 40;
+
+/// Runs the gate: 400 failing syncs, or 20 thousand.
+pub fn gate(config: &Config) -> Outcome {
+    let watchdog = Watchdog::start(Duration::from_secs(30));
+    let (failed, promises, copies) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    for_cases(config, config.choose(400, 20_000), |case| {
+        watchdog.alive(format!("case {case}"));
+        let trial = Trial::new(case_seed(config.seed, case));
+        let ended = trial.run()?;
+        failed.fetch_add(ended.faults, Ordering::Relaxed);
+        promises.fetch_add(ended.promises, Ordering::Relaxed);
+        copies.fetch_add(ended.copies.len() as u64, Ordering::Relaxed);
+        ended.check()
+    })?;
+    watchdog.over();
+    let [failed, promises, copies] = [failed, promises, copies].map(AtomicU64::into_inner);
+    Ok(format!("{failed} failed syncs, {promises} promises kept, {copies} checkpoints"))
+}
+
+/// How many batches each writer was told were written.
+type Counts = [u64; WRITERS];
+
+struct Trial {
+    disk: StrictVfs,
+    faulty: FaultyVfs,
+    options: Options,
+    seed: u64,
+    /// Batches that each writer began, and that were acknowledged.
+    begun: [AtomicU64; WRITERS],
+    written: [AtomicU64; WRITERS],
+    /// Batches that must outlive a power cut.
+    durable: Mutex<Counts>,
+    promises: AtomicU64,
+    /// Where checkpoints lie, and what must be in them.
+    copies: Mutex<Vec<(String, Counts)>>,
+    /// Something was refused, or the writers are done.
+    over: AtomicBool,
+}
+
+/// What a trial left on the disk.
+struct Ended {
+    disk: StrictVfs,
+    options: Options,
+    seed: u64,
+    begun: Counts,
+    written: Counts,
+    durable: Counts,
+    promises: u64,
+    copies: Vec<(String, Counts)>,
+    faults: u64,
+}
+
+impl Trial {
+    fn new(seed: u64) -> Trial {
+        let mut random = Random::new(seed);
+        let mut options = Options { compaction_threads: 2, ..small_options() };
+        random_compaction(&mut options.default_keyspace, &mut random);
+        random_values(&mut options, &mut random);
+        let disk = StrictVfs::new();
+        Trial {
+            faulty: FaultyVfs::new(Arc::new(disk.clone())),
+            disk,
+            options,
+            seed,
+            begun: Default::default(),
+            written: Default::default(),
+            durable: Mutex::default(),
+            promises: AtomicU64::new(0),
+            copies: Mutex::default(),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    fn run(self) -> std::result::Result<Ended, String> {
+        let mut random = Random::new(!self.seed);
+        let db = open(Arc::new(self.faulty.clone()), DIR, &self.options, self.seed)?;
+        let made = db.create_keyspace(OTHER, self.options.default_keyspace.clone());
+        let other = made.map_err(|e| format!("creating a keyspace: {e}"))?;
+        self.faulty.inject(failing_sync(&mut random));
+        let closes = random.one_in(3);
+        let closed = std::thread::scope(|scope| {
+            let (trial, db, other) = (&self, &db, &other);
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|number| {
+                    let random = Random::new(case_seed(trial.seed, number as u64));
+                    scope.spawn(move || trial.write(db, other, number, random))
+                })
+                .collect();
+            for number in 0..2 {
+                let random = Random::new(case_seed(trial.seed, 100 + number));
+                scope.spawn(move || trial.keep_up(db, number, random));
+            }
+            let closed = closes.then(|| {
+                pause(Duration::from_micros(random.below(20_000)));
+                trial.promise(|| db.clone().close())
+            });
+            for writer in writers {
+                let _ = writer.join();
+            }
+            self.over.store(true, Ordering::Relaxed);
+            closed
+        });
+        let faults = self.faulty.faults_fired();
+        self.faulty.heal();
+        drop(other);
+        let closed = closed.unwrap_or_else(|| self.promise(|| db.close()));
+        if faults == 0 && closed.is_err() {
+            return Err(format!("closing without a failure: {closed:?}"));
+        }
+        let counts = |all: &[AtomicU64; WRITERS]| all.each_ref().map(|n| n.load(Ordering::Relaxed));
+        Ok(Ended {
+            begun: counts(&self.begun),
+            written: counts(&self.written),
+            durable: self.durable.into_inner(),
+            promises: self.promises.into_inner(),
+            copies: self.copies.into_inner(),
+            disk: self.disk,
+            options: self.options,
+            seed: self.seed,
+            faults,
+        })
+    }
+
+    /// Does something after which all that was written before it must be durable, if it says so.
+    fn promise(&self, does: impl FnOnce() -> Result<()>) -> Result<()> {
+        let before = self.written.each_ref().map(|n| n.load(Ordering::SeqCst));
+        does()?;
+        self.promises.fetch_add(1, Ordering::Relaxed);
+        let mut durable = self.durable.lock();
+        durable.iter_mut().zip(before).for_each(|(most, n)| *most = n.max(*most));
+        Ok(())
+    }
+
+    fn write(&self, db: &Db, other: &Keyspace, number: usize, mut random: Random) {
+        for n in 1..=BATCHES {
+            let mut batch = Batch::new();
+            for (key, value) in rows(number, n) {
+                batch.put(&key, &value).put_in(other, &key, &value);
+            }
+            self.begun[number].store(n, Ordering::SeqCst);
+            let sync = random.one_in(6);
+            let done = db.write(batch, WriteOptions { sync });
+            if done.is_err() || self.over.load(Ordering::Relaxed) {
+                return;
+            }
+            self.written[number].store(n, Ordering::SeqCst);
+            if sync {
+                let mut durable = self.durable.lock();
+                durable[number] = durable[number].max(n);
+                self.promises.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn keep_up(&self, db: &Db, number: u64, mut random: Random) {
+        for round in 0.. {
+            if self.over.load(Ordering::Relaxed) {
+                return;
+            }
+            let done = match random.below(8) {
+                0 | 1 => self.promise(|| db.sync()),
+                2 => self.promise(|| db.flush()),
+                3 => db.default_keyspace().compact_range(None, None),
+                4 | 5 => self.copy(db, format!("/copy{number}-{round}")),
+                6 => self.promise(|| {
+                    let mut ingest = db.default_keyspace().ingest()?;
+                    ingest.put(format!("i{number}").as_bytes(), round.to_string().as_bytes())?;
+                    ingest.finish().map(drop)
+                }),
+                _ => {
+                    pause(Duration::from_micros(random.below(2_000)));
+                    Ok(())
+                }
+            };
+            if done.is_err() {
+                self.over.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn copy(&self, db: &Db, dir: String) -> Result<()> {
+        let before = self.written.each_ref().map(|n| n.load(Ordering::SeqCst));
+        self.promise(|| db.checkpoint(&dir))?;
+        self.copies.lock().push((dir, before));
+        Ok(())
+    }
+}
+
+impl Ended {
+    fn check(&self) -> std::result::Result<(), String> {
+        for (way, least) in [
+            (Survival::ProcessDeath, &self.written),
+            (Survival::None, &self.durable),
+            (Survival::Some { percent: 50 }, &self.durable),
+        ] {
+            let disk = self.disk.crash(way, self.seed);
+            let copies = self.copies.iter().map(|(dir, least)| (dir.as_str(), least));
+            for (dir, least) in [(DIR, least)].into_iter().chain(copies) {
+                let env = Arc::new(disk.clone());
+                let checked = open(env, dir, &self.options, self.seed)
+                    .and_then(|db| check(&db, least, &self.begun));
+                checked.map_err(|e| format!("{dir} after {way:?}: {e}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One of the next syncs, of any file or of those of a kind, takes a while and fails.
+fn failing_sync(random: &mut Random) -> FaultRule {
+    let of = ["", ".wal", ".wal", "MANIFEST"][random.below(4) as usize];
+    let most = [3, 30, 100][random.below(3) as usize];
+    let nth = 1 + random.below(most);
+    let left = AtomicU64::new(nth);
+    let looks = move |path: &Path| {
+        let looked_at = path.to_string_lossy().contains(of);
+        if looked_at && left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            pause(Duration::from_millis(2));
+        }
+        looked_at
+    };
+    FaultRule::nth(nth, &[Op::Sync], Fault::Eio).on(looks)
+}
+
+fn open(
+    vfs: Arc<dyn esker::base::Vfs>,
+    dir: &str,
+    options: &Options,
+    seed: u64,
+) -> std::result::Result<Db, String> {
+    let env = Env::with_vfs(vfs, seed);
+    let setup = Setup { env, listener: None, inline_background: false, ..Setup::default() };
+    Db::open_with(dir, options.clone(), setup).map_err(|e| format!("opening: {e}"))
+}
+
+fn marker(number: usize) -> Vec<u8> {
+    format!("w{number}").into_bytes()
+}
+
+fn key(number: usize, n: u64) -> Vec<u8> {
+    format!("w{number}/{:02}", n % KEYS).into_bytes()
+}
+
+fn value(number: usize, n: u64) -> Vec<u8> {
+    let mut random = Random::new(case_seed(number as u64, n));
+    let len = [10, 100, 1_000][random.below(3) as usize];
+    [format!("{n} ").into_bytes(), random.bytes(len)].concat()
+}
+
+/// What the `n`-th batch of a writer puts into each keyspace.
+fn rows(number: usize, n: u64) -> [(Vec<u8>, Vec<u8>); 2] {
+    [(marker(number), n.to_string().into_bytes()), (key(number, n), value(number, n))]
+}
+
+/// Checks that of each writer there is what the first batches left, no fewer than `least` and none that was not begun.
+fn check(db: &Db, least: &Counts, begun: &Counts) -> std::result::Result<(), String> {
+    let other = db.keyspace(OTHER).map_err(|e| e.to_string())?;
+    for keyspace in [&db.default_keyspace(), &other] {
+        for number in 0..WRITERS {
+            let get = |key: &[u8]| keyspace.get(key).map_err(|e| e.to_string());
+            let found = get(&marker(number))?;
+            let text = found.map_or("0".to_owned(), |v| String::from_utf8_lossy(&v).into_owned());
+            let last = text.parse::<u64>().map_err(|_| format!("marker {text}"))?;
+            let name = keyspace.name();
+            if !(least[number]..=begun[number]).contains(&last) {
+                let (least, begun) = (least[number], begun[number]);
+                return Err(format!(
+                    "{name}: writer {number} has {last} batches of {least} at the least, {begun} at the most"
+                ));
+            }
+            for nth in last.saturating_sub(KEYS) + 1..=last {
+                if get(&key(number, nth))?.as_deref() != Some(&value(number, nth)) {
+                    return Err(format!("{name}: writer {number} lacks batch {nth} of {last}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
