@@ -107,7 +107,7 @@ impl Trial {
         let db = open(Arc::new(self.faulty.clone()), DIR, &self.options, self.seed)?;
         let made = db.create_keyspace(OTHER, self.options.default_keyspace.clone());
         let other = made.map_err(|e| format!("creating a keyspace: {e}"))?;
-        self.faulty.inject(failing_sync(&mut random));
+        self.faulty.inject(failing_sync(&mut random, &["", ".wal", ".wal", "MANIFEST"]));
         let closes = random.one_in(3);
         let closed = std::thread::scope(|scope| {
             let (trial, db, other) = (&self, &db, &other);
@@ -237,9 +237,9 @@ impl Ended {
     }
 }
 
-/// One of the next syncs, of any file or of those of a kind, takes a while and fails.
-fn failing_sync(random: &mut Random) -> FaultRule {
-    let of = ["", ".wal", ".wal", "MANIFEST"][random.below(4) as usize];
+/// One of the next syncs, of files with any of these in their path, takes a while and fails.
+pub(crate) fn failing_sync(random: &mut Random, kinds: &[&'static str]) -> FaultRule {
+    let of = kinds[random.below(kinds.len() as u64) as usize];
     let most = [3, 30, 100][random.below(3) as usize];
     let nth = 1 + random.below(most);
     let left = AtomicU64::new(nth);

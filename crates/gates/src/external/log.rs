@@ -163,6 +163,11 @@ impl Log {
         self.persisted == 0
     }
 
+    /// The store says that requests up to this one are persistent.
+    pub(super) fn told_persisted(&mut self, index: u64) {
+        self.persisted = self.persisted.max(index);
+    }
+
     /// Everything that was applied is persistent.
     pub(super) fn all_persisted(&mut self) {
         self.persisted = self.last();

@@ -34,9 +34,9 @@ pub fn gate(config: &Config) -> Outcome {
     let [cuts, reopens, lost] = totals.map(AtomicU64::into_inner);
     let faults = faults::fail_everywhere(&config.share(0.2))?;
     let seconds = config.share(0.4).seconds(6.0, 600.0);
-    let [outages, requests] = threads::outages(config.seed, seconds)?;
+    let [outages, requests, failed] = threads::outages(config.seed, seconds)?;
     Ok(format!(
-        "{cuts} cuts, {reopens} reopens, of which {lost} lost requests; {outages} outages under threads, {requests} requests; \
+        "{cuts} cuts, {reopens} reopens, of which {lost} lost requests; {outages} outages under threads, {failed} of them after a failed sync, {requests} requests; \
          {faults} runs with calls that fail"
     ))
 }

@@ -1,9 +1,11 @@
-//! Threads apply requests until the power fails, again and again in one store.
+//! Threads apply requests until the power fails, or a sync and then the power, again and again in one store.
 
 use super::log::{DIR, Log, make_other, random_options};
 use crate::gate::{Stopwatch, case_seed};
 use crate::random::Random;
+use crate::syncs::failing_sync;
 use esker::base::Env;
+use esker::base::vfs::faulty::FaultyVfs;
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::{Db, Options, Setup};
 use std::sync::Arc;
@@ -18,7 +20,7 @@ const GROUPS: u64 = 4;
 /// Rounds before a store is begun anew.
 const ROUNDS: u64 = 12;
 
-fn open(vfs: &StrictVfs, options: &Options, seed: u64) -> esker::Result<Db> {
+fn open(vfs: &FaultyVfs, options: &Options, seed: u64) -> esker::Result<Db> {
     let env = Env::with_vfs(Arc::new(vfs.clone()), seed);
     let setup = Setup { env, listener: None, inline_background: false, ..Setup::default() };
     let db = Db::open_with(DIR, options.clone(), setup)?;
@@ -51,20 +53,23 @@ fn apply_until_off(db: &Db, logs: &mut [Log], seed: u64) -> u64 {
         }
         requests += 1;
         let flushed = match random.below(300) {
-            0 => db.flush_group(&log.name).map(|_| ()),
-            1 => db.flush_oldest(),
-            _ => Ok(()),
+            0 => db.flush_group(&log.name),
+            1 => db.flush_oldest().map(|()| None),
+            2..10 => Ok(db.group(&log.name).map(|group| group.persisted)),
+            _ => Ok(None),
         };
-        if flushed.is_err() {
-            return requests;
+        match flushed {
+            Ok(Some(index)) => log.told_persisted(index),
+            Ok(None) => {}
+            Err(_) => return requests,
         }
     }
 }
 
-/// Runs outages for so long. Returns how many there were, and how many requests.
-pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
+/// Runs outages for so long. Returns how many there were, how many requests, and how many syncs failed.
+pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 3], String> {
     let watch = Stopwatch::default();
-    let (mut outages, mut requests) = (0, 0);
+    let (mut outages, mut requests, mut failed) = (0, 0, 0);
     while watch.seconds() < seconds {
         let case = case_seed(seed, outages);
         let mut random = Random::new(case);
@@ -74,13 +79,17 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
         let mut logs: Vec<Log> = (0..THREADS * GROUPS).map(Log::new).collect();
         for round in 0..ROUNDS {
             let told = |e: String| format!("outage {round} of seed {case}: {e}");
-            let db = open(&vfs, &options, case ^ round).map_err(|e| told(e.to_string()))?;
+            let faulty = FaultyVfs::new(Arc::new(vfs.clone()));
+            let db = open(&faulty, &options, case ^ round).map_err(|e| told(e.to_string()))?;
             for log in &mut logs {
                 let index = log.check(&db).map_err(told)?;
                 for next in index + 1..=log.last() {
                     log.apply(&db, next).map_err(|e| told(e.to_string()))?;
                 }
                 log.compare(&db, log.last()).map_err(told)?;
+            }
+            if random.one_in(2) {
+                faulty.inject(failing_sync(&mut random, &["", ".tbl", "MANIFEST"]));
             }
             vfs.set_crash_at(vfs.mutating_calls() + 1 + random.below(600));
             let count = AtomicU64::new(0);
@@ -94,11 +103,12 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
                 }
             });
             requests += count.into_inner();
+            failed += faulty.faults_fired();
             drop(db);
             let way = [Survival::None, Survival::Some { percent: 50 }, Survival::ProcessDeath];
             vfs = vfs.crash(way[random.below(3) as usize], case ^ round);
             outages += 1;
         }
     }
-    Ok([outages, requests])
+    Ok([outages, requests, failed])
 }
