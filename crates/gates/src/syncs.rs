@@ -108,8 +108,7 @@ impl Trial {
         let made = db.create_keyspace(OTHER, self.options.default_keyspace.clone());
         let other = made.map_err(|e| format!("creating a keyspace: {e}"))?;
         self.faulty.inject(failing_sync(&mut random, &["", ".wal", ".wal", "MANIFEST"]));
-        let closes = random.one_in(3);
-        let closed = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let (trial, db, other) = (&self, &db, &other);
             let writers: Vec<_> = (0..WRITERS)
                 .map(|number| {
@@ -121,20 +120,23 @@ impl Trial {
                 let random = Random::new(case_seed(trial.seed, 100 + number));
                 scope.spawn(move || trial.keep_up(db, number, random));
             }
-            let closed = closes.then(|| {
-                pause(Duration::from_micros(random.below(20_000)));
-                trial.promise(|| db.clone().close())
-            });
+            // Nobody, one, or two at once.
+            for _ in 0..random.below(5).saturating_sub(2) {
+                let after = Duration::from_micros(random.below(20_000));
+                scope.spawn(move || {
+                    pause(after);
+                    trial.promise(|| db.clone().close())
+                });
+            }
             for writer in writers {
                 let _ = writer.join();
             }
             self.over.store(true, Ordering::Relaxed);
-            closed
         });
         let faults = self.faulty.faults_fired();
         self.faulty.heal();
         drop(other);
-        let closed = closed.unwrap_or_else(|| self.promise(|| db.close()));
+        let closed = self.promise(|| db.close());
         if faults == 0 && closed.is_err() {
             return Err(format!("closing without a failure: {closed:?}"));
         }

@@ -272,7 +272,8 @@ impl Db {
         keyspaces::wait_idle(self.core())
     }
 
-    /// Makes every write durable and closes the database, also for other handles.
+    /// Makes every write durable and closes the database, also for other handles. If it is being closed already, or was, this
+    /// waits for that and returns the same.
     ///
     /// # Errors
     /// What could not be made durable. The database is closed in any case. `InvalidArgument` in a process that was forked from

@@ -68,6 +68,8 @@ impl std::fmt::Debug for Setup {
 pub(super) struct Running {
     pub(super) core: Arc<Core>,
     workers: esker_base::sync::Mutex<Option<Workers>>,
+    /// What came of closing it.
+    closed: esker_base::sync::Mutex<Option<Result<()>>>,
     /// The process that has opened it. A child that it forks has a copy of all this, but neither the threads nor the files.
     process: u32,
 }
@@ -418,7 +420,8 @@ pub(super) fn list_files(env: &Env, dir: &Path) -> Result<Vec<FileKind>> {
 impl Running {
     fn new(core: Arc<Core>, workers: Option<Workers>) -> Running {
         let workers = esker_base::sync::Mutex::new(workers);
-        Running { core, workers, process: std::process::id() }
+        let closed = esker_base::sync::Mutex::new(None);
+        Running { core, workers, closed, process: std::process::id() }
     }
 
     /// True in a process that was forked from the one that has opened this. There any lock may be held for ever, by a
@@ -427,7 +430,8 @@ impl Running {
         self.process != std::process::id()
     }
 
-    /// Ends the threads, makes every write durable, and ends log and manifest in good order.
+    /// Ends the threads, makes every write durable, and ends log and manifest in good order. Whoever comes second waits for the
+    /// first and is told the same.
     ///
     /// # Errors
     /// The first thing that failed. The database is closed in any case, but for one that another process has opened, which
@@ -439,6 +443,11 @@ impl Running {
                 "this store was opened by another process, {opener}: open it after the fork, in the process that uses it"
             )));
         }
+        let mut closed = self.closed.lock();
+        closed.get_or_insert_with(|| self.close_once()).clone()
+    }
+
+    fn close_once(&self) -> Result<()> {
         let flushed = self.flush_external();
         // Whoever waits for work in the background, or does it, ends.
         self.core.background.stop();
