@@ -288,7 +288,7 @@ fn rows(number: usize, n: u64) -> [(Vec<u8>, Vec<u8>); 2] {
 /// Checks that of each writer there is what the first batches left, no fewer than `least` and none that was not begun.
 fn check(db: &Db, least: &Counts, begun: &Counts) -> std::result::Result<(), String> {
     let other = db.keyspace(OTHER).map_err(|e| e.to_string())?;
-    for keyspace in [&db.default_keyspace(), &other] {
+    for keyspace in [db.default_keyspace(), &other] {
         for number in 0..WRITERS {
             let get = |key: &[u8]| keyspace.get(key).map_err(|e| e.to_string());
             let found = get(&marker(number))?;
