@@ -40,20 +40,27 @@ pub(crate) struct StoreArgs {
 }
 
 /// Where the work of flushes and compactions is written down.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TraceArgs {
     /// Write down what flushes and compactions do, for `esker watch` and `esker replay`
     #[arg(long, value_name = "FILE", help_heading = "Store")]
     trace: Option<PathBuf>,
 }
 
+/// How a store is opened, and where what happens to it is written down.
+struct Traced {
+    setup: Setup,
+    recorder: Option<(PathBuf, Arc<Recorder>)>,
+}
+
 impl TraceArgs {
-    /// How the store is opened: what the engine notices is told, what it does is written down.
-    pub(crate) fn setup(&self) -> Result<Setup> {
-        let Some(path) = &self.trace else { return Ok(setup()) };
+    /// What the engine notices is told, what it does is written down.
+    fn listen(&self) -> Result<Traced> {
+        let Some(path) = &self.trace else { return Ok(Traced { setup: setup(), recorder: None }) };
         let recorder =
             Recorder::create(path).map_err(|error| Failure::io("write", path, &error))?;
-        let failed = AtomicBool::new(false);
+        let recorder = Arc::new(recorder);
+        let (kept, failed) = (recorder.clone(), AtomicBool::new(false));
         let listener = move |event: &Event| {
             tell(event);
             recorder.on_event(event);
@@ -63,7 +70,20 @@ impl TraceArgs {
                 note(&format!("the trace ends here: {failure}"));
             }
         };
-        Ok(Setup { listener: Some(Arc::new(listener)), ..Setup::default() })
+        let setup = Setup { listener: Some(Arc::new(listener)), ..Setup::default() };
+        Ok(Traced { setup, recorder: Some((path.clone(), kept)) })
+    }
+}
+
+impl Traced {
+    /// Opens the store; only then an old trace goes.
+    fn open(self, dir: &Path, options: &Options) -> Result<Db> {
+        let db = Db::open_with(dir, options.clone(), self.setup);
+        let db = db.map_err(|error| explain(dir, error))?;
+        if let Some((path, recorder)) = self.recorder {
+            recorder.begin().map_err(|error| Failure::io("write", &path, &error))?;
+        }
+        Ok(db)
     }
 }
 
@@ -116,24 +136,24 @@ impl StoreArgs {
 
     /// Opens an existing store for writing.
     pub(crate) fn write(&self) -> Result<Store> {
-        self.write_with(setup())
+        self.write_traced(&TraceArgs::default())
     }
 
-    /// The same, with the listener of `setup`.
-    pub(crate) fn write_with(&self, setup: Setup) -> Result<Store> {
+    /// The same, with a trace.
+    pub(crate) fn write_traced(&self, trace: &TraceArgs) -> Result<Store> {
         expect_store(&self.db)?;
         let options = Options { create_if_missing: false, ..self.tuning.options()? };
-        let db = Db::open_with(&self.db, options.clone(), setup);
-        self.enter(db.map_err(|error| explain(&self.db, error))?, options, false)
+        let db = trace.listen()?.open(&self.db, &options)?;
+        self.enter(db, options, false)
     }
 
     /// Opens a store for writing; creates it, with the keyspace asked for, if there is none.
     pub(crate) fn create(&self) -> Result<Store> {
-        self.create_with(setup())
+        self.create_traced(&TraceArgs::default())
     }
 
-    /// The same, with the listener of `setup`.
-    pub(crate) fn create_with(&self, setup: Setup) -> Result<Store> {
+    /// The same, with a trace.
+    pub(crate) fn create_traced(&self, trace: &TraceArgs) -> Result<Store> {
         let options = self.tuning.options()?;
         let exists = holds_store(&self.db)?;
         if !exists {
@@ -141,8 +161,8 @@ impl StoreArgs {
             expect_room(&self.db)?;
             self.keyspace.as_deref().map_or(Ok(()), names::check_keyspace)?;
         }
-        let db = Db::open_with(&self.db, options.clone(), setup);
-        self.enter(db.map_err(|error| explain(&self.db, error))?, options, !exists)
+        let db = trace.listen()?.open(&self.db, &options)?;
+        self.enter(db, options, !exists)
     }
 
     fn enter(&self, db: Db, options: Options, new: bool) -> Result<Store> {

@@ -152,20 +152,32 @@ pub struct Recorder {
 #[derive(Debug)]
 struct State {
     out: BufWriter<File>,
+    /// Nothing of what the file held before is left.
+    is_empty: bool,
     /// When the last step of each run was over.
     begun: BTreeMap<u32, u64>,
     failed: Option<io::Error>,
 }
 
 impl Recorder {
-    /// Into a new file, or in the place of an old one.
+    /// Into a new file, or in the place of what an old one holds, which goes with the first step, or when it is said that the
+    /// store is open ([`Recorder::begin`]): until then another process may be writing there.
     ///
     /// # Errors
     /// Of the file system.
     pub fn create(path: &Path) -> io::Result<Recorder> {
-        let out = BufWriter::new(File::create(path)?);
-        let state = Mutex::new(State { out, begun: BTreeMap::new(), failed: None });
-        Ok(Recorder { path: path.to_owned(), state })
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        let out = BufWriter::new(file);
+        let state = State { out, is_empty: false, begun: BTreeMap::new(), failed: None };
+        Ok(Recorder { path: path.to_owned(), state: Mutex::new(state) })
+    }
+
+    /// The store is open: what the file held before goes.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn begin(&self) -> io::Result<()> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).empty()
     }
 
     /// The first failure to write, which ended the trace.
@@ -176,7 +188,18 @@ impl Recorder {
 }
 
 impl State {
+    fn empty(&mut self) -> io::Result<()> {
+        let file = self.out.get_ref();
+        // Pipes and terminals hold nothing.
+        if !self.is_empty && file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        self.is_empty = true;
+        Ok(())
+    }
+
     fn write(&mut self, run: u32, step: &Step) -> io::Result<()> {
+        self.empty()?;
         if self.begun.insert(run, step.at_us).is_none() {
             let name = format!("keyspace {run}");
             let about = BTreeMap::new();
@@ -301,6 +324,11 @@ mod tests {
         let end = |run, at_us| Entry::Loaded { run, at_us };
         assert_eq!(ends, [end(0, 5), end(3, 2)]);
         assert_eq!(parse(&closed).expect("traces"), traces);
+        // Another recorder, whose store does not open; then one whose does, and nothing happens to it.
+        drop(Recorder::create(&path).expect("created"));
+        assert_eq!(fs::read(&path).expect("read"), closed);
+        Recorder::create(&path).expect("created").begin().expect("emptied");
+        assert_eq!(fs::read(&path).expect("read"), b"");
         fs::remove_file(&path).expect("removed");
     }
 }

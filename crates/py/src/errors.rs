@@ -110,6 +110,10 @@ fn plyvel_class(error: &Error) -> &'static str {
     }
 }
 
+/// Of Linux.
+const ENOENT: i32 = 2;
+const ENOSPC: i32 = 28;
+
 fn own(py: Python<'_>, error: &Error) -> PyErr {
     let class = match error {
         Error::InvalidArgument { .. } => "InvalidArgumentError",
@@ -126,9 +130,14 @@ fn own(py: Python<'_>, error: &Error) -> PyErr {
     };
     let exception = raise(py, "esker._errors", class, &text(error));
     // Those that are kinds of OSError say what the system said.
-    if let Error::Io { source, path, .. } = error {
+    let said = match error {
+        Error::Io { source, path, .. } => Some((source.raw_os_error(), path)),
+        Error::NoSpace { path } => Some((Some(ENOSPC), path)),
+        Error::NotFound { path } => Some((Some(ENOENT), path)),
+        _ => None,
+    };
+    if let Some((said, path)) = said {
         let value = exception.value(py);
-        let said = source.raw_os_error();
         let _ = value.setattr("errno", said);
         let _ = value.setattr("filename", path);
     }

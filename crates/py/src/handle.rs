@@ -57,6 +57,8 @@ trait Child: Send + Sync {
 pub(crate) struct Handle {
     open: ArcSwapOption<Opened>,
     pub(crate) store: Arc<Store>,
+    /// Held by whoever closes it.
+    closing: Mutex<()>,
     id: Option<u64>,
 }
 
@@ -153,7 +155,7 @@ impl Handle {
         let children = Mutex::new(Children::default());
         let store = Arc::new(Store { face, options, asks_python, children, forks: forks() });
         let open = ArcSwapOption::from_pointee(Opened { db, keyspace });
-        let handle = Arc::new(Handle { open, store, id: None });
+        let handle = Arc::new(Handle { open, store, closing: Mutex::new(()), id: None });
         let mut stores = STORES.lock();
         stores.retain(|store| store.strong_count() > 0);
         stores.push(Arc::downgrade(&handle));
@@ -165,7 +167,12 @@ impl Handle {
         let mut made = None;
         self.store.add(|id| {
             let open = ArcSwapOption::from_pointee(Opened { db, keyspace });
-            let handle = Arc::new(Handle { open, store: self.store.clone(), id: Some(id) });
+            let handle = Arc::new(Handle {
+                open,
+                store: self.store.clone(),
+                closing: Mutex::new(()),
+                id: Some(id),
+            });
             made = Some(handle.clone());
             handle
         });
@@ -193,7 +200,7 @@ impl Handle {
         self.store.face.closed(py, STORE)
     }
 
-    /// Closes what was made from the store, and the store. The second time it does nothing.
+    /// Closes what was made from the store, and the store. The second time it only waits until the first is done.
     ///
     /// # Errors
     /// Of the engine; that it was opened by another process, in which case nothing is touched.
@@ -201,8 +208,10 @@ impl Handle {
         self.store.check_process(py)?;
         self.store.check_not_asked()?;
         py.detach(|| self.store.shut_children());
-        let open = self.open.swap(None);
-        self.store.run(py, || open.map_or(Ok(()), |open| open.db.clone().close()))
+        self.store.run(py, || {
+            let _closing = self.closing.lock();
+            self.open.swap(None).map_or(Ok(()), |open| open.db.clone().close())
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 """The own face: keyspaces, batches, snapshots, scans, upkeep."""
 
+import errno
 import os
 import pathlib
 import subprocess
@@ -193,6 +194,7 @@ def test_errors_say_what_to_do(tmp_path):
     with pytest.raises(esker.NotFoundError, match="create_if_missing=True") as raised:
         esker.open(store, create_if_missing=False)
     assert isinstance(raised.value, FileNotFoundError)
+    assert raised.value.errno == errno.ENOENT and raised.value.filename == store
     with esker.open(store) as db:
         db.put(b"k", b"v")
         with pytest.raises(esker.BusyError, match="close it there first"):
@@ -211,7 +213,8 @@ def test_errors_say_what_to_do(tmp_path):
     (tmp_path / "file").write_text("no directory")
     with pytest.raises(esker.IoError) as raised:
         esker.open(tmp_path / "file" / "store")
-    assert raised.value.errno and isinstance(raised.value, OSError)
+    assert raised.value.errno == errno.ENOTDIR and isinstance(raised.value, OSError)
+    assert "create directory" in str(raised.value) and str(tmp_path / "file") in str(raised.value)
     for name in ("CURRENT",):
         (store / name).write_bytes(b"damaged")
     with pytest.raises(esker.CorruptionError, match="repair"):

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::guard(
         "interrupted: nothing is lost, but not everything is compacted; run it again",
     )?;
-    let store = args.store.write_with(args.trace.setup()?)?;
+    let store = args.store.write_traced(&args.trace)?;
     interrupt.closes(&store.db);
     let watch = Stopwatch::start();
     // What is still in memory counts as tables, or there would be less before than after.

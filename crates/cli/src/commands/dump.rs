@@ -56,6 +56,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut out = Output::new();
     let name = args.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let mut failed = None;
+    // What was told before an error is shown.
+    let mut dumped = Ok(());
     let mut damaged = 0;
     let mut show = |event: &dyn Shown| {
         damaged += u64::from(event.is_damage());
@@ -71,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         dump_log(env.vfs.as_ref(), &args.file, &options, |event| show(event))?;
     } else if name.ends_with(".tbl") {
         let order = KeyOrder::Bytewise;
-        dump_table(env.vfs.as_ref(), &args.file, &order, &options, |event| show(event))?;
+        dumped = dump_table(env.vfs.as_ref(), &args.file, &order, &options, |event| show(event));
     } else {
         let file = args.file.display();
         let what = "name a NNNNNN.wal, NNNNNN.val, MANIFEST-NNNNNN, NNNNNN.tbl or CURRENT";
@@ -79,6 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     failed.map_or(Ok(()), Err)?;
     out.finish()?;
+    dumped?;
     if damaged == 0 {
         return Ok(());
     }

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::guard(
         "interrupted: nothing is lost, but not all space was given back; run it again",
     )?;
-    let store = args.store.write_with(args.trace.setup()?)?;
+    let store = args.store.write_traced(&args.trace)?;
     interrupt.closes(&store.db);
     let watch = Stopwatch::start();
     if !args.no_compact {

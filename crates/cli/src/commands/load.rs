@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     // A source that is not there must not leave an empty store behind.
     let mut source = load::open(&args.source, &args.from, &interrupt)?;
-    let store = args.store.create_with(args.trace.setup()?)?;
+    let store = args.store.create_traced(&args.trace)?;
     let quiet = args.quiet || args.store.json;
     declare(&store, &args.indexes)?;
     let progress = Progress::start("loading", quiet);

@@ -7,6 +7,7 @@ use crate::failure::{Code, Failure, Result};
 use crate::store::holds_tables;
 use esker::base::coding::{take_slice, take_u8, take_u32, take_u64};
 use rustix::fs::{FlockOperation, fcntl_lock};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -107,7 +108,7 @@ impl Store {
         }
         let mut sequences = Vec::new();
         for (level, mut tables) in levels {
-            tables.sort_by(|a, b| split_key(&a.smallest).cmp(&split_key(&b.smallest)));
+            tables.sort_by_key(|table| in_order(&table.smallest));
             let mut paths = Vec::new();
             for table in tables {
                 let path = table_path(dir, table.number)?;
@@ -221,6 +222,11 @@ impl Source {
     }
 }
 
+/// Where a table stands in its level, by its smallest key: where a key was cut, its newer records come first.
+fn in_order(smallest: &[u8]) -> Option<(Vec<u8>, Reverse<u64>)> {
+    split_key(smallest).map(|(key, seq, _)| (key.to_vec(), Reverse(seq)))
+}
+
 fn head_of(table: &Table) -> Result<Head> {
     let (key, seq, kind) =
         split_key(&table.key).ok_or_else(|| table.fault("a key is too short"))?;
@@ -271,5 +277,21 @@ fn lock(path: &Path) -> Result<Option<File>> {
             format!("{} is held by another process: close it there", path.display()),
         )),
         Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_tables_that_begin_with_the_same_key_the_newer_comes_first() {
+        let internal = |key: &[u8], seq: u64| [key, &(seq << 8 | 1).to_le_bytes()].concat();
+        let mut keys =
+            [internal(b"b", 300), internal(b"a", 5), internal(b"a", 256), internal(b"aa", 9)];
+        keys.sort_by_key(|key| in_order(key));
+        let newest_first =
+            [internal(b"a", 256), internal(b"a", 5), internal(b"aa", 9), internal(b"b", 300)];
+        assert_eq!(keys, newest_first);
     }
 }

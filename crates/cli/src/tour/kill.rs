@@ -13,6 +13,7 @@ use crate::units;
 use esker::event::Event;
 use esker::{Db, ScanOptions, Setup};
 use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -101,6 +102,8 @@ fn write_and_die(tour: &Tour<'_>, dir: &Path, first: u64, seconds: f64) -> Resul
         .args(&tour.plan.child_args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        // What interrupts this process interrupts the child by it.
+        .process_group(0)
         .spawn()
         .map_err(fail)?;
     let acked = listen(tour, &mut child, first, seconds);

@@ -43,8 +43,10 @@ fn furnish(temp: &Temp) {
     let order = KeyOrder::Custom(std::sync::Arc::new(Backwards));
     let default_keyspace = KeyspaceOptions { order, ..KeyspaceOptions::default() };
     let other = Options { default_keyspace, ..Options::default() };
-    let db = Db::open(temp.join("backwards"), other).expect("a store in another order");
+    let setup = Setup { inline_background: true, ..Setup::default() };
+    let db = Db::open_with(temp.join("backwards"), other, setup).expect("a store in another order");
     db.put(b"a", b"1").expect("put");
+    db.flush().expect("flush");
     db.close().expect("close");
     unbuilt(&temp.join("unbuilt"));
     let leveldb = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/leveldb");

@@ -209,3 +209,19 @@ fn what_cannot_be_watched_is_refused() {
         assert!(ended.err.contains(part), "{part}: {ended:?}");
     }
 }
+
+#[test]
+fn a_store_that_does_not_open_leaves_an_old_trace_as_it_is() {
+    let temp = Temp::new();
+    let (store, trace) = loaded(&temp);
+    let old = fs::read(&trace).expect("read");
+    let kept = esker::Db::open(&store, esker::Options::default()).expect("open");
+    for (db, code) in [(store.as_str(), 5), (path(&temp, "gone").as_str(), 4)] {
+        let ended = esker(&["compact", "--db", db, "--trace", &trace]);
+        assert_eq!(ended.code, code, "{ended:?}");
+        assert!(fs::read(&trace).expect("read") == old, "{ended:?}");
+    }
+    kept.close().expect("close");
+    esker(&["compact", "--db", &store, "--trace", &trace]).good();
+    assert!(fs::read(&trace).expect("read") != old);
+}

@@ -5,6 +5,13 @@ class Error(Exception):
     """What every error of the store is."""
 
 
+class _OfSystem(Error):
+    """What is an OSError too, whose text is the store's: what was done, to which file, and what to do."""
+
+    def __str__(self):
+        return str(self.args[0]) if self.args else ""
+
+
 class InvalidArgumentError(Error, ValueError):
     """The call was wrong and changed nothing: mend the call."""
 
@@ -21,7 +28,7 @@ class IncompatibleError(Error):
     """The store was written in a format, or with an order of keys, that this call cannot work with."""
 
 
-class IoError(Error, OSError):
+class IoError(_OfSystem, OSError):
     """The operating system refused; ``errno`` and ``filename`` are its own."""
 
 
@@ -33,7 +40,7 @@ class BusyError(Error):
     """Another process or handle holds the store: close it there first."""
 
 
-class NotFoundError(Error, FileNotFoundError):
+class NotFoundError(_OfSystem, FileNotFoundError):
     """The store does not exist, and was not to be created."""
 
 

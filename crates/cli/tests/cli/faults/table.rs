@@ -350,6 +350,7 @@ const TOOLS: &[Case] = &[
     plain("the file is not there", "esker dump gone.wal", 4),
     after("mkdir 0.wal", "a directory", "esker dump 0.wal", 2),
     plain("no salt", "esker dump --salt zz store/CURRENT", 2),
+    plain("of another key order", "esker dump backwards/000004.tbl > /dev/null", 1),
     after(FLIP_TABLE, "a damaged table", "esker dump store/000004.tbl > /dev/null", 3),
     after(FLIP_LOG, "a damaged log", "esker dump store/000003.wal > /dev/null", 3),
     after(FLIP_CURRENT, "a damaged CURRENT", "esker dump store/CURRENT > /dev/null", 3),

@@ -32,7 +32,7 @@ struct Dump<'a> {
 /// `order` must be the order of its keys; with another one only the properties are told.
 ///
 /// # Errors
-/// Of the file system only; damage is told as events.
+/// Of the file system; `Incompatible` if the keys have another order, or the format is another. Damage is told as events.
 pub fn dump_table(
     vfs: &dyn Vfs,
     path: &Path,
@@ -68,7 +68,7 @@ pub fn dump_table(
     let context = &dump.context;
     match TableReader::open(file.clone(), &keyspace, context) {
         Ok(reader) => dump.by_index(&Arc::new(reader)),
-        Err(error @ Error::Incompatible { .. }) => dump.damage(&error),
+        Err(error @ Error::Incompatible { .. }) => return Err(error),
         Err(_) => match TableRemains::read(file, &keyspace, context) {
             Ok(remains) => dump.by_checksums(&remains),
             Err(error) => dump.damage(&error),
