@@ -214,7 +214,7 @@ def test_errors_say_what_to_do(tmp_path):
     with pytest.raises(esker.IoError) as raised:
         esker.open(tmp_path / "file" / "store")
     assert raised.value.errno == errno.ENOTDIR and isinstance(raised.value, OSError)
-    assert "create directory" in str(raised.value) and str(tmp_path / "file") in str(raised.value)
+    assert "stat failed on" in str(raised.value) and str(tmp_path / "file") in str(raised.value)
     for name in ("CURRENT",):
         (store / name).write_bytes(b"damaged")
     with pytest.raises(esker.CorruptionError, match="repair"):

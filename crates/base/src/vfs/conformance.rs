@@ -219,7 +219,11 @@ fn what_cannot_be_done_fails_alike() {
         let n = s.name;
         s.put("f", b"f");
         s.put("g", b"g");
-        s.vfs.create_dir_all(&s.at("dir/inner")).unwrap();
+        assert!(s.vfs.create_dir_all(&s.at("dir/inner")).unwrap(), "{}", s.name);
+        for there in ["dir/inner", "dir", "dir/inner/..", "dir/."] {
+            let made = s.vfs.create_dir_all(&s.at(there));
+            assert!(!made.unwrap(), "{}: {there} was there", s.name);
+        }
         let (none, f, dir) = (s.at("none"), s.at("f"), s.at("dir"));
         fails(s.vfs.open(&none, Access::Random), "not found", n);
         fails(s.vfs.create(&s.at("none/f")), "not found", n);

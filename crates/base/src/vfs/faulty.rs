@@ -288,7 +288,7 @@ impl Vfs for FaultyVfs {
         self.inner.punch_hole(path, offset_bytes, len_bytes)
     }
 
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
+    fn create_dir_all(&self, path: &Path) -> Result<bool> {
         self.pass(Op::CreateDir, "create directory", path)?;
         self.inner.create_dir_all(path)
     }

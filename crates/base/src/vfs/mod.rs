@@ -74,8 +74,8 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// Gives the space of a range back; the range reads as zeros afterwards.
     fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()>;
 
-    /// Creates a directory and those above it.
-    fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// Creates a directory and those above it. True if this call made it, false if it was there.
+    fn create_dir_all(&self, path: &Path) -> Result<bool>;
 
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<()>;
@@ -158,8 +158,10 @@ pub fn read_all(vfs: &dyn Vfs, path: &Path, limit_bytes: u64) -> Result<Vec<u8>>
 /// Creates a directory and those above it, so that none of them vanishes in a power cut.
 ///
 /// Where the directory exists, its name is made durable in the one above it all the same: whoever
-/// made it may not have done so.
-pub fn create_dir_durably(vfs: &dyn Vfs, path: &Path) -> Result<()> {
+/// made it may not have done so. Where that one may not be read, it is left to them.
+///
+/// True if this call made it. What it made goes again if it cannot be made durable.
+pub fn create_dir_durably(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
     let mut made = vec![path];
     for above in path.ancestors().skip(1) {
         if above.as_os_str().is_empty() || vfs.exists(above)? {
@@ -167,11 +169,21 @@ pub fn create_dir_durably(vfs: &dyn Vfs, path: &Path) -> Result<()> {
         }
         made.push(above);
     }
-    vfs.create_dir_all(path)?;
+    let is_new = vfs.create_dir_all(path)?;
     for dir in made.into_iter().rev() {
-        vfs.sync_dir(parent_of(dir))?;
+        match vfs.sync_dir(parent_of(dir)) {
+            Err(Error::Io { source, .. })
+                if !is_new && source.kind() == std::io::ErrorKind::PermissionDenied => {}
+            Err(error) => {
+                if is_new {
+                    let _ = vfs.remove_dir(path);
+                }
+                return Err(error);
+            }
+            Ok(()) => {}
+        }
     }
-    Ok(())
+    Ok(is_new)
 }
 
 /// True if `path`, which need not exist, is the directory `dir` or would be made inside of it.

@@ -96,12 +96,18 @@ impl Vfs for PosixVfs {
             .map_err(|e| Error::io("punch hole", path, e.into()))
     }
 
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(DIR_MODE)
-            .create(path)
-            .map_err(|e| Error::io("create directory", path, e))
+    fn create_dir_all(&self, path: &Path) -> Result<bool> {
+        let failed = |e| Error::io("create directory", path, e);
+        let mut builder = std::fs::DirBuilder::new();
+        builder.mode(DIR_MODE).recursive(true);
+        if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+            builder.create(above).map_err(failed)?;
+        }
+        match builder.recursive(false).create(path) {
+            Ok(()) => Ok(true),
+            // Or what it says of a path that ends in `.` or `..`, or has no name.
+            Err(_) => builder.recursive(true).create(path).map(|()| false).map_err(failed),
+        }
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {

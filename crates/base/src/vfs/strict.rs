@@ -265,7 +265,7 @@ impl Vfs for StrictVfs {
         Ok(())
     }
 
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
+    fn create_dir_all(&self, path: &Path) -> Result<bool> {
         let mut disk = self.disk.lock();
         disk.changing("create directory", path)?;
         disk.create_dir_all(path)

@@ -150,7 +150,7 @@ impl Vfs for ThrottledVfs {
         self.inner.punch_hole(path, offset_bytes, len_bytes)
     }
 
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
+    fn create_dir_all(&self, path: &Path) -> Result<bool> {
         self.inner.create_dir_all(path)
     }
 

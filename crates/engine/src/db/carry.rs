@@ -293,7 +293,10 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     parts.iter().for_each(|(_, written)| files.add(written));
     // No index is made, and no keyspace made or dropped, until the group is in force.
     let _shared = core.indexes.gate.read();
-    let right = taken.and_then(|()| all_bytewise(core)).and_then(|_| core.right_to_erase());
+    let right = taken
+        .and_then(|()| all_bytewise(core))
+        .and_then(|_| check_live(core, &parts))
+        .and_then(|()| core.right_to_erase());
     let arrived = right.and_then(|right| Ok((arrive(core, range, state, parts.clone())?, right)));
     let (number, _one_at_a_time) = arrived.inspect_err(|_| {
         parts.iter().for_each(|(_, written)| written.remove(&core.store));
@@ -304,6 +307,17 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     core.background.wake_workers();
     core.store.sweep();
     Ok(files)
+}
+
+/// Fails if a keyspace is gone that a part was taken for: without it the group would be there in part.
+fn check_live(core: &Core, parts: &[(KeyspaceId, Written)]) -> Result<()> {
+    let keyspaces = core.keyspaces.load();
+    if parts.iter().all(|&(id, _)| keyspaces.get(id).is_some()) {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "a keyspace that the group has keys in was dropped meanwhile: take it again",
+    ))
 }
 
 /// How far the group was applied in an export of it, and of nothing else.
@@ -334,8 +348,9 @@ fn arrive(
     core.epochs.lock().check_apart(&range.group)?;
     let erased_seq = commit.take_seq(core)?;
     let seq = commit.take_seq(core)?;
-    commit.seal_all(core, Some(Arc::new(Arrival { range, state, erased_seq, seq, parts })));
+    // Before the epoch can come into force: whoever sees what it erases must see what it brings.
     core.visible_seq.store(seq, Ordering::Release);
+    commit.seal_all(core, Some(Arc::new(Arrival { range, state, erased_seq, seq, parts })));
     Ok(commit.number)
 }
 

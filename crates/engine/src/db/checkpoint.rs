@@ -5,7 +5,7 @@
 //! close at that moment. Writers wait for the new log only.
 //! Crash: CURRENT comes last; a directory without it is no database.
 
-use super::commit::sync_retired;
+use super::commit::{retired_before, sync_writers};
 use super::core::Core;
 use crate::names;
 use crate::version::VersionSet;
@@ -39,7 +39,10 @@ pub(super) fn in_new_dir<T>(
 ) -> Result<T> {
     let vfs = core.env.vfs.as_ref();
     check_place(vfs, &core.dir, dir)?;
-    create_dir_durably(vfs, dir)?;
+    if !create_dir_durably(vfs, dir)? {
+        // Somebody was faster, whose files these are.
+        return Err(exists_already(dir));
+    }
     let mut made = Vec::new();
     let result = fill(&mut made);
     if result.is_err() {
@@ -63,21 +66,22 @@ pub(super) fn in_new_dir<T>(
 /// # Errors
 /// `InvalidArgument`; of the disk.
 fn check_place(vfs: &dyn Vfs, store: &Path, dir: &Path) -> Result<()> {
-    let shown = dir.display();
     if is_inside(vfs, dir, store)? {
+        let shown = dir.display();
         return Err(Error::invalid(format!(
             "{shown} is the store itself or inside of it: give a new directory elsewhere"
         )));
     }
-    if vfs.exists(dir)? {
-        return Err(Error::invalid(format!("{shown} exists already: give a new directory")));
-    }
-    Ok(())
+    if vfs.exists(dir)? { Err(exists_already(dir)) } else { Ok(()) }
+}
+
+fn exists_already(dir: &Path) -> Error {
+    Error::invalid(format!("{} exists already: give a new directory", dir.display()))
 }
 
 fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     let vfs = core.env.vfs.as_ref();
-    let (keyspaces, wals, values, map, groups, seq) = {
+    let (keyspaces, wals, values, map, groups, seq, writers) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
         commit.rotate(core)?;
@@ -94,9 +98,10 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
         let (values, map) = (versions.values().clone(), versions.value_map().clone());
         let (keyspaces, groups) = (versions.keyspaces.clone(), versions.groups().clone());
         let seq = if core.is_external() { versions.newest_seq() } else { commit.last_seq() };
-        (keyspaces, wals, values, map, groups, seq)
+        // Now: a flush that comes next forgets logs that this names, and need not sync them.
+        (keyspaces, wals, values, map, groups, seq, retired_before(core, u64::MAX))
     };
-    sync_retired(core, u64::MAX)?;
+    sync_writers(core, writers)?;
     // The records hold the tables, so that their files stay.
     for table in keyspaces.values().flat_map(|keyspace| keyspace.tables()) {
         let number = table.meta.number;

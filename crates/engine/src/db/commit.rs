@@ -253,14 +253,22 @@ impl CommitState {
 
 /// Makes all logs older than `before` durable and closes them.
 pub(super) fn sync_retired(core: &Core, before: u64) -> Result<()> {
-    let dirty: Vec<(u64, Arc<Mutex<Option<Writer>>>)> = core
-        .retired
-        .lock()
-        .iter()
-        .filter(|wal| wal.number < before)
-        .map(|wal| (wal.number, wal.writer.clone()))
-        .collect();
-    for (number, writer) in dirty {
+    sync_writers(core, retired_before(core, before))
+}
+
+/// A log that takes no more records, by number; `None` if it is durable and closed.
+type Retired = (u64, Arc<Mutex<Option<Writer>>>);
+
+/// All logs older than `before` that are not forgotten.
+pub(super) fn retired_before(core: &Core, before: u64) -> Vec<Retired> {
+    let retired = core.retired.lock();
+    let older = retired.iter().filter(|wal| wal.number < before);
+    older.map(|wal| (wal.number, wal.writer.clone())).collect()
+}
+
+/// Makes logs durable and closes them.
+pub(super) fn sync_writers(core: &Core, retired: Vec<Retired>) -> Result<()> {
+    for (number, writer) in retired {
         let path = names::wal(&core.dir, number);
         let mut slot = writer.lock();
         let Some(wal) = slot.as_mut() else { continue };
@@ -310,6 +318,22 @@ mod tests {
             assert_eq!(again.to_string(), first);
         }
         assert!(core.check_writable().is_err() && db.close().is_err());
+    }
+
+    /// A flush forgets the log of what it wrote, and need not sync it; a checkpoint that names it must.
+    #[test]
+    fn a_log_that_is_forgotten_can_still_be_made_durable() {
+        let (_, db) = store();
+        let core = db.core();
+        let keyspace = db.default_keyspace().id();
+        core.commit.lock().as_mut().expect("open").seal(core, &[keyspace]).expect("sealed");
+        let retired = retired_before(core, u64::MAX);
+        db.flush().expect("flush");
+        assert!(retired_before(core, u64::MAX).is_empty(), "it is forgotten");
+        let slots: Vec<_> = retired.iter().map(|(_, slot)| slot.clone()).collect();
+        assert!(slots.len() == 1 && slots[0].lock().is_some(), "nobody synced it");
+        sync_writers(core, retired).expect("synced");
+        assert!(slots[0].lock().is_none());
     }
 
     /// Nor for somebody who gets the right to write just after its sync failed.

@@ -2,6 +2,7 @@
 
 mod applying_threads;
 mod carried_groups;
+mod checkpoints;
 mod compact_for_scans;
 mod compaction_parts;
 mod deleted_groups;

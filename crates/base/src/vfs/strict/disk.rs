@@ -212,8 +212,8 @@ impl Disk {
         Ok(())
     }
 
-    pub(super) fn create_dir_all(&mut self, path: &Path) -> Result<()> {
-        let mut dir = ROOT;
+    pub(super) fn create_dir_all(&mut self, path: &Path) -> Result<bool> {
+        let (mut dir, mut is_new) = (ROOT, false);
         for part in parts("create directory", path)? {
             let at = (dir, part.to_owned());
             dir = match self.names.get(&at) {
@@ -222,11 +222,12 @@ impl Disk {
                 None => {
                     let inode = self.new_inode();
                     self.names.add_dir(at, inode);
+                    is_new = true;
                     inode
                 }
             };
         }
-        Ok(())
+        Ok(is_new)
     }
 
     pub(super) fn remove_dir(&mut self, path: &Path) -> Result<()> {

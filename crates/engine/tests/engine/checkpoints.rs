@@ -1,0 +1,36 @@
+//! Checkpoints that are made at the same time.
+
+use crate::support::{DIR, setup_on};
+use esker::base::vfs::strict::StrictVfs;
+use esker::{Db, Options};
+use std::sync::{Arc, Barrier};
+
+#[test]
+fn of_two_checkpoints_into_one_directory_one_is_made() {
+    let disk = StrictVfs::new();
+    let open = |dir: &str| {
+        Db::open_with(dir, Options::default(), setup_on(Arc::new(disk.clone()), 1)).expect("open")
+    };
+    let db = open(DIR);
+    for number in 0..20u8 {
+        db.put(&[number], b"v").expect("put");
+        db.flush().expect("flush");
+    }
+    for round in 0..200 {
+        let (copy, both) = (format!("/copy{round}"), Barrier::new(2));
+        let make = || {
+            both.wait();
+            db.checkpoint(&copy)
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let (one, other) = (scope.spawn(make), scope.spawn(make));
+            (one.join().expect("ends"), other.join().expect("ends"))
+        });
+        let refused = match (one, other) {
+            (Ok(()), Err(error)) | (Err(error), Ok(())) => error.to_string(),
+            neither => panic!("one is made: {neither:?}"),
+        };
+        assert!(refused.contains("exists already"), "{refused}");
+        assert_eq!(open(&copy).iter().expect("scan").count(), 20);
+    }
+}
