@@ -74,6 +74,8 @@ pub(super) struct Core {
     /// Everything up to here can be read.
     pub(super) visible_seq: AtomicU64,
     pub(super) snapshots: Arc<SnapshotList>,
+    /// Held by whoever flushes.
+    pub(super) flushing: Mutex<()>,
     pub(super) stall: Stall,
     pub(super) background: Arc<Background>,
     pub(super) counters: WriteCounters,
@@ -365,6 +367,7 @@ impl Core {
             epochs: Mutex::new(Epochs::new(epoch, &parts.groups, parts.last_seq)),
             visible_seq: AtomicU64::new(parts.last_seq),
             snapshots: Arc::new(SnapshotList::new()),
+            flushing: Mutex::new(()),
             background: Arc::new(Background::new(parts.inline)),
             readers: Readers::new(if parts.inline { 0 } else { READERS_MAX }),
             counters: WriteCounters::default(),

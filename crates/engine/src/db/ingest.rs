@@ -12,6 +12,7 @@ use super::open::Running;
 use super::placing::{level_for, run_for};
 use super::secondary::declare::with_indexes_reset;
 use crate::event::Event;
+use crate::memtable::Memtable;
 use crate::version::{Change, SeparatedOutput, VersionEdit, Written};
 use esker_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_base::sync::atomic::Ordering;
@@ -140,7 +141,6 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Written) -> Resul
         // Everything before it must be as durable as the tables will be.
         commit.sync(core)?;
         add_tables(core, keyspace, loaded, seq)?;
-        core.visible_seq.store(seq, Ordering::Release);
         break;
     }
     core.measure_level0();
@@ -177,6 +177,48 @@ fn add_tables(
     core.measure_values(&versions);
     core.note_persisted(seq);
     let version = versions.keyspace(id)?.version.clone();
-    keyspace.update_view(|view| view.follow(version, None));
+    // Tables hold only what is visible, for whoever lists the snapshots.
+    core.snapshots.at_once(|| {
+        let (order, supply) = (keyspace.options.order.clone(), core.supply.clone());
+        keyspace.update_view(|view| {
+            view.follow(version, None);
+            // Who has the view of before must not see what is written after, without this.
+            let entries = view.active.entries();
+            view.active = Arc::new(Memtable::supplied(order, entries, supply));
+        });
+        core.visible_seq.store(seq, Ordering::Release);
+    });
     Ok(())
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Setup};
+    use crate::options::Options;
+    use esker_base::Env;
+    use esker_base::vfs::strict::StrictVfs;
+
+    /// Whoever found out what there is just before a load, and up to where it can be read just after the write behind it.
+    #[test]
+    fn what_is_written_after_a_load_is_not_seen_without_it() {
+        let setup = Setup {
+            env: Env::with_vfs(Arc::new(StrictVfs::new()), 1),
+            inline_background: true,
+            ..Setup::default()
+        };
+        let db = Db::open_with("/db", Options::default(), setup).expect("open");
+        let (core, keyspace) = (db.core(), &db.default_keyspace().core);
+        let before = keyspace.view.load_full();
+        let mut load = db.default_keyspace().ingest().expect("begun");
+        load.put(b"loaded", b"1").expect("put");
+        load.finish().expect("loaded");
+        db.put(b"written", b"2").expect("put");
+        let seq = core.visible_seq.load(Ordering::Acquire);
+        for key in [b"loaded", &b"written"[..]] {
+            let found = core.get_in(keyspace, &before, key, seq).expect("get");
+            assert!(found.is_none(), "{}", key.escape_ascii());
+            assert!(db.get(key).expect("get").is_some());
+        }
+    }
 }

@@ -28,6 +28,12 @@ impl SnapshotList {
         Snapshot { list: self.clone(), seq }
     }
 
+    /// Does something while no snapshot is opened and nobody lists them.
+    pub(super) fn at_once(&self, does: impl FnOnce()) {
+        let _open = self.open.lock();
+        does();
+    }
+
     /// The sequence numbers of all open snapshots, ascending.
     pub(super) fn list(&self) -> Vec<Seq> {
         self.open.lock().keys().copied().collect()

@@ -162,6 +162,8 @@ fn flush_next(core: &Core) -> Result<bool> {
     if core.check_writable().is_err() {
         return Ok(false);
     }
+    // Without threads in the background there may be several who do this.
+    let _one_at_a_time = core.flushing.lock();
     let Some(next) = FlushSet::next(core) else {
         // What could not be flushed was dropped.
         core.background.forget_flush_failure();

@@ -15,6 +15,7 @@ mod external;
 mod failed_manifest;
 mod filters;
 mod indexes;
+mod inline_threads;
 mod interrupted_creation;
 mod log_space;
 mod multi_get;
