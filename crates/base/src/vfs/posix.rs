@@ -105,8 +105,11 @@ impl Vfs for PosixVfs {
         }
         match builder.recursive(false).create(path) {
             Ok(()) => Ok(true),
-            // Or what it says of a path that ends in `.` or `..`, or has no name.
-            Err(_) => builder.recursive(true).create(path).map(|()| false).map_err(failed),
+            Err(refused) => {
+                // A path may end in `.` or `..`, and what is there may be no directory.
+                builder.recursive(true).create(path).map_err(failed)?;
+                Ok(refused.kind() != ErrorKind::AlreadyExists && !path.as_os_str().is_empty())
+            }
         }
     }
 

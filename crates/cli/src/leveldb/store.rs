@@ -108,7 +108,7 @@ impl Store {
         }
         let mut sequences = Vec::new();
         for (level, mut tables) in levels {
-            tables.sort_by_key(|table| in_order(&table.smallest));
+            tables.sort_by(|a, b| in_order(&a.smallest).cmp(&in_order(&b.smallest)));
             let mut paths = Vec::new();
             for table in tables {
                 let path = table_path(dir, table.number)?;
@@ -223,8 +223,8 @@ impl Source {
 }
 
 /// Where a table stands in its level, by its smallest key: where a key was cut, its newer records come first.
-fn in_order(smallest: &[u8]) -> Option<(Vec<u8>, Reverse<u64>)> {
-    split_key(smallest).map(|(key, seq, _)| (key.to_vec(), Reverse(seq)))
+fn in_order(smallest: &[u8]) -> Option<(&[u8], Reverse<u64>)> {
+    split_key(smallest).map(|(key, seq, _)| (key, Reverse(seq)))
 }
 
 fn head_of(table: &Table) -> Result<Head> {
@@ -289,7 +289,7 @@ mod tests {
         let internal = |key: &[u8], seq: u64| [key, &(seq << 8 | 1).to_le_bytes()].concat();
         let mut keys =
             [internal(b"b", 300), internal(b"a", 5), internal(b"a", 256), internal(b"aa", 9)];
-        keys.sort_by_key(|key| in_order(key));
+        keys.sort_by(|a, b| in_order(a).cmp(&in_order(b)));
         let newest_first =
             [internal(b"a", 256), internal(b"a", 5), internal(b"aa", 9), internal(b"b", 300)];
         assert_eq!(keys, newest_first);

@@ -159,11 +159,11 @@ fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
 
 /// Flushes what was sealed first, if anything was.
 fn flush_next(core: &Core) -> Result<bool> {
+    // Without threads in the background there may be several who do this.
+    let _one_at_a_time = core.flushing.lock();
     if core.check_writable().is_err() {
         return Ok(false);
     }
-    // Without threads in the background there may be several who do this.
-    let _one_at_a_time = core.flushing.lock();
     let Some(next) = FlushSet::next(core) else {
         // What could not be flushed was dropped.
         core.background.forget_flush_failure();
