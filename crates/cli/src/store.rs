@@ -295,11 +295,18 @@ pub(crate) fn expect_room(dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// True if an error's path, which goes from the root, is this one.
+fn is_at(path: &Path, place: &Path) -> bool {
+    path == place || std::path::absolute(place).is_ok_and(|place| path == place)
+}
+
 /// A failed open of a store that is there: a file that is missing inside is damage.
 fn explain(dir: &Path, error: esker::Error) -> Failure {
     match error {
         esker::Error::Corruption { path, .. }
-            if path == names::current(dir) && !holds_tables(dir) && holds_foreign_tables(dir) =>
+            if is_at(&path, &names::current(dir))
+                && !holds_tables(dir)
+                && holds_foreign_tables(dir) =>
         {
             let dir = dir.display();
             let what = format!(
@@ -308,7 +315,9 @@ fn explain(dir: &Path, error: esker::Error) -> Failure {
             );
             Failure::new(Code::NotFound, what)
         }
-        esker::Error::NotFound { path } if path != dir && holds_store(dir).unwrap_or(false) => {
+        esker::Error::NotFound { path }
+            if !is_at(&path, dir) && holds_store(dir).unwrap_or(false) =>
+        {
             Failure::new(
                 Code::Corruption,
                 format!("{} is missing from the store: repair or restore", path.display()),

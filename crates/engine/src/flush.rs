@@ -58,16 +58,11 @@ pub(crate) fn flush_memtable(
     value_file_bytes: Option<u64>,
     stop: &dyn Fn() -> bool,
 ) -> Result<Written> {
-    let tombstones = mem.range_tombstones();
-    let mut tables = RunOutput::new(
-        store.clone(),
-        options.clone(),
-        origin,
-        0,
-        tombstones.fragments().to_vec(),
-        Vec::new(),
-    );
     let Hidden { snapshots, version, erased_seq } = *hidden;
+    let tombstones = mem.range_tombstones();
+    let kept = tombstones.thinned(snapshots).collect();
+    let (to, with) = (store.clone(), options.clone());
+    let mut tables = RunOutput::new(to, with, origin, 0, kept, Vec::new());
     tables.leave_out_erased(erased_seq);
     let mut output = SeparatedOutput::new(tables, store.clone(), options.clone(), value_file_bytes);
     let mut retention = Retention::new(&options.order, snapshots, &tombstones);

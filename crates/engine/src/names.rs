@@ -118,6 +118,9 @@ pub fn parse_index(name: &str) -> Option<(KeyspaceId, &str)> {
     Some((KeyspaceId(of.parse().ok()?), field))
 }
 
+/// No file of ours has a number from here on.
+const NUMBERS_END: u64 = SEQ_MAX >> 4;
+
 /// The kind of a file, or `None` if the name is not one of ours.
 pub fn parse(name: &str) -> Option<FileKind> {
     match name {
@@ -141,8 +144,8 @@ pub fn parse(name: &str) -> Option<FileKind> {
 fn parse_number(digits: &str) -> Option<u64> {
     let plain = digits.len() >= 6 && digits.bytes().all(|b| b.is_ascii_digit());
     let number = plain.then(|| digits.parse().ok()).flatten()?;
-    // A number that the engine could give out, and one more.
-    (number <= SEQ_MAX).then_some(number)
+    // No store comes so far, and what follows such a number would be none of a file.
+    (number < NUMBERS_END).then_some(number)
 }
 
 #[cfg(test)]
@@ -187,6 +190,8 @@ mod tests {
             "000007.tmp",
             ".CURRENT.tmp",
             "18446744073709551615.wal",
+            // What follows it could not be a file's.
+            "72057594037927935.tbl",
         ] {
             assert_eq!(parse(foreign), None, "{foreign}");
         }

@@ -4,7 +4,7 @@
 //! thread must learn of it that waits for the one it was told to, or that got past the check for a poisoned store before. The
 //! call that fails takes a moment and keeps others from the disk meanwhile, so that there are some.
 //!
-//! Each writer writes batches with numbers of its own, each to both keyspaces. Afterwards the power is cut: of each writer the
+//! Each writer writes batches with numbers of its own, each to both keyspaces, where there are two. Afterwards the power is cut: of each writer the
 //! store must hold what some number of its batches left, and no fewer than were there when a call began that returned as one that makes
 //! them durable: a synced write, `sync`, `flush`, `checkpoint`, `finish` of an ingestion, `close`. The same holds for each checkpoint.
 
@@ -56,6 +56,8 @@ struct Trial {
     faulty: FaultyVfs,
     options: Options,
     seed: u64,
+    /// There is one keyspace: a flush then syncs no log.
+    is_single: bool,
     /// Batches that each writer began, and that were acknowledged.
     begun: [AtomicU64; WRITERS],
     written: [AtomicU64; WRITERS],
@@ -73,6 +75,7 @@ struct Ended {
     disk: StrictVfs,
     options: Options,
     seed: u64,
+    keyspaces: usize,
     begun: Counts,
     written: Counts,
     durable: Counts,
@@ -89,10 +92,11 @@ impl Trial {
         random_values(&mut options, &mut random);
         let disk = StrictVfs::new();
         Trial {
-            faulty: FaultyVfs::new(Arc::new(disk.clone())),
+            faulty: FaultyVfs::with_lasting_lies(Arc::new(disk.clone())),
             disk,
             options,
             seed,
+            is_single: random.one_in(3),
             begun: Default::default(),
             written: Default::default(),
             durable: Mutex::default(),
@@ -105,15 +109,18 @@ impl Trial {
     fn run(self) -> std::result::Result<Ended, String> {
         let mut random = Random::new(!self.seed);
         let db = open(Arc::new(self.faulty.clone()), DIR, &self.options, self.seed)?;
-        let made = db.create_keyspace(OTHER, self.options.default_keyspace.clone());
-        let other = made.map_err(|e| format!("creating a keyspace: {e}"))?;
+        let mut keyspaces = vec![db.default_keyspace().clone()];
+        if !self.is_single {
+            let made = db.create_keyspace(OTHER, self.options.default_keyspace.clone());
+            keyspaces.push(made.map_err(|e| format!("creating a keyspace: {e}"))?);
+        }
         self.faulty.inject(failing_sync(&mut random, &["", ".wal", ".wal", "MANIFEST"]));
         std::thread::scope(|scope| {
-            let (trial, db, other) = (&self, &db, &other);
+            let (trial, db, keyspaces) = (&self, &db, &keyspaces);
             let writers: Vec<_> = (0..WRITERS)
                 .map(|number| {
                     let random = Random::new(case_seed(trial.seed, number as u64));
-                    scope.spawn(move || trial.write(db, other, number, random))
+                    scope.spawn(move || trial.write(db, keyspaces, number, random))
                 })
                 .collect();
             for number in 0..2 {
@@ -135,7 +142,7 @@ impl Trial {
         });
         let faults = self.faulty.faults_fired();
         self.faulty.heal();
-        drop(other);
+        drop(keyspaces);
         let closed = self.promise(|| db.close());
         if faults == 0 && closed.is_err() {
             return Err(format!("closing without a failure: {closed:?}"));
@@ -150,6 +157,7 @@ impl Trial {
             disk: self.disk,
             options: self.options,
             seed: self.seed,
+            keyspaces: if self.is_single { 1 } else { 2 },
             faults,
         })
     }
@@ -164,11 +172,13 @@ impl Trial {
         Ok(())
     }
 
-    fn write(&self, db: &Db, other: &Keyspace, number: usize, mut random: Random) {
+    fn write(&self, db: &Db, keyspaces: &[Keyspace], number: usize, mut random: Random) {
         for n in 1..=BATCHES {
             let mut batch = Batch::new();
             for (key, value) in rows(number, n) {
-                batch.put(&key, &value).put_in(other, &key, &value);
+                for keyspace in keyspaces {
+                    batch.put_in(keyspace, &key, &value);
+                }
             }
             self.begun[number].store(n, Ordering::SeqCst);
             let sync = random.one_in(6);
@@ -231,7 +241,7 @@ impl Ended {
             for (dir, least) in [(DIR, least)].into_iter().chain(copies) {
                 let env = Arc::new(disk.clone());
                 let checked = open(env, dir, &self.options, self.seed)
-                    .and_then(|db| check(&db, least, &self.begun));
+                    .and_then(|db| check(&db, self.keyspaces, least, &self.begun));
                 checked.map_err(|e| format!("{dir} after {way:?}: {e}"))?;
             }
         }
@@ -239,9 +249,11 @@ impl Ended {
     }
 }
 
-/// One of the next syncs, of files with any of these in their path, takes a while and fails.
+/// One of the next syncs, of files with any of these in their path, or of directories, takes a while and fails.
 pub(crate) fn failing_sync(random: &mut Random, kinds: &[&'static str]) -> FaultRule {
-    let of = kinds[random.below(kinds.len() as u64) as usize];
+    let of_directory = random.one_in(4);
+    // Of the store's own: what lies in the others is not of it.
+    let of = if of_directory { DIR } else { kinds[random.below(kinds.len() as u64) as usize] };
     let most = [3, 30, 100][random.below(3) as usize];
     let nth = 1 + random.below(most);
     let left = AtomicU64::new(nth);
@@ -252,7 +264,8 @@ pub(crate) fn failing_sync(random: &mut Random, kinds: &[&'static str]) -> Fault
         }
         looked_at
     };
-    FaultRule::nth(nth, &[Op::Sync], Fault::Eio).on(looks)
+    let op = if of_directory { Op::SyncDir } else { Op::Sync };
+    FaultRule::nth(nth, &[op], Fault::Eio).on(looks)
 }
 
 fn open(
@@ -286,15 +299,23 @@ fn rows(number: usize, n: u64) -> [(Vec<u8>, Vec<u8>); 2] {
 }
 
 /// Checks that of each writer there is what the first batches left, no fewer than `least` and none that was not begun.
-fn check(db: &Db, least: &Counts, begun: &Counts) -> std::result::Result<(), String> {
-    let other = db.keyspace(OTHER).map_err(|e| e.to_string())?;
-    for keyspace in [db.default_keyspace(), &other] {
+fn check(
+    db: &Db,
+    keyspaces: usize,
+    least: &Counts,
+    begun: &Counts,
+) -> std::result::Result<(), String> {
+    let names = db.keyspace_names();
+    if names.len() != keyspaces {
+        return Err(format!("there are {names:?} of {keyspaces} keyspaces"));
+    }
+    for name in names {
+        let keyspace = db.keyspace(&name).map_err(|e| e.to_string())?;
         for number in 0..WRITERS {
             let get = |key: &[u8]| keyspace.get(key).map_err(|e| e.to_string());
             let found = get(&marker(number))?;
             let text = found.map_or("0".to_owned(), |v| String::from_utf8_lossy(&v).into_owned());
             let last = text.parse::<u64>().map_err(|_| format!("marker {text}"))?;
-            let name = keyspace.name();
             if !(least[number]..=begun[number]).contains(&last) {
                 let (least, begun) = (least[number], begun[number]);
                 return Err(format!(

@@ -333,12 +333,40 @@ fn files_are_cut_extended_and_punched() {
 #[test]
 fn a_lock_has_one_holder() {
     on_each(|s| {
+        fails(s.vfs.lock_existing(&s.at("LOCK")), "not found", s.name);
         let lock = s.vfs.lock(&s.at("LOCK")).unwrap();
         fails(s.vfs.lock(&s.at("LOCK")), "busy", s.name);
+        fails(s.vfs.lock_existing(&s.at("LOCK")), "busy", s.name);
         let _other = s.vfs.lock(&s.at("OTHER")).unwrap();
         drop(lock);
+        let existing = s.vfs.lock_existing(&s.at("LOCK")).unwrap();
+        fails(s.vfs.lock(&s.at("LOCK")), "busy", s.name);
+        drop(existing);
         let _again = s.vfs.lock(&s.at("LOCK")).unwrap();
         assert_eq!(s.names(), ["LOCK", "OTHER"], "{}", s.name);
+    });
+}
+
+/// Who holds a lock may remove its file, as who removes a store does: whoever waits for the file then locks the next one.
+#[test]
+fn a_lock_has_one_holder_though_its_file_goes() {
+    on_each(|s| {
+        let (path, held) = (s.at("LOCK"), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for nth in 0..20_000 {
+                        let Ok(lock) = s.vfs.lock(&path) else { continue };
+                        assert_eq!(held.fetch_add(1, Ordering::SeqCst), 0, "{}", s.name);
+                        held.fetch_sub(1, Ordering::SeqCst);
+                        if nth % 2 == 0 {
+                            let _ = s.vfs.remove(&path);
+                        }
+                        drop(lock);
+                    }
+                });
+            }
+        });
     });
 }
 

@@ -6,7 +6,9 @@
 //!
 //! A failed sync leaves the data unsynced, and the file lies from then on: later syncs of that
 //! handle succeed and sync nothing, as a kernel that has marked its pages clean does. A program that
-//! retries a failed sync and believes it loses data here as it would there.
+//! retries a failed sync and believes it loses data here as it would there. Directories lie, and files beyond the handle, only
+//! where that is asked for ([`FaultyVfs::with_lasting_lies`]): what opens a store again after a failure would believe directories
+//! too.
 //!
 //! Threads: counting and the choice of a fault are one step under one lock; the call itself runs
 //! outside of it.
@@ -14,6 +16,7 @@
 use super::{Access, DirEntry, FileLock, ReadableFile, Vfs, WritableFile};
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -39,6 +42,7 @@ pub enum Op {
     Link,
     Remove,
     Truncate,
+    Rewrite,
     PunchHole,
     CreateDir,
     RemoveDir,
@@ -51,7 +55,7 @@ pub enum Op {
 
 impl Op {
     /// Every operation.
-    pub const ALL: [Op; 20] = [
+    pub const ALL: [Op; 21] = [
         Op::Create,
         Op::CreateLog,
         Op::Append,
@@ -64,6 +68,7 @@ impl Op {
         Op::Link,
         Op::Remove,
         Op::Truncate,
+        Op::Rewrite,
         Op::PunchHole,
         Op::CreateDir,
         Op::RemoveDir,
@@ -75,7 +80,7 @@ impl Op {
     ];
 
     /// The operations that change something on the disk.
-    pub const CHANGES: [Op; 12] = [
+    pub const CHANGES: [Op; 13] = [
         Op::Create,
         Op::CreateLog,
         Op::Append,
@@ -85,6 +90,7 @@ impl Op {
         Op::Link,
         Op::Remove,
         Op::Truncate,
+        Op::Rewrite,
         Op::PunchHole,
         Op::CreateDir,
         Op::SyncDir,
@@ -166,6 +172,9 @@ struct State {
     rules: Vec<FaultRule>,
     calls: [u64; Op::ALL.len()],
     fired: u64,
+    /// Files and directories whose sync failed lie to whoever opens them next.
+    lies_last: bool,
+    lying: BTreeSet<PathBuf>,
 }
 
 /// The failing file system. A clone shares rules and counts.
@@ -179,6 +188,14 @@ impl FaultyVfs {
     /// Wraps `inner`; nothing fails until a rule is injected.
     pub fn new(inner: Arc<dyn Vfs>) -> FaultyVfs {
         FaultyVfs { inner, state: Arc::default() }
+    }
+
+    /// The same, in which a directory whose sync failed lies from then on, and a file to whoever opens it next too, until it is
+    /// written anew.
+    pub fn with_lasting_lies(inner: Arc<dyn Vfs>) -> FaultyVfs {
+        let faulty = FaultyVfs::new(inner);
+        faulty.state.lock().lies_last = true;
+        faulty
     }
 
     /// Adds a rule. The first rule that hits decides; all of them count the call.
@@ -226,6 +243,13 @@ impl FaultyVfs {
     /// For calls of which nothing can be half done.
     fn pass(&self, op: Op, name: &'static str, path: &Path) -> Result<()> {
         self.fault(op, path).map_or(Ok(()), |fault| Err(error(fault, name, path)))
+    }
+
+    fn note_lie(&self, path: &Path) {
+        let mut state = self.state.lock();
+        if state.lies_last {
+            state.lying.insert(path.to_path_buf());
+        }
     }
 
     fn writer(&self, inner: Box<dyn WritableFile>, path: &Path) -> Box<dyn WritableFile> {
@@ -280,7 +304,18 @@ impl Vfs for FaultyVfs {
 
     fn truncate(&self, path: &Path, len_bytes: u64) -> Result<()> {
         self.pass(Op::Truncate, "truncate", path)?;
+        // Nothing becomes durable by it.
+        if self.state.lock().lying.contains(path) {
+            return Ok(());
+        }
         self.inner.truncate(path, len_bytes)
+    }
+
+    fn rewrite(&self, path: &Path, offset_bytes: u64) -> Result<()> {
+        self.pass(Op::Rewrite, "rewrite", path)?;
+        self.inner.rewrite(path, offset_bytes)?;
+        self.state.lock().lying.remove(path);
+        Ok(())
     }
 
     fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()> {
@@ -299,8 +334,13 @@ impl Vfs for FaultyVfs {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.pass(Op::SyncDir, "sync directory", path)?;
-        self.inner.sync_dir(path)
+        let failed = self.pass(Op::SyncDir, "sync directory", path);
+        if failed.is_err() {
+            self.note_lie(path);
+        }
+        failed?;
+        let lies = self.state.lock().lying.contains(path);
+        if lies { Ok(()) } else { self.inner.sync_dir(path) }
     }
 
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
@@ -318,9 +358,18 @@ impl Vfs for FaultyVfs {
         self.inner.canonical(path)
     }
 
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         self.pass(Op::Lock, "lock", path)?;
         self.inner.lock(path)
+    }
+
+    fn lock_existing(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.pass(Op::Lock, "lock", path)?;
+        self.inner.lock_existing(path)
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {
@@ -353,6 +402,7 @@ impl WritableFile for FaultyWriter {
     fn sync(&mut self) -> Result<()> {
         if let Some(fault) = self.vfs.fault(Op::Sync, &self.path) {
             self.sync_failed = true;
+            self.vfs.note_lie(&self.path);
             return Err(error(fault, "sync", &self.path));
         }
         if self.sync_failed { Ok(()) } else { self.inner.sync() }

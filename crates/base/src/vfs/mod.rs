@@ -71,6 +71,10 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// Cuts a file to `len_bytes` and syncs it.
     fn truncate(&self, path: &Path, len_bytes: u64) -> Result<()>;
 
+    /// Writes what stands in a file from `offset_bytes` on again, so that the next sync makes it durable whatever came of those
+    /// before: a system that failed to write pages takes them for written, and says so to whoever opens the file next.
+    fn rewrite(&self, path: &Path, offset_bytes: u64) -> Result<()>;
+
     /// Gives the space of a range back; the range reads as zeros afterwards.
     fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()>;
 
@@ -93,8 +97,14 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// nothing does.
     fn canonical(&self, path: &Path) -> Result<PathBuf>;
 
+    /// A path that names the same wherever the process goes: nothing need be there.
+    fn absolute(&self, path: &Path) -> Result<PathBuf>;
+
     /// Takes an exclusive lock, held until the guard is dropped. `Busy` if somebody holds it.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
+
+    /// The same lock on a file that is there, also where nothing may be written. `NotFound` if there is none.
+    fn lock_existing(&self, path: &Path) -> Result<Box<dyn FileLock>>;
 
     /// Bytes that can still be written where `path` lives.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
@@ -238,11 +248,16 @@ fn parent_of(path: &Path) -> &Path {
 /// Writes a small file so that it is whole or absent after a crash: a temporary name, sync, rename,
 /// sync of the directory.
 pub fn write_atomic(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
+    replace(vfs, path, bytes)?;
+    vfs.sync_dir(parent_of(path))
+}
+
+/// The same but for the directory, which the caller syncs: before that a crash may leave what stood there before.
+pub fn replace(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = path.with_extension("tmp");
     let mut file = vfs.create(&temporary)?;
     file.append(bytes)?;
     file.sync()?;
     file.finish()?;
-    vfs.rename(&temporary, path)?;
-    vfs.sync_dir(parent_of(path))
+    vfs.rename(&temporary, path)
 }

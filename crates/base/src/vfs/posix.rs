@@ -11,13 +11,16 @@ use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, IoSlice, Write};
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Files are readable and writable by their owner only.
 const FILE_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
+
+/// Read and written again at a time.
+const REWRITE_BYTES: usize = 256 << 10;
 
 /// The file system of the machine.
 #[derive(Debug, Default)]
@@ -86,6 +89,23 @@ impl Vfs for PosixVfs {
         file.sync_all().map_err(|e| Error::io("sync", path, e))
     }
 
+    fn rewrite(&self, path: &Path, offset_bytes: u64) -> Result<()> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|e| Error::io("open for rewrite", path, e))?;
+        let (mut at, mut bytes) = (offset_bytes, vec![0; REWRITE_BYTES]);
+        loop {
+            let read = file.read_at(&mut bytes, at).map_err(|e| Error::io("read", path, e))?;
+            if read == 0 {
+                return Ok(());
+            }
+            file.write_all_at(&bytes[..read], at).map_err(|e| Error::io("rewrite", path, e))?;
+            at += read as u64;
+        }
+    }
+
     fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()> {
         let file = OpenOptions::new()
             .write(true)
@@ -152,24 +172,55 @@ impl Vfs for PosixVfs {
         path.canonicalize().map_err(|e| Error::io("stat", path, e))
     }
 
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        std::path::absolute(path).map_err(|e| Error::io("find", path, e))
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(FILE_MODE)
-            .open(path)
-            .map_err(|e| Error::io("open lock", path, e))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(PosixLock { file, process: std::process::id() })),
-            Err(TryLockError::WouldBlock) => Err(Error::Busy { path: path.to_path_buf() }),
-            Err(TryLockError::Error(e)) => Err(Error::io("lock", path, e)),
-        }
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(FILE_MODE);
+        lock_opened(path, || options.open(path))
+    }
+
+    fn lock_existing(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        // Some network file systems lock only what may be written.
+        lock_opened(path, || {
+            OpenOptions::new().write(true).open(path).or_else(|error| match error.kind() {
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => File::open(path),
+                _ => Err(error),
+            })
+        })
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         let stat = rustix::fs::statvfs(path).map_err(|e| Error::io("statvfs", path, e.into()))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+/// Locks the file that stands at a path, which `open` opens.
+fn lock_opened(path: &Path, open: impl Fn() -> std::io::Result<File>) -> Result<Box<dyn FileLock>> {
+    loop {
+        let file = open().map_err(|e| Error::io("open lock", path, e))?;
+        match file.try_lock() {
+            // Whoever had it may have removed it with the store meanwhile: then others lock another file.
+            Ok(()) if is_at(&file, path)? => {
+                return Ok(Box::new(PosixLock { file, process: std::process::id() }));
+            }
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: path.to_path_buf() }),
+            Err(TryLockError::Error(e)) => return Err(Error::io("lock", path, e)),
+        }
+    }
+}
+
+/// True if this file stands at that path.
+fn is_at(file: &File, path: &Path) -> Result<bool> {
+    let own = file.metadata().map_err(|e| Error::io("stat", path, e))?;
+    match std::fs::metadata(path) {
+        Ok(there) => Ok((own.dev(), own.ino()) == (there.dev(), there.ino())),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::io("stat", path, e)),
     }
 }
 

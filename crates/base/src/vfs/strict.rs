@@ -254,6 +254,12 @@ impl Vfs for StrictVfs {
         Ok(())
     }
 
+    fn rewrite(&self, path: &Path, _: u64) -> Result<()> {
+        let mut disk = self.disk.lock();
+        disk.changing("rewrite", path)?;
+        disk.file("rewrite", path).map(|_| ())
+    }
+
     fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()> {
         let mut disk = self.disk.lock();
         disk.changing("punch hole", path)?;
@@ -305,6 +311,11 @@ impl Vfs for StrictVfs {
         }
     }
 
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        // Nobody is anywhere but at the root.
+        Ok(path.to_path_buf())
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         let mut disk = self.disk.lock();
         disk.reading("lock", path)?;
@@ -318,6 +329,13 @@ impl Vfs for StrictVfs {
         disk.hold(inode);
         let handle = Handle { disk: self.disk.clone(), inode, path: path.to_path_buf() };
         Ok(Box::new(StrictLock { handle }))
+    }
+
+    fn lock_existing(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        if self.exists(path)? {
+            return self.lock(path);
+        }
+        Err(refuse("open lock", path, ErrorKind::NotFound))
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {

@@ -146,6 +146,12 @@ impl Vfs for ThrottledVfs {
         self.inner.truncate(path, len_bytes)
     }
 
+    fn rewrite(&self, path: &Path, offset_bytes: u64) -> Result<()> {
+        let bytes = self.inner.open(path, Access::Sequential)?.len_bytes()?;
+        self.disk.spend(2 * bytes.saturating_sub(offset_bytes), None);
+        self.inner.rewrite(path, offset_bytes)
+    }
+
     fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()> {
         self.inner.punch_hole(path, offset_bytes, len_bytes)
     }
@@ -175,8 +181,16 @@ impl Vfs for ThrottledVfs {
         self.inner.canonical(path)
     }
 
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         self.inner.lock(path)
+    }
+
+    fn lock_existing(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.inner.lock_existing(path)
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {

@@ -238,7 +238,12 @@ fn check(case: &Case, pristine: &Path, held: &str) -> Option<String> {
     let last = ended.err.lines().last().unwrap_or("esker: ");
     let said = last.strip_prefix("esker: ").unwrap_or_else(|| panic!("{run}: {}", ended.err));
     assert!(*code == 0 || said.contains(": "), "{run}: what is to be done? {said}");
-    Some(without_chance(said))
+    // Stores are told by paths from the root.
+    let here = dir.canonicalize().expect("a directory");
+    let said = [here.join("disk"), here]
+        .iter()
+        .fold(said.to_owned(), |said, dir| said.replace(&format!("{}/", dir.display()), ""));
+    Some(without_chance(&said))
 }
 
 /// Where a record of a manifest stands depends on how many bytes random salts take before it.

@@ -253,22 +253,16 @@ fn kept_fragments(
     snapshots: &[Seq],
     below: &Below<'_>,
 ) -> Vec<Fragment> {
-    let stripe = |seq: Seq| snapshots.partition_point(|&snapshot| snapshot < seq);
     tombstones
-        .fragments()
-        .iter()
-        .filter_map(|fragment| {
-            let range = KeyRange {
-                start: Some(&fragment.start),
-                end: Some(&fragment.end),
-                end_inclusive: false,
-            };
-            let needed_below = below.overlaps(&range);
-            let mut seqs = fragment.seqs.clone();
-            // One tombstone of a stripe hides what the older ones of it hide.
-            seqs.dedup_by_key(|seq| stripe(*seq));
-            seqs.retain(|&seq| needed_below || stripe(seq) > 0);
-            (!seqs.is_empty()).then(|| Fragment { seqs, ..fragment.clone() })
+        .thinned(snapshots)
+        .filter_map(|Fragment { span, mut seqs }| {
+            let range =
+                KeyRange { start: Some(&span.start), end: Some(&span.end), end_inclusive: false };
+            if !below.overlaps(&range) {
+                // What every snapshot sees hides nothing any more.
+                seqs.retain(|&seq| snapshots.first().is_some_and(|&oldest| oldest < seq));
+            }
+            (!seqs.is_empty()).then_some(Fragment { span, seqs })
         })
         .collect()
 }

@@ -43,8 +43,10 @@ pub(super) fn in_new_dir<T>(
         // Somebody was faster, whose files these are.
         return Err(exists_already(dir));
     }
-    let mut made = Vec::new();
-    let result = fill(&mut made);
+    let mut made = vec![names::lock(dir)];
+    // Who opens the store to read it, and may not write there, needs a file to lock.
+    let locked = vfs.create(&made[0]).and_then(|file| file.finish());
+    let result = locked.and_then(|()| fill(&mut made));
     if result.is_err() {
         made.push(names::current(dir));
         made.push(names::temporary(dir));

@@ -289,6 +289,7 @@ impl Collection {
         let mut running = Running { core, files, done: false };
         let started = core.env.clock.now_ns();
         let stop = || core.background.stopping();
+        core.mend_manifest()?;
         let moved = gc::collect(&core.store, &self.victims, &self.tables, &stop)?;
         let report = CollectReport {
             files: self.victims.len() as u64,

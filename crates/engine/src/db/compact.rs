@@ -155,6 +155,7 @@ impl Chosen {
         // Also when the job panics: nothing stays taken for ever.
         let _unmark = Unmark(&self);
         let spec = &self.spec;
+        core.mend_manifest()?;
         core.events.emit(&Event::CompactionStarted {
             keyspace: self.keyspace.id,
             reason: spec.reason,

@@ -21,7 +21,7 @@ use super::underway::Underway;
 use super::value_use::{Overwriting, ValueUse};
 use crate::compaction::scheduler::toll::Toll;
 use crate::compaction::scheduler::{Schedule, pace};
-use crate::event::{Event, EventSink};
+use crate::event::EventSink;
 use crate::memtable::{Memtable, Supply};
 use crate::options::{Durability, KeyspaceOptions, Options};
 use crate::report::LevelStats;
@@ -31,7 +31,7 @@ use crate::version::{
     Coverage, DEEPEST_LEVEL, NamedGroups, NamedWals, TableStore, Version, VersionSet,
 };
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_base::sync::{ArcSwap, Mutex, MutexGuard, OnceLock};
+use esker_base::sync::{ArcSwap, Mutex, MutexGuard};
 use esker_base::vfs::FileLock;
 use esker_base::{Env, Error, KeyspaceId, Result, Seq};
 use std::collections::BTreeMap;
@@ -91,7 +91,6 @@ pub(super) struct Core {
     pub(super) supply: Arc<Supply>,
     /// Threads that read values for cursors.
     pub(super) readers: Arc<Readers>,
-    poison: OnceLock<String>,
     pub(super) read_only: bool,
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -374,7 +373,6 @@ impl Core {
             memtable_bytes: AtomicU64::new(0),
             memtables_limit_bytes,
             slow_from_bytes: (memtables_limit_bytes as f64 * pace::START) as u64,
-            poison: OnceLock::new(),
             read_only: parts.read_only,
             lock: Mutex::new(parts.lock),
         }
@@ -389,18 +387,14 @@ impl Core {
     /// Fails if the database takes no writes.
     #[inline]
     pub(super) fn check_writable(&self) -> Result<()> {
-        if let Some(why) = self.poison.get() {
-            return Err(Error::Poisoned { why: why.clone() });
-        }
+        self.store.check_poison()?;
         if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
     /// From now on the database takes no writes: the state on disk is not what it should be.
     pub(super) fn poison(&self, why: String) {
-        if self.poison.set(why.clone()).is_ok() {
-            self.events.emit(&Event::Poisoned { why });
-            self.background.wake_all();
-        }
+        self.store.poison(why);
+        self.background.wake_all();
     }
 
     /// Poisons the database if this error is a failed sync.
@@ -417,6 +411,11 @@ impl Core {
             return Err(if self.read_only { Error::ReadOnly } else { Error::Cancelled });
         }
         Ok(VersionsGuard { guard })
+    }
+
+    /// Fails if the manifest takes no edits, after trying to write it anew.
+    pub(super) fn mend_manifest(&self) -> Result<()> {
+        self.lock_versions()?.mend()
     }
 
     /// The keyspace with this id.

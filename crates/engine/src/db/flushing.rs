@@ -53,6 +53,7 @@ impl FlushSet {
     /// Flushes it and makes the result current.
     pub(super) fn flush(mut self, core: &Core) -> Result<()> {
         let started = core.env.clock.now_ns();
+        core.mend_manifest()?;
         let result = self.write(core).and_then(|()| self.sync_logs(core));
         if let Err(error) = result {
             self.discard(core);

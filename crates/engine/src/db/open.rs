@@ -24,6 +24,8 @@ use crate::version::{
 };
 use esker_base::vfs::{FileLock, create_dir_durably};
 use esker_base::{Env, Error, KeyspaceId, Result};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -77,8 +79,8 @@ pub(super) struct Running {
 /// Opens a database for reading and writing.
 pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running> {
     options.validate()?;
-    let opening = Opening::new(dir, options, setup);
-    let env = &opening.env;
+    let opening = Opening::new(dir, options, setup)?;
+    let (env, dir) = (&opening.env, &*opening.dir);
     if !env.vfs.exists(&names::current(dir))? {
         if !opening.options.create_if_missing {
             if !env.vfs.exists(dir)? {
@@ -115,16 +117,14 @@ pub(super) fn open(dir: &Path, options: Options, setup: Setup) -> Result<Running
 /// Opens a database for reading only: nothing on the disk changes.
 pub(super) fn open_read_only(dir: &Path, options: Options, setup: Setup) -> Result<Running> {
     options.validate()?;
-    let opening = Opening::new(dir, options, setup);
-    let lock_path = names::lock(dir);
-    // Without a lock file nobody has it open. On a medium that cannot be written, nobody can.
-    let lock = match opening.env.vfs.exists(&lock_path)? {
-        true => match opening.env.vfs.lock(&lock_path) {
-            Ok(lock) => Some(lock),
-            Err(busy @ Error::Busy { .. }) => return Err(busy),
-            Err(_) => None,
-        },
-        false => None,
+    let opening = Opening::new(dir, options, setup)?;
+    let lock_path = names::lock(&opening.dir);
+    // Without a lock file nobody has it open, and where nothing can be locked nobody can open it to write.
+    let lock = match opening.env.vfs.lock_existing(&lock_path) {
+        Ok(lock) => Some(lock),
+        Err(Error::NotFound { .. }) => None,
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::Unsupported => None,
+        Err(error) => return Err(error),
     };
     let core = Arc::new(opening.read_only(lock)?);
     Ok(Running::new(core, None))
@@ -142,19 +142,21 @@ struct Opening {
 }
 
 impl Opening {
-    fn new(dir: &Path, options: Options, setup: Setup) -> Opening {
+    fn new(dir: &Path, options: Options, setup: Setup) -> Result<Opening> {
+        // Wherever the process goes from here, the store stays.
+        let dir = setup.env.vfs.absolute(dir)?;
         let (inline, keyspaces_must_exist) = (setup.inline_background, setup.keyspaces_must_exist);
         let shares = options.memory_shares();
         let events = EventSink::new(setup.listener);
         let store = TableStore::new(
             setup.env.clone(),
-            dir.to_path_buf(),
+            dir.clone(),
             events.clone(),
             options.open_files_max as usize,
             shares,
         );
-        let (env, dir, store) = (setup.env, dir.to_path_buf(), Arc::new(store));
-        Opening { env, dir, options, events, store, inline, keyspaces_must_exist }
+        let (env, store) = (setup.env, Arc::new(store));
+        Ok(Opening { env, dir, options, events, store, inline, keyspaces_must_exist })
     }
 
     /// Fails if there are options of keyspaces that are not there, and that matters.
@@ -175,7 +177,7 @@ impl Opening {
 
     /// A new database: an empty default keyspace and a log.
     fn create(self, lock: Box<dyn FileLock>) -> Result<Core> {
-        let files = check_no_data(&self.env, &self.dir)?;
+        let mut files = check_no_data(&self.env, &self.dir)?;
         if !self.options.create_if_missing {
             return Err(Error::NotFound { path: names::current(&self.dir) });
         }
@@ -188,14 +190,14 @@ impl Opening {
         let manifest_bytes_max = self.options.manifest_bytes_max;
         let versions =
             VersionSet::create(&self.store, manifest_bytes_max, DEFAULT_KEYSPACE, options)?;
-        self.remove_orphans(&versions)?;
-        self.start(lock, versions, Replayed::default(), 0)
+        self.remove_orphans(&versions, &mut files);
+        self.start(lock, versions, Replayed::default(), files)
     }
 
     /// An existing database.
     fn recover(self, lock: Box<dyn FileLock>) -> Result<Core> {
         let recovered = Recovered::read(&self.store)?;
-        let files = list_files(&self.env, &self.dir)?;
+        let mut files = list_files(&self.env, &self.dir)?;
         self.store.skip_numbers_below(recover::number_after(&files));
         recover::check_files(&self.env, &self.dir, &recovered)?;
         let target = recover::Target::of(&recovered);
@@ -209,27 +211,29 @@ impl Opening {
         let replayed =
             recover::replay(&self.store, &records, &wals, &target, recover::Spill::ToTables)?;
         let versions = recovered.into_set(&self.store, records, self.options.manifest_bytes_max)?;
-        let last_seq = replayed.last_seq;
-        self.start(lock, versions, replayed, last_seq)
+        // Before anything else is made: while this fails and is tried again, it takes no more space.
+        self.remove_orphans(&versions, &mut files);
+        self.start(lock, versions, replayed, files)
     }
 
-    /// Starts a log, makes what was replayed current, removes what is not needed any more.
+    /// Starts a log, makes what was replayed current, removes of these files what is not needed any more.
     fn start(
         self,
         lock: Box<dyn FileLock>,
         mut versions: VersionSet,
         mut replayed: Replayed,
-        last_seq: u64,
+        mut files: Vec<FileKind>,
     ) -> Result<Core> {
+        let last_seq = replayed.last_seq;
         let number = self.store.new_number();
         let options = &self.options;
         let mut edit = VersionEdit::new();
-        let mut journal = self.begin_journal(number, last_seq + 1, &mut edit)?;
         // Small logs are copied into the new one; large ones become tables, and all where there is no new one.
         let carried = replayed.take_carried().filter(|_| options.durability == Durability::Wal);
         if carried.is_none() {
             replayed.flush_all(&self.store, &versions.keyspaces)?;
         }
+        let mut journal = self.begin_journal(number, last_seq + 1, &mut edit)?;
         match carried.as_ref().zip(journal.wal()) {
             None => {
                 replayed.add_tables(&mut edit, &self.store, &mut versions)?;
@@ -250,7 +254,7 @@ impl Opening {
         }
         edit.push(Change::WalMin(number));
         versions.commit(edit, None)?;
-        self.remove_orphans(&versions)?;
+        self.remove_orphans(&versions, &mut files);
         let supply = memtable_supply(options);
         let keyspaces = build_keyspaces(&versions.keyspaces, options, number, &supply);
         let spare_due_bytes = spare::first_due_bytes(options);
@@ -292,7 +296,7 @@ impl Opening {
         if self.options.durability == Durability::External {
             return Ok(Journal::External);
         }
-        let (wal, salt) = create_first(&self.env, &self.dir, &self.options, number, first_seq)?;
+        let (wal, salt) = create_first(&self.store, &self.options, number, first_seq)?;
         edit.push(Change::WalCreated { number, salt });
         edit.push(Change::WalBegun { number, first_seq });
         Ok(Journal::Wal(wal))
@@ -338,16 +342,16 @@ impl Opening {
         Ok(core)
     }
 
-    /// Removes files that the manifest does not name: leftovers of work that a crash cut off.
-    fn remove_orphans(&self, versions: &VersionSet) -> Result<()> {
-        let tables: std::collections::BTreeSet<u64> =
+    /// Removes those files that the manifest does not name, leftovers of work that a crash cut off, and leaves the others in the
+    /// list.
+    fn remove_orphans(&self, versions: &VersionSet, files: &mut Vec<FileKind>) {
+        let tables: BTreeSet<u64> =
             versions.keyspaces.values().flat_map(|k| k.tables()).map(|t| t.meta.number).collect();
         let values = &versions.values().0;
         // Whatever the name of a file with values ends in, its number is its own.
-        let wals: std::collections::BTreeSet<u64> =
-            versions.wal_numbers().chain(values.keys().copied()).collect();
-        for kind in list_files(&self.env, &self.dir)? {
-            let path = match kind {
+        let wals: BTreeSet<u64> = versions.wal_numbers().chain(values.keys().copied()).collect();
+        files.retain(|kind| {
+            let path = match *kind {
                 FileKind::Table(n) if !tables.contains(&n) => names::table(&self.dir, n),
                 FileKind::Wal(n) if !wals.contains(&n) => names::wal(&self.dir, n),
                 FileKind::Values(n) if !values.contains_key(&n) => names::values(&self.dir, n),
@@ -355,7 +359,7 @@ impl Opening {
                     names::manifest(&self.dir, n)
                 }
                 FileKind::Temporary => names::temporary(&self.dir),
-                _ => continue,
+                _ => return true,
             };
             match self.env.vfs.remove(&path) {
                 Ok(()) | Err(Error::NotFound { .. }) => {}
@@ -364,8 +368,8 @@ impl Opening {
                     self.events.emit(&crate::event::Event::CleanupFailed { path, error });
                 }
             }
-        }
-        Ok(())
+            false
+        });
     }
 }
 

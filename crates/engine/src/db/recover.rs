@@ -79,6 +79,8 @@ pub(super) struct Replayed {
 struct ReplayedLog {
     file: Arc<ValueFile>,
     end_bytes: u64,
+    /// Up to here it is known to be durable.
+    durable_bytes: u64,
 }
 
 struct ReplayedKeyspace {
@@ -86,9 +88,32 @@ struct ReplayedKeyspace {
     /// Full ones, newest first, if they could not be written.
     full: Vec<Arc<Memtable>>,
     /// Tables written so far, a list for each memtable, oldest first.
-    tables: Vec<Vec<TableMeta>>,
+    tables: UnnamedTables,
     /// Records up to here are in older tables.
     flushed_seq: Seq,
+}
+
+/// Tables that no edit has named. Their files go with it: an open that fails and is tried again leaves none behind.
+struct UnnamedTables {
+    store: Arc<TableStore>,
+    of_memtables: Vec<Vec<TableMeta>>,
+}
+
+impl UnnamedTables {
+    /// The tables, of which an edit is about to tell.
+    fn take(&mut self) -> Vec<Vec<TableMeta>> {
+        std::mem::take(&mut self.of_memtables)
+    }
+}
+
+impl Drop for UnnamedTables {
+    fn drop(&mut self) {
+        for meta in self.of_memtables.iter().flatten() {
+            let path = names::table(&self.store.dir, meta.number);
+            // What stays is an orphan, which the next open removes that succeeds.
+            let _ = self.store.in_directory(|vfs| vfs.remove(&path));
+        }
+    }
 }
 
 /// The first number above those of all files.
@@ -338,7 +363,8 @@ impl Replay<'_> {
         if pointers {
             let meta = ValueFileMeta::of_log(number, salt, reader.position_bytes());
             let (file, end_bytes) = (self.store.values.file(&meta), meta.file_bytes);
-            self.out.logs.insert(number, ReplayedLog { file, end_bytes });
+            let durable_bytes = reader.durable_bytes();
+            self.out.logs.insert(number, ReplayedLog { file, end_bytes, durable_bytes });
         }
         if let Some(offset) = gap_at
             && reader.durable_bytes() > offset
@@ -382,15 +408,16 @@ impl Replay<'_> {
         if seq <= record.flushed_seq {
             return Ok(());
         }
+        let store = self.store;
         let fresh = || Arc::new(Memtable::new(record.options.order.clone()));
         let keyspace = self.out.keyspaces.entry(op.keyspace).or_insert_with(|| ReplayedKeyspace {
             active: fresh(),
             full: Vec::new(),
-            tables: Vec::new(),
+            tables: UnnamedTables { store: store.clone(), of_memtables: Vec::new() },
             flushed_seq: record.flushed_seq,
         });
         keyspace.active.writer().apply(&op, seq);
-        if keyspace.active.memory_bytes() >= record.options.memtable_bytes {
+        if keyspace.active.is_full(record.options.memtable_bytes) {
             let mem = std::mem::replace(&mut keyspace.active, fresh());
             match self.spill {
                 Spill::ToMemory => keyspace.full.insert(0, mem),
@@ -398,7 +425,6 @@ impl Replay<'_> {
                     self.out.carried = None;
                     let origin = Origin::new(op.keyspace, &record.name);
                     let options = &record.options;
-                    let store = self.store;
                     let written = flush_memtable(
                         store,
                         options,
@@ -408,7 +434,7 @@ impl Replay<'_> {
                         None,
                         &|| false,
                     )?;
-                    keyspace.tables.push(written.tables);
+                    keyspace.tables.of_memtables.push(written.tables);
                 }
             }
         }
@@ -456,7 +482,7 @@ impl Replayed {
                     None,
                     &|| false,
                 )?;
-                keyspace.tables.push(written.tables);
+                keyspace.tables.of_memtables.push(written.tables);
             }
         }
         Ok(())
@@ -514,7 +540,8 @@ impl Replayed {
         }
         let meta = ValueFileMeta::of_log(number, wal.salt(), u64::MAX);
         let file = store.values.file(&meta);
-        self.logs = BTreeMap::from([(number, ReplayedLog { file, end_bytes: u64::MAX })]);
+        let replayed = ReplayedLog { file, end_bytes: u64::MAX, durable_bytes: 0 };
+        self.logs = BTreeMap::from([(number, replayed)]);
         Ok(())
     }
 
@@ -530,14 +557,17 @@ impl Replayed {
         store: &TableStore,
         versions: &VersionSet,
     ) -> Result<()> {
-        let tables = self.keyspaces.values().flat_map(|k| k.tables.iter().flatten());
+        let tables = self.keyspaces.values().flat_map(|k| k.tables.of_memtables.iter().flatten());
         let pointed_to: BTreeSet<u64> =
             tables.flat_map(|meta| &*meta.references).map(|share| share.log).collect();
         for (number, log) in &self.logs {
             if !pointed_to.contains(number) || versions.value_map().find(*number).is_some() {
                 continue;
             }
-            store.env.vfs.truncate(log.file.path(), log.end_bytes)?;
+            let (vfs, path) = (&store.env.vfs, log.file.path());
+            // Whoever wrote it may have been told that it cannot be synced; who syncs it now would not.
+            vfs.rewrite(path, log.durable_bytes)?;
+            vfs.truncate(path, log.end_bytes)?;
             let meta = ValueFileMeta::of_log(*number, log.file.meta.salt, log.end_bytes);
             edit.push(Change::ValuesAdded(meta));
         }
@@ -546,20 +576,20 @@ impl Replayed {
 
     /// Adds the tables that were written to an edit, and the logs that they point into.
     pub(super) fn add_tables(
-        &self,
+        &mut self,
         edit: &mut VersionEdit,
         store: &TableStore,
         versions: &mut VersionSet,
     ) -> Result<()> {
         self.add_logs(edit, store, versions)?;
-        for (&id, keyspace) in &self.keyspaces {
-            if keyspace.tables.is_empty() {
+        for (&id, keyspace) in &mut self.keyspaces {
+            if keyspace.tables.of_memtables.is_empty() {
                 continue;
             }
-            for tables in &keyspace.tables {
+            for tables in keyspace.tables.take() {
                 let run = versions.new_run_id();
                 for meta in tables {
-                    edit.push(Change::TableAdded { id, level: 0, run, meta: meta.clone() });
+                    edit.push(Change::TableAdded { id, level: 0, run, meta });
                 }
             }
             edit.push(Change::Flushed { id, seq: self.last_seq });

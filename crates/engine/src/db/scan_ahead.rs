@@ -17,7 +17,7 @@ use super::core::View;
 use super::source::Source;
 use crate::iter::VisibleCursor;
 use crate::log::ValuePointer;
-use crate::value_log::{CACHED_NS_MAX, Readers, Reading, Room, Values, Wanted};
+use crate::value_log::{CACHED_NS_MAX, Readers, Reading, Room, Values, Wanted, Work};
 use esker_base::sync::CHECKED;
 use esker_base::{Clock, Error, Result};
 use std::ops::Range;
@@ -183,6 +183,17 @@ impl Ahead {
         let now = std::mem::take(&mut self.now);
         for window in [Some(now), self.following.take()].into_iter().flatten() {
             window.give_up();
+            self.withdraw(&window);
+        }
+    }
+
+    /// Threads that had no time for a window until now need not come to it.
+    fn withdraw(&self, window: &Window) {
+        if let Some(reading) = &window.reading
+            && Arc::strong_count(reading) > 1
+        {
+            let work: Arc<dyn Work> = reading.clone();
+            self.readers.withdraw(&work);
         }
     }
 
@@ -285,6 +296,7 @@ impl Ahead {
 
     /// Takes the memory of a window, and what can be learned from it.
     fn learn(&mut self, gone: Window) {
+        self.withdraw(&gone);
         self.keep(gone.part);
         self.fitting = match gone.left {
             0 => (2 * self.fitting).min(KEYS_MAX),
@@ -466,5 +478,60 @@ impl Noted {
 impl Drop for Ahead {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use crate::db::{Db, Setup};
+    use crate::options::{KeyspaceOptions, Options};
+    use crate::value_log::{READERS_MAX, Work};
+    use esker_base::Env;
+    use esker_base::env::SystemClock;
+    use esker_base::sync::{Condvar, Mutex};
+    use esker_base::vfs::strict::StrictVfs;
+    use esker_base::vfs::throttled::{DiskModel, ThrottledVfs};
+    use std::sync::Arc;
+
+    /// Keeps whoever works on it until it is opened.
+    #[derive(Default)]
+    struct Gate {
+        open: Mutex<bool>,
+        opened: Condvar,
+    }
+
+    impl Work for Gate {
+        fn work(&self, _: &dyn Fn() -> bool) {
+            let mut open = self.open.lock();
+            while !*open {
+                self.opened.wait(&mut open);
+            }
+        }
+    }
+
+    /// While the threads that could help are busy with something else, offers do not pile up.
+    #[test]
+    fn what_a_cursor_has_read_itself_is_not_kept_for_others() {
+        let slow = DiskModel { bytes_per_second: 10_000_000, seek_ns: 0 };
+        let clock = Arc::new(SystemClock::new());
+        let disk = ThrottledVfs::new(Arc::new(StrictVfs::new()), clock, slow);
+        let setup = Setup { env: Env::with_vfs(Arc::new(disk), 1), ..Setup::default() };
+        let keyspace =
+            KeyspaceOptions { value_log_bytes_min: Some(100), ..KeyspaceOptions::default() };
+        let options = Options { default_keyspace: keyspace, ..Options::default() };
+        let db = Db::open_with("/db", options, setup).expect("open");
+        for number in 0..600u32 {
+            db.put(&number.to_be_bytes(), &[number as u8; 300]).expect("put");
+        }
+        db.flush().expect("flush");
+        let (gate, readers) = (Arc::new(Gate::default()), db.core().readers.clone());
+        readers.offer(gate.clone(), READERS_MAX);
+        assert_eq!(db.iter().expect("a cursor").count(), 600);
+        let waiting = readers.waiting();
+        *gate.open.lock() = true;
+        gate.opened.notify_all();
+        // The gate itself may be one.
+        assert!(waiting <= 1, "{waiting}");
+        db.close().expect("close");
     }
 }

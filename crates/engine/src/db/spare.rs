@@ -15,9 +15,9 @@ use crate::event::Event;
 use crate::log::{Blank, LogHeader, LogKind, Writer};
 use crate::names;
 use crate::options::Options;
-use crate::version::{Change, VersionEdit};
+use crate::version::{Change, TableStore, VersionEdit};
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Env, Result, Seq};
+use esker_base::{Result, Seq, Vfs};
 use std::path::Path;
 
 /// The most that is reserved for the log that is made when the database is opened; it grows as needed.
@@ -31,22 +31,31 @@ const DUE_PART: u64 = 8;
 /// # Errors
 /// What was left behind is removed when the database is opened next.
 fn make(core: &Core) -> Result<Option<Spare>> {
+    core.mend_manifest()?;
     let number = core.store.new_number();
     let salt = core.env.entropy.next_u64();
     let path = names::wal(&core.dir, number);
     let vfs = core.env.vfs.as_ref();
-    let blank = Blank::create(vfs, &path, next_reserve_bytes(core))
-        .inspect_err(|error| core.poison_if_sync(error))?;
+    let blank = Blank::create(vfs, &path, next_reserve_bytes(core)).inspect_err(|error| {
+        core.poison_if_sync(error);
+        remove_unnamed(vfs, &path);
+    })?;
     let Some(blank) = blank else {
         vfs.remove(&path)?;
         return Ok(None);
     };
-    vfs.sync_dir(&core.dir).inspect_err(|error| core.poison_if_sync(error))?;
+    core.store.sync_dir()?;
     let mut edit = VersionEdit::new();
     edit.push(Change::WalCreated { number, salt });
     let mut versions = core.lock_versions()?;
     versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
     Ok(Some(Spare { number, salt, blank }))
+}
+
+/// Removes a log that no manifest names. On a full disk there would soon be many of them.
+fn remove_unnamed(vfs: &dyn Vfs, path: &Path) {
+    // There may be none, and whoever opens the database next removes what stays.
+    let _ = vfs.remove(path);
 }
 
 /// Gives the spare's space back, when the database is closed.
@@ -109,9 +118,10 @@ pub(super) fn begin_next(
     if let Some(spare) = spare {
         return Ok((spare.number, spare.begin(first_seq)?));
     }
+    core.mend_manifest()?;
     let number = core.store.new_number();
     let reserve = next_reserve_bytes(core);
-    let (writer, salt) = create_begun(&core.env, &core.dir, reserve, number, first_seq)
+    let (writer, salt) = create_begun(&core.store, reserve, number, first_seq)
         .inspect_err(|error| core.poison_if_sync(error))?;
     let mut edit = VersionEdit::new();
     edit.push(Change::WalCreated { number, salt }).push(Change::WalBegun { number, first_seq });
@@ -122,28 +132,28 @@ pub(super) fn begin_next(
 
 /// Creates the log that a database is opened with.
 pub(super) fn create_first(
-    env: &Env,
-    dir: &Path,
+    store: &TableStore,
     options: &Options,
     number: u64,
     first_seq: Seq,
 ) -> Result<(Writer, u64)> {
     let reserve = reserve_bytes(options).min(FIRST_RESERVE_BYTES);
-    create_begun(env, dir, reserve, number, first_seq)
+    create_begun(store, reserve, number, first_seq)
 }
 
 /// Creates a log, makes its header and its name durable, and returns its salt too.
 fn create_begun(
-    env: &Env,
-    dir: &Path,
+    store: &TableStore,
     reserve_bytes: u64,
     number: u64,
     first_seq: Seq,
 ) -> Result<(Writer, u64)> {
-    let salt = env.entropy.next_u64();
+    let salt = store.env.entropy.next_u64();
     let header = LogHeader { kind: LogKind::Wal, number, salt, first_seq };
-    let path = names::wal(dir, number);
-    let writer = Writer::create(env.vfs.as_ref(), &path, header, reserve_bytes)?;
-    env.vfs.sync_dir(dir)?;
+    let path = names::wal(&store.dir, number);
+    let vfs = store.env.vfs.as_ref();
+    let writer = Writer::create(vfs, &path, header, reserve_bytes)
+        .inspect_err(|_| remove_unnamed(vfs, &path))?;
+    store.sync_dir()?;
     Ok((writer, salt))
 }

@@ -178,6 +178,11 @@ impl CommitState {
         if batch.names_keyspaces() && batch.iter().any(|op| is_missing(op.keyspace)) {
             return Err(Error::invalid("the batch names a keyspace that does not exist"));
         }
+        if !Memtable::takes(batch) {
+            return Err(Error::invalid(
+                "the batch holds more than 1 500 values longer than 1 MiB: write it in parts",
+            ));
+        }
         if let Some(application) = application {
             // Where there is no log nothing that follows can fail.
             application.note(self.epoch, &core.epochs, self.last_seq())?;
@@ -236,7 +241,7 @@ impl CommitState {
         let bytes = active.memory_bytes();
         let counted = keyspace.counted_bytes.swap(bytes, Ordering::Relaxed);
         core.memtable_bytes.fetch_add(bytes - counted, Ordering::Relaxed);
-        if bytes >= keyspace.memtable_limit_bytes && !self.full.contains(&keyspace.id) {
+        if active.is_full(keyspace.memtable_limit_bytes) && !self.full.contains(&keyspace.id) {
             self.full.push(keyspace.id);
         }
     }

@@ -95,6 +95,6 @@ fn copy(
         })?;
     }
     let meta = writer.finish()?;
-    store.env.vfs.sync_dir(&store.dir)?;
+    store.sync_dir()?;
     Ok(meta)
 }

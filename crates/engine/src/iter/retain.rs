@@ -78,6 +78,7 @@ impl<'a> Retention<'a> {
         if self.order.less(key, &fragment.start) {
             return false;
         }
-        fragment.seqs.iter().any(|&t| t > seq && self.stripe(t) == stripe)
+        let sees = self.snapshots.get(stripe).copied().unwrap_or(Seq::MAX);
+        self.tombstones.newest_at(self.fragment, sees).is_some_and(|newest| newest > seq)
     }
 }

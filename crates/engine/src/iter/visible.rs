@@ -10,7 +10,7 @@
 use super::lane::Lend;
 use super::merge::MergeCursor;
 use crate::cursor::Cursor;
-use crate::range_tombstone::{Fragment, RangeTombstones};
+use crate::range_tombstone::{RangeTombstones, Span};
 use esker_base::key::SEQ_MAX;
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
 use std::path::Path;
@@ -261,7 +261,7 @@ impl<C: Lend> VisibleCursor<C> {
             let Some(fragment) = source.set.fragments().get(at) else { continue };
             let seen_at = if source.timeless { SEQ_MAX } else { self.seq };
             if self.order.compare(&fragment.start, key).is_le()
-                && fragment.newest_at(seen_at).is_some_and(|seq| seq > record_seq)
+                && source.set.newest_at(at, seen_at).is_some_and(|seq| seq > record_seq)
             {
                 return Some((i, at));
             }
@@ -366,7 +366,7 @@ impl TombstoneSource {
     #[inline]
     fn locate(&mut self, order: &KeyOrder, key: &[u8]) -> usize {
         let fragments = self.set.fragments();
-        let ends_after = |f: &Fragment| order.less(key, &f.end);
+        let ends_after = |f: &Span| order.less(key, &f.end);
         let here = self.at;
         let begins_here = here == 0 || !ends_after(&fragments[here - 1]);
         if begins_here && fragments.get(here).is_none_or(ends_after) {

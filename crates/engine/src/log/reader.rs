@@ -276,22 +276,26 @@ impl Reader {
             if window.len() < mark_bytes {
                 return Ok(false);
             }
-            let found = find(&window[RECORD_HEADER_BYTES..], MARK_MAGIC);
-            let step = match found {
-                Some(i) => i,
-                None => window.len() - RECORD_HEADER_BYTES - MARK_MAGIC.len() + 1,
-            };
-            let candidate = from + step as u64;
-            if found.is_some()
-                && let Some((kind, len)) = self.check_record(salt, candidate)?
-                && kind == RecordType::Mark
-            {
-                let payload = self.window(candidate + RECORD_HEADER_BYTES as u64, len)?;
-                if mark_offset(payload).is_some_and(|durable| durable > at) {
-                    return Ok(true);
+            let places = window.len() - mark_bytes + 1;
+            // What is in the window is looked at before it moves. Of what is no mark, no sum is asked for: that would be one of
+            // as many bytes as it claims to have.
+            let magic = find_all(&window[RECORD_HEADER_BYTES..], MARK_MAGIC);
+            let marks = magic.take_while(|&i| i < places).filter(|&i| {
+                parse_header(&window[i..]).is_some_and(|raw| {
+                    raw.kind() == Some(RecordType::Mark) && raw.len as usize == MARK_PAYLOAD_BYTES
+                })
+            });
+            let marks: Vec<u64> = marks.map(|i| from + i as u64).collect();
+            for mark in marks {
+                if self.check_record(salt, mark)?.is_some() {
+                    let payload_at = mark + RECORD_HEADER_BYTES as u64;
+                    let durable = mark_offset(self.window(payload_at, MARK_PAYLOAD_BYTES)?);
+                    if durable.is_some_and(|durable| durable > at) {
+                        return Ok(true);
+                    }
                 }
             }
-            from = candidate + u64::from(found.is_some());
+            from += places as u64;
         }
     }
 
@@ -329,6 +333,7 @@ impl Reader {
     }
 }
 
-fn find(haystack: &[u8], needle: &[u8; 8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|w| w == needle)
+/// Where a needle stands.
+fn find_all<'a>(haystack: &'a [u8], needle: &'a [u8; 8]) -> impl Iterator<Item = usize> + 'a {
+    haystack.windows(needle.len()).enumerate().filter(move |(_, w)| w == needle).map(|(i, _)| i)
 }

@@ -15,6 +15,9 @@ use std::path::Path;
 /// Bytes that may be summed in search of records, beyond a multiple of the file's length.
 const SEARCH_BYTES: u64 = 256 << 20;
 
+/// The same behind one damaged record that says where it ends, and is right if a record is where it says.
+const KNOWN_END_SEARCH_BYTES: u64 = 64 << 20;
+
 /// A stretch of a log that holds no readable record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
@@ -136,14 +139,34 @@ impl Salvager {
             self.pos = self.reader.file_bytes();
             return Ok(None);
         }
-        let found = self.search(salt, at + 1, content_end)?;
+        let found = match self.by_length(salt, at)? {
+            None => self.search(salt, at + 1, content_end, self.search_bytes)?,
+            next @ Some(end) => self.search(salt, at + 1, end, KNOWN_END_SEARCH_BYTES)?.or(next),
+        };
         self.pos = found.unwrap_or(self.reader.file_bytes());
         let bytes = found.unwrap_or(content_end) - at;
         Ok(Some(Piece::Gap(Gap { offset_bytes: at, bytes, is_tail: found.is_none() })))
     }
 
-    /// The first sound record at or behind `from`.
-    fn search(&mut self, salt: u64, mut from: u64, end: u64) -> Result<Option<u64>> {
+    /// Where the record at `at` says that it ends, if a sound one begins there: then it is likely that only what it holds is
+    /// damaged. To search a large value in full takes more than may be spent.
+    fn by_length(&mut self, salt: u64, at: u64) -> Result<Option<u64>> {
+        let header = self.reader.window(at, RECORD_HEADER_BYTES)?;
+        let Some(raw) = parse_header(header) else { return Ok(None) };
+        let next = at + RECORD_HEADER_BYTES as u64 + u64::from(raw.len);
+        let is_sound = next > at && self.reader.check_record(salt, next)?.is_some();
+        Ok(is_sound.then_some(next))
+    }
+
+    /// The first sound record in `from..end`, if no more than `most_bytes` must be summed to find it.
+    fn search(
+        &mut self,
+        salt: u64,
+        mut from: u64,
+        end: u64,
+        most_bytes: u64,
+    ) -> Result<Option<u64>> {
+        let mut left = most_bytes.min(self.search_bytes);
         while from < end {
             let file_bytes = self.reader.file_bytes();
             let window = self.reader.window(from, READ_BYTES)?;
@@ -156,14 +179,15 @@ impl Salvager {
                     RecordType::from_byte(window[i + RECORD_HEADER_BYTES - 1])?;
                     let raw = parse_header(&window[i..])?;
                     let at = from + i as u64;
-                    let end = at + RECORD_HEADER_BYTES as u64 + u64::from(raw.len);
-                    (end <= file_bytes).then_some((at, u64::from(raw.len)))
+                    let record_end = at + RECORD_HEADER_BYTES as u64 + u64::from(raw.len);
+                    (at < end && record_end <= file_bytes).then_some((at, u64::from(raw.len)))
                 })
                 .collect();
             for (at, payload_bytes) in candidates {
                 let cost = payload_bytes + if payload_bytes > 4096 { READ_BYTES as u64 } else { 0 };
-                let Some(left) = self.search_bytes.checked_sub(cost) else { return Ok(None) };
-                self.search_bytes = left;
+                let Some(rest) = left.checked_sub(cost) else { return Ok(None) };
+                left = rest;
+                self.search_bytes -= cost;
                 if self.reader.check_record(salt, at)?.is_some() {
                     return Ok(Some(at));
                 }
@@ -173,3 +197,6 @@ impl Salvager {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests;

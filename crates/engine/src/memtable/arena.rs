@@ -34,6 +34,10 @@ const CHUNK_BYTES: usize = GRANULE << CHUNK_BITS;
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
 const CHUNKS_MAX: usize = CHUNKS.1;
 const HEADER_BYTES: usize = 20;
+/// With so many chunks a memtable is as good as full.
+const CROWDED_CHUNKS: usize = if CHECKED { CHUNKS_MAX } else { CHUNKS_MAX / 4 };
+/// The most records with chunks of their own in a batch. Before each there may be one that takes another chunk.
+const LONG_RECORDS_MAX: usize = (CHUNKS_MAX - CROWDED_CHUNKS).saturating_sub(3) / 2;
 
 /// Names a record in an arena. Never 0 inside: 0 stands for "none" in stored form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,14 @@ pub(super) struct Arena {
 pub(super) struct Position {
     chunk: u32,
     granule: u32,
+}
+
+/// True if an arena that is not crowded has names for the records of a batch of so many bytes: for those of so many keys and values.
+pub(super) fn has_names_for(batch_bytes: usize, records: impl Iterator<Item = usize>) -> bool {
+    let is_long = |bytes: &usize| bytes + HEADER_BYTES > SHARED_BYTES_MAX;
+    CHECKED
+        || batch_bytes < LONG_RECORDS_MAX * (SHARED_BYTES_MAX - HEADER_BYTES)
+        || records.filter(is_long).count() <= LONG_RECORDS_MAX
 }
 
 impl Arena {
@@ -137,6 +149,12 @@ impl Arena {
         EntryRef((index << CHUNK_BITS | start) + 1)
     }
 
+    /// True if it should take no more batches: it may run out of names for their records.
+    #[inline]
+    pub(super) fn is_crowded(&self) -> bool {
+        self.chunk_count.load(Ordering::Relaxed) as usize > CROWDED_CHUNKS
+    }
+
     /// A chunk with room for so many granules, and where the room starts.
     #[inline]
     fn reserve(&self, granules: u32) -> (u32, u32) {
@@ -165,7 +183,7 @@ impl Arena {
     #[cold]
     fn add_chunk(&self, granules: u32) {
         let count = self.chunk_count.load(Ordering::Relaxed);
-        assert!((count as usize) < CHUNKS_MAX, "a memtable is sealed long before 16 GiB");
+        assert!((count as usize) < CHUNKS_MAX, "a crowded memtable takes one batch more");
         let bytes = match granules as usize * GRANULE {
             large if large > SHARED_BYTES_MAX => large,
             _ => CHUNK_BYTES,
@@ -283,5 +301,22 @@ impl Drop for Arena {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut *self.memory.lock());
         self.supply.give_chunks(memory);
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Of a crowded arena, and a batch after it in which records that share a chunk stand between those that do not.
+    #[test]
+    fn names_last_for_the_batch_that_crowds_an_arena() {
+        let (long, gib) = (SHARED_BYTES_MAX, 1 << 30);
+        assert!(CROWDED_CHUNKS + 1 + 2 * LONG_RECORDS_MAX + 1 < CHUNKS_MAX);
+        let records = |count| std::iter::repeat_n([long, 7], count).flatten();
+        assert!(has_names_for(2 * gib, records(LONG_RECORDS_MAX)));
+        assert!(!has_names_for(2 * gib, records(LONG_RECORDS_MAX + 1)));
+        assert!(has_names_for(2 * gib, std::iter::repeat_n(long - HEADER_BYTES, 2_047)));
+        assert!(has_names_for(gib, std::iter::empty()), "shorter ones are not even looked at");
     }
 }

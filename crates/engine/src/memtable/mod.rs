@@ -27,7 +27,7 @@ use esker_base::checksum::hash64;
 use esker_base::pages::{AtomicPages, prefetch};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use esker_base::sync::{CHECKED, Mutex, MutexGuard};
-use esker_base::{KeyOrder, Kind, Seq, Trailer};
+use esker_base::{Batch, KeyOrder, Kind, Seq, Trailer};
 use ranges::Ranges;
 use sorted::Sorted;
 use std::sync::Arc;
@@ -140,6 +140,19 @@ impl Memtable {
     #[inline]
     fn has_ranges(&self) -> bool {
         self.range_bytes.load(Ordering::Acquire) > 0
+    }
+
+    /// True if it should take no more batches: it holds so many bytes, or as many long records as it has names for.
+    #[inline]
+    pub(crate) fn is_full(&self, bytes_max: u64) -> bool {
+        self.memory_bytes() >= bytes_max || self.arena.is_crowded()
+    }
+
+    /// True if one that is not full takes this batch.
+    #[inline]
+    pub(crate) fn takes(batch: &Batch) -> bool {
+        let records = batch.iter().map(|op| op.key.len() + op.value.len());
+        arena::has_names_for(batch.size_bytes(), records)
     }
 
     /// Bytes it holds in memory.

@@ -35,6 +35,8 @@ impl Ranges {
         let bytes = 2 * (size_of::<RangeTombstone>() + tombstone.start.len() + tombstone.end.len());
         let mut state = self.state.write();
         state.all.push(tombstone);
+        // What the set notes of one that lies over many others.
+        let bytes = bytes + 2 * size_of::<Seq>() * state.all.len().ilog2() as usize;
         if state.all.len() - state.in_set > RECENT_MAX.max(state.in_set / 8) {
             state.fold(order);
         }

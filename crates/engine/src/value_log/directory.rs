@@ -147,6 +147,20 @@ impl Directory {
         (at_from == from).then_some(at_to)
     }
 
+    /// All entries: log, where a value stood in it, where it stands; in this order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.heads.iter().flat_map(|head| {
+            let (mut from, mut to) = (head.from, head.to);
+            let mut input = &self.bytes[head.at as usize..];
+            let others = (0..head.count).map_while(move |_| {
+                let (from_step, to_step) = take_entry(&mut input)?;
+                (from, to) = (from + from_step, to + to_step);
+                Some((head.log, from, to))
+            });
+            [(head.log, head.from, head.to)].into_iter().chain(others)
+        })
+    }
+
     /// The logs whose values were moved here, ascending.
     pub(crate) fn logs(&self) -> &[u64] {
         &self.logs
@@ -216,6 +230,7 @@ mod tests {
             let directory = Directory::decode(&bytes, 40, end).expect("decodes");
             assert_eq!(directory.logs(), [3, 4, 900]);
             assert_eq!(directory.entries(), all.len() as u64);
+            assert!(directory.iter().eq(all.iter().copied()));
             for &(log, from, to) in &all {
                 assert_eq!(directory.find(log, from), Some(to));
                 assert_eq!(directory.find(log, from + 1), None);

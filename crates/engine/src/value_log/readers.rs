@@ -112,6 +112,12 @@ impl Readers {
         self.offers.lock().waiting.retain(|(waiting, _)| !Arc::ptr_eq(waiting, work));
     }
 
+    /// What no thread has begun, or not as many as may.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.offers.lock().waiting.len()
+    }
+
     fn serve(&self) {
         let mut offers = self.offers.lock();
         loop {

@@ -6,10 +6,11 @@
 //! Crash: a new manifest is durable before CURRENT names it, and the old one is removed after.
 
 use super::edit::VersionEdit;
+use super::store::TableStore;
 use crate::log::{LogHeader, LogKind, Reader, TornTail, Writer};
 use crate::names;
 use esker_base::checksum::crc32c;
-use esker_base::vfs::{read_all, write_atomic};
+use esker_base::vfs::{read_all, replace};
 use esker_base::{Env, Error, Result};
 use std::path::Path;
 
@@ -63,6 +64,48 @@ impl Current {
     }
 }
 
+/// A directory that a manifest is written into.
+pub(super) trait Directory {
+    fn env(&self) -> &Env;
+    fn path(&self) -> &Path;
+    /// Makes the names in it durable.
+    fn sync(&self) -> Result<()>;
+}
+
+impl Directory for TableStore {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.sync_dir()
+    }
+}
+
+/// One that is no store's yet.
+pub(super) struct NewDirectory<'a> {
+    pub(super) env: &'a Env,
+    pub(super) path: &'a Path,
+}
+
+impl Directory for NewDirectory<'_> {
+    fn env(&self) -> &Env {
+        self.env
+    }
+
+    fn path(&self) -> &Path {
+        self.path
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.env.vfs.sync_dir(self.path)
+    }
+}
+
 /// The manifest that is being written.
 #[derive(Debug)]
 pub(super) struct Manifest {
@@ -72,32 +115,53 @@ pub(super) struct Manifest {
 
 impl Manifest {
     /// Writes a new manifest that starts with these edits and makes it the one in force.
+    ///
+    /// # Errors
+    /// Of the disk. A manifest that CURRENT does not name is removed again.
     pub(super) fn create(
-        env: &Env,
-        dir: &Path,
+        dir: &dyn Directory,
         number: u64,
         state: &[VersionEdit],
     ) -> Result<Manifest> {
-        let path = names::manifest(dir, number);
+        let path = names::manifest(dir.path(), number);
+        let created = Manifest::write(dir, &path, number, state).and_then(|mut manifest| {
+            manifest.point_current_here(dir)?;
+            Ok(manifest)
+        });
+        created.inspect_err(|_| {
+            if !may_be_named(dir, number) {
+                // There may be none, and whoever opens the database next removes what stays.
+                let _ = dir.env().vfs.remove(&path);
+            }
+        })
+    }
+
+    /// Writes one that is not in force.
+    fn write(
+        dir: &dyn Directory,
+        path: &Path,
+        number: u64,
+        state: &[VersionEdit],
+    ) -> Result<Manifest> {
+        let env = dir.env();
         let salt = env.entropy.next_u64();
         let header = LogHeader { kind: LogKind::Manifest, number, salt, first_seq: 0 };
-        let mut writer = Writer::create(env.vfs.as_ref(), &path, header, RESERVE_BYTES)?;
+        let mut writer = Writer::create(env.vfs.as_ref(), path, header, RESERVE_BYTES)?;
         for edit in state {
-            writer.append(&edit.encode())?;
+            append_to(&mut writer, edit)?;
         }
         // One that takes no edits is not put in force.
         writer.sync_and_go_on()?;
-        env.vfs.sync_dir(dir)?;
-        let mut manifest = Manifest { writer, current: Current { number, salt, durable_bytes: 0 } };
-        manifest.point_current_here(env, dir)?;
-        Ok(manifest)
+        dir.sync()?;
+        Ok(Manifest { writer, current: Current { number, salt, durable_bytes: 0 } })
     }
 
     /// Makes CURRENT name this manifest at its present length.
-    fn point_current_here(&mut self, env: &Env, dir: &Path) -> Result<()> {
+    fn point_current_here(&mut self, dir: &dyn Directory) -> Result<()> {
         self.current.durable_bytes = self.writer.durable_bytes();
         let line = self.current.encode();
-        write_atomic(env.vfs.as_ref(), &names::current(dir), line.as_bytes())
+        replace(dir.env().vfs.as_ref(), &names::current(dir.path()), line.as_bytes())?;
+        dir.sync()
     }
 
     /// Adds an edit. It is not in force before `sync`.
@@ -105,11 +169,7 @@ impl Manifest {
     /// # Errors
     /// `InvalidArgument` if it is too long to be read again; of the disk.
     pub(super) fn append(&mut self, edit: &VersionEdit) -> Result<()> {
-        let encoded = edit.encode();
-        if encoded.len() > EDIT_BYTES_MAX {
-            return Err(Error::invalid("an edit of the manifest would be longer than 1 GiB"));
-        }
-        self.writer.append(&encoded)
+        append_to(&mut self.writer, edit)
     }
 
     /// Makes all edits durable.
@@ -131,9 +191,25 @@ impl Manifest {
     }
 
     /// Ends the manifest: all of it becomes what CURRENT vouches for.
-    pub(super) fn close(mut self, env: &Env, dir: &Path) -> Result<()> {
-        self.point_current_here(env, dir)?;
+    pub(super) fn close(mut self, dir: &dyn Directory) -> Result<()> {
+        self.point_current_here(dir)?;
         self.writer.finish()
+    }
+}
+
+fn append_to(writer: &mut Writer, edit: &VersionEdit) -> Result<()> {
+    let encoded = edit.encode();
+    if encoded.len() > EDIT_BYTES_MAX {
+        return Err(Error::invalid("an edit of the manifest would be longer than 1 GiB"));
+    }
+    writer.append(&encoded)
+}
+
+/// True unless CURRENT is known to name another manifest, or none.
+fn may_be_named(dir: &dyn Directory, number: u64) -> bool {
+    match Current::read(dir.env(), dir.path()) {
+        Ok(current) => current.number == number,
+        Err(error) => !error.is_not_found(),
     }
 }
 

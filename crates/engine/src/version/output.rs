@@ -89,7 +89,7 @@ impl RunOutput {
     /// Begins in the middle of the run: what stands before `lower` is written elsewhere.
     pub(crate) fn start_at(&mut self, lower: Arc<[u8]>) {
         let order = &self.options.order;
-        self.next_tombstone = self.tombstones.partition_point(|f| !order.less(&lower, &f.end));
+        self.next_tombstone = self.tombstones.partition_point(|f| !order.less(&lower, &f.span.end));
         self.lower = Some(lower);
     }
 
@@ -202,14 +202,15 @@ impl RunOutput {
         let order = &self.options.order;
         let mut clipped = Vec::new();
         while let Some(fragment) = self.tombstones.get(self.next_tombstone) {
-            if upper.is_some_and(|upper| !order.less(&fragment.start, upper)) {
+            let span = &fragment.span;
+            if upper.is_some_and(|upper| !order.less(&span.start, upper)) {
                 break;
             }
-            let start = later(order, &fragment.start, self.lower.as_ref());
-            let reaches_on = upper.is_some_and(|upper| order.less(upper, &fragment.end));
+            let start = later(order, &span.start, self.lower.as_ref());
+            let reaches_on = upper.is_some_and(|upper| order.less(upper, &span.end));
             let end = match upper {
                 Some(upper) if reaches_on => upper,
-                _ => &fragment.end,
+                _ => &span.end,
             };
             for &seq in &fragment.seqs {
                 clipped.push(RangeTombstone { start: start.clone(), end: end.clone(), seq });
@@ -231,7 +232,7 @@ impl RunOutput {
     /// The same for a run in parts, of which each has ended where the next one starts.
     pub(crate) fn join(mut parts: Vec<RunOutput>) -> Result<Vec<TableMeta>> {
         if let Some(RunOutput { store, .. }) = parts.iter().find(|part| !part.done.is_empty()) {
-            store.env.vfs.sync_dir(&store.dir)?;
+            store.sync_dir()?;
         }
         Ok(parts.iter_mut().flat_map(|part| std::mem::take(&mut part.done)).collect())
     }

@@ -170,7 +170,7 @@ pub(crate) fn write_state(store: &TableStore, state: &Recovered, last_seq: Seq) 
     let mut last = VersionEdit::new();
     last.push(Change::Closed(last_seq));
     edits.push(last);
-    let manifest = Manifest::create(&store.env, &store.dir, number, &edits)?;
-    manifest.close(&store.env, &store.dir)?;
+    let manifest = Manifest::create(store, number, &edits)?;
+    manifest.close(store)?;
     Ok(number)
 }

@@ -3,7 +3,7 @@
 use super::edit::{Change, VersionEdit};
 use super::groups::NamedGroups;
 use super::keyspace::{KeyspaceRecord, snapshot};
-use super::manifest::Manifest;
+use super::manifest::{Manifest, NewDirectory};
 use super::separated_output::Written;
 use super::store::TableStore;
 use super::tree::Version;
@@ -82,7 +82,7 @@ impl VersionSet {
             last.push(Change::Closed(seq));
             state.push(last);
         }
-        let manifest = Manifest::create(&store.env, &store.dir, number, &state)?;
+        let manifest = Manifest::create(store.as_ref(), number, &state)?;
         Ok(VersionSet {
             store: store.clone(),
             manifest_bytes_max,
@@ -156,9 +156,12 @@ impl VersionSet {
         mut edit: VersionEdit,
         options: Option<&Arc<KeyspaceOptions>>,
     ) -> Result<()> {
+        // Whoever got here may have waited for the one to whom a disk said that something is lost.
+        self.store.check_poison()?;
         edit.push(Change::NextNumber(self.store.peek_number()));
         let next = self.derive(&edit, options)?;
         if let Err(error) = self.write(&edit) {
+            self.store.poison_if_sync(&error);
             let dir = &self.store.dir;
             self.void_files.extend(edit.changes.iter().filter_map(|change| match change {
                 Change::TableAdded { meta, .. } => {
@@ -168,6 +171,7 @@ impl VersionSet {
                 Change::ValuesAdded(meta) if meta.place != Place::Wal => {
                     Some((meta.number, meta.path(dir)))
                 }
+                Change::WalCreated { number, .. } => Some((*number, names::wal(dir, *number))),
                 _ => None,
             }));
             return Err(error);
@@ -343,13 +347,23 @@ impl VersionSet {
         self.broken || self.manifest.is_broken()
     }
 
+    /// Writes the manifest anew if it takes no more edits. Who is about to make files does this first: none is made in vain while
+    /// the disk is full.
+    pub(crate) fn mend(&mut self) -> Result<()> {
+        if !self.is_broken() {
+            return Ok(());
+        }
+        self.store.check_poison()?;
+        self.rewrite().inspect_err(|error| self.store.poison_if_sync(error))
+    }
+
     /// Starts a new manifest that holds the present state.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.store.new_number();
         let next_number = self.store.peek_number();
         let (wals, values, groups) = (&self.wals, &self.values, &self.groups);
         let state = snapshot(&self.keyspaces, wals, values, groups, next_number);
-        let manifest = Manifest::create(&self.store.env, &self.store.dir, number, &state)?;
+        let manifest = Manifest::create(self.store.as_ref(), number, &state)?;
         self.begun_bytes = manifest.len_bytes();
         let old = std::mem::replace(&mut self.manifest, manifest);
         self.broken = false;
@@ -358,7 +372,7 @@ impl VersionSet {
             .values()
             .flat_map(KeyspaceRecord::tables)
             .map(|table| table.meta.number)
-            .chain(self.values.0.keys().copied())
+            .chain(self.values.0.keys().chain(self.wals.0.keys()).copied())
             .collect();
         // An edit that was to move a table names one that is live.
         for (number, path) in std::mem::take(&mut self.void_files) {
@@ -408,7 +422,8 @@ impl VersionSet {
         let mut last = VersionEdit::new();
         last.push(Change::Closed(seq));
         state.push(last);
-        Manifest::create(&store.env, dir, number, &state)?.close(&store.env, dir)
+        let dir = NewDirectory { env: &store.env, path: dir };
+        Manifest::create(&dir, number, &state)?.close(&dir)
     }
 
     /// Records that everything up to `seq` is durable, and ends the manifest.
@@ -420,7 +435,7 @@ impl VersionSet {
         edit.push(Change::NextNumber(self.store.peek_number())).push(Change::Closed(seq));
         self.manifest.append(&edit)?;
         self.manifest.sync()?;
-        self.manifest.close(&self.store.env, &self.store.dir)
+        self.manifest.close(self.store.as_ref())
     }
 }
 

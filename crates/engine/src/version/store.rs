@@ -43,6 +43,10 @@ pub(crate) struct TableStore {
     /// Of the memory for pins, bytes promised to open tables.
     pin_bytes_promised: AtomicU64,
     next_number: AtomicU64,
+    /// Why nothing may be changed any more.
+    poison: OnceLock<String>,
+    /// The right to sync the directory.
+    syncing_dir: Mutex<()>,
     /// Numbers of table files that nobody holds any more.
     garbage: Mutex<Vec<u64>>,
     /// The right to remove them: whoever has it is done when it is free again.
@@ -113,9 +117,45 @@ impl TableStore {
             passing: Mutex::new(VecDeque::new()),
             pin_bytes_promised: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
+            poison: OnceLock::new(),
+            syncing_dir: Mutex::new(()),
             garbage: Mutex::new(Vec::new()),
             sweeping: Mutex::new(()),
             given_up: RwLock::new(false),
+        }
+    }
+
+    /// Makes the names in the directory durable.
+    ///
+    /// # Errors
+    /// Of the disk, which says so once: whoever asks next is told that all is well, for names that may be lost. So the
+    /// store is poisoned before somebody else may ask.
+    pub(crate) fn sync_dir(&self) -> Result<()> {
+        let _one_at_a_time = self.syncing_dir.lock();
+        self.check_poison()?;
+        self.env.vfs.sync_dir(&self.dir).inspect_err(|error| self.poison_if_sync(error))
+    }
+
+    /// From now on nothing is changed: the state on disk is not what it should be.
+    pub(crate) fn poison(&self, why: String) {
+        if self.poison.set(why.clone()).is_ok() {
+            self.events.emit(&Event::Poisoned { why });
+        }
+    }
+
+    /// The same if this error is a failed sync.
+    pub(crate) fn poison_if_sync(&self, error: &Error) {
+        if error.is_sync_failure() {
+            self.poison(error.to_string());
+        }
+    }
+
+    /// Fails if nothing may be changed.
+    #[inline]
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        match self.poison.get() {
+            Some(why) => Err(Error::Poisoned { why: why.clone() }),
+            None => Ok(()),
         }
     }
 

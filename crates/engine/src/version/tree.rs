@@ -162,9 +162,9 @@ impl Version {
         meta: &'a TableMeta,
     ) -> impl Iterator<Item = RangeTombstone> + 'a {
         let from = self.erased.position(order, &meta.smallest);
-        let fragments = self.erased.fragments()[from..].iter();
-        let within = fragments.take_while(|f| !order.less(&meta.largest, &f.start));
-        within.flat_map(|fragment| fragment.records())
+        let fragments = self.erased.fragments().iter().enumerate().skip(from);
+        let within = fragments.take_while(|(_, f)| !order.less(&meta.largest, &f.start));
+        within.flat_map(|(at, _)| self.erased.records_of(at))
     }
 }
 

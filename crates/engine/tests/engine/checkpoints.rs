@@ -1,8 +1,8 @@
-//! Checkpoints that are made at the same time.
+//! Checkpoints that are made at the same time, and who may open one.
 
 use crate::support::{DIR, setup_on};
 use esker::base::vfs::strict::StrictVfs;
-use esker::{Db, Options};
+use esker::{Db, Error, Options};
 use std::sync::{Arc, Barrier};
 
 #[test]
@@ -33,4 +33,20 @@ fn of_two_checkpoints_into_one_directory_one_is_made() {
         assert!(refused.contains("exists already"), "{refused}");
         assert_eq!(open(&copy).iter().expect("scan").count(), 20);
     }
+}
+
+/// Who reads a copy keeps others from changing it, also where nobody has opened it before.
+#[test]
+fn a_copy_that_is_read_is_not_written() {
+    let disk = StrictVfs::new();
+    let setup = || setup_on(Arc::new(disk.clone()), 1);
+    let db = Db::open_with(DIR, Options::default(), setup()).expect("open");
+    db.put(b"key", b"value").expect("put");
+    db.checkpoint("/copy").expect("checkpoint");
+    let read = Db::open_read_only_with("/copy", Options::default(), setup()).expect("open");
+    let refused = Db::open_with("/copy", Options::default(), setup()).expect_err("it is read");
+    assert!(matches!(refused, Error::Busy { .. }), "{refused}");
+    assert!(read.get(b"key").expect("get").is_some());
+    read.close().expect("close");
+    Db::open_with("/copy", Options::default(), setup()).expect("open").close().expect("close");
 }

@@ -1,6 +1,6 @@
 //! Destroying a database takes its files and nothing else, also when it is cut off and done again.
 
-use super::support::{DIR, Random, open, setup};
+use super::support::{DIR, Random, open, setup, setup_on};
 use esker::base::Vfs;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::StrictVfs;
@@ -41,6 +41,16 @@ fn everything_of_ours_goes_and_the_directory_if_it_is_empty() {
     assert!(!disk.exists(Path::new(DIR)).expect("exists"));
     let error = destroy(Path::new(DIR), &setup(&disk)).expect_err("it is gone");
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
+}
+
+#[test]
+fn a_directory_that_cannot_go_is_left_empty() {
+    let disk = filled();
+    let vfs = FaultyVfs::new(Arc::new(disk.clone()));
+    vfs.inject(FaultRule::nth(1, &[Op::RemoveDir], Fault::Eio));
+    destroy(Path::new(DIR), &setup_on(Arc::new(vfs.clone()), 1)).expect("the store is gone");
+    assert_eq!(vfs.faults_fired(), 1);
+    assert!(disk.file_names(Path::new(DIR)).is_empty());
 }
 
 #[test]

@@ -8,9 +8,13 @@ use esker::{Db, KeyspaceOptions, Options};
 use std::path::Path;
 use std::sync::Arc;
 
-fn tables(vfs: &StrictVfs) -> Vec<String> {
+fn names(vfs: &StrictVfs, ending: &str) -> Vec<String> {
     let names = vfs.file_names(Path::new(DIR));
-    names.into_iter().filter(|name| name.ends_with(".tbl")).collect()
+    names.into_iter().filter(|name| name.ends_with(ending)).collect()
+}
+
+fn tables(vfs: &StrictVfs) -> Vec<String> {
+    names(vfs, ".tbl")
 }
 
 #[test]
@@ -28,13 +32,104 @@ fn tables_of_failed_flushes_go() {
     vfs.inject(FaultRule::nth(1, &ops, Fault::NoSpace).from_then_on().on(fails));
     for _ in 0..tries {
         db.flush().expect_err("no manifest");
+        // The first one's, which an edit may have named.
+        assert_eq!(tables(&strict).len(), 1);
     }
-    assert!(tables(&strict).len() >= tries, "{:?}", tables(&strict));
     vfs.heal();
     db.flush().expect("flush");
     assert_eq!(tables(&strict).len(), 1, "{:?}", tables(&strict));
     assert!(db.get(b"key").expect("get").is_some());
     db.close().expect("close");
+}
+
+/// Whatever it is that finds no space, from whichever call on: trying again takes no more of it.
+#[test]
+fn on_a_full_disk_nothing_piles_up() {
+    for nth in 1..60 {
+        let strict = StrictVfs::new();
+        let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+        let setup = || setup_on(Arc::new(vfs.clone()), 7);
+        let mut options = Options::default();
+        options.default_keyspace.memtable_bytes = 64 << 10;
+        let db = Db::open_with(DIR, options.clone(), setup()).expect("open");
+        let mut rounds = Vec::new();
+        let mut written = 0;
+        for round in 0..8 {
+            // What was found free before is so again.
+            vfs.heal();
+            vfs.inject(FaultRule::nth(nth, &Op::GROWS, Fault::NoSpace).from_then_on());
+            for i in 0..20u64 {
+                written += u64::from(db.put(&(20 * round + i).to_be_bytes(), &[1; 9_000]).is_ok());
+            }
+            let _ = db.flush();
+            let _ = db.default_keyspace().compact_range(None, None);
+            let (all, logs) = (names(&strict, "").len(), names(&strict, ".wal").len());
+            // One that takes no record is used no more.
+            assert!(logs <= 4 + 2 * round as usize, "{nth}: {logs} logs after round {round}");
+            rounds.push((all - logs, written));
+        }
+        // In a round that takes no write, no file stays; but for what an edit may have named.
+        let piled = rounds.windows(3).find(|round| {
+            round.iter().all(|(_, written)| *written == round[0].1) && round[2].0 > round[1].0
+        });
+        assert!(piled.is_none(), "{nth}: files and writes after each round: {rounds:?}");
+        let closed = db.close();
+        vfs.heal();
+        let db = Db::open_with(DIR, options, setup())
+            .unwrap_or_else(|e| panic!("{nth}: {e}, {closed:?}"));
+        let found = db.iter().expect("a cursor").count() as u64;
+        assert!(found >= written, "{nth}: {found} of {written}");
+        db.close().expect("close");
+    }
+}
+
+/// An open that finds no space, at whichever call, leaves no more behind when it is tried again.
+#[test]
+fn opens_that_fail_leave_no_files() {
+    let mut nth = 1;
+    loop {
+        let strict = StrictVfs::new();
+        let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+        let open_on = |vfs: &FaultyVfs, memtable_bytes| {
+            let mut options = Options::default();
+            options.default_keyspace.memtable_bytes = memtable_bytes;
+            Db::open_with(DIR, options, setup_on(Arc::new(vfs.clone()), 7))
+        };
+        let db = open_on(&vfs, 64 << 20).expect("open");
+        for i in 0..300u64 {
+            db.put(&i.to_be_bytes(), &[1; 9_000]).expect("put");
+        }
+        // As if the process had ended.
+        let strict = strict.deep_copy();
+        drop(db);
+        let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+        let names = || strict.file_names(Path::new(DIR));
+        let mut left = Vec::new();
+        let mut opened = None;
+        for _ in 0..5 {
+            // What was found free before is so again.
+            vfs.heal();
+            vfs.inject(FaultRule::nth(nth, &Op::GROWS, Fault::NoSpace).from_then_on());
+            match open_on(&vfs, 1 << 20) {
+                Ok(db) => {
+                    opened = Some(db);
+                    break;
+                }
+                Err(_) => left.push(names().len()),
+            }
+        }
+        assert!(left.windows(2).all(|pair| pair[0] == pair[1]), "{nth}: {left:?}: {:?}", names());
+        vfs.heal();
+        let is_through = opened.is_some();
+        let db = opened.map_or_else(|| open_on(&vfs, 1 << 20), Ok).expect("open");
+        assert_eq!(db.iter().expect("a cursor").count(), 300);
+        let _ = db.close();
+        if is_through {
+            break;
+        }
+        nth += 1;
+    }
+    assert!(nth > 10, "{nth}");
 }
 
 /// A manifest that was written anew and cannot be gone on with is no panic, at whichever append that shows.

@@ -19,6 +19,7 @@ mod inline_threads;
 mod interrupted_creation;
 mod log_space;
 mod multi_get;
+mod nested_ranges;
 mod open_files;
 mod open_refused;
 mod repair_current;

@@ -407,6 +407,131 @@ fn a_damaged_value_is_told_of_and_repair_leaves_its_record_out() {
     assert_sound(&db);
 }
 
+/// A log whose sync failed is read again by the next open, from memory: what tables then point to in it has to be written anew, or
+/// the next power cut takes it.
+#[test]
+fn values_of_a_log_that_could_not_be_synced_become_durable_when_it_is_taken_over() {
+    let disk = StrictVfs::new();
+    let vfs = FaultyVfs::with_lasting_lies(Arc::new(disk.clone()));
+    let open = |memtable_bytes| {
+        let mut options = Options { value_log_file_bytes: 8 << 20, ..options() };
+        options.default_keyspace.memtable_bytes = memtable_bytes;
+        Db::open_with(DIR, options, setup_on(Arc::new(vfs.clone()), 3)).expect("open")
+    };
+    let value = |nth: u64| vec![nth as u8; 200];
+    let db = open(1 << 20);
+    for nth in 0..1_500 {
+        db.put(&key(nth), &value(nth)).expect("put");
+    }
+    let log = |path: &Path| path.extension().is_some_and(|ending| ending == "wal");
+    vfs.inject(FaultRule::nth(1, &[Op::Sync], Fault::Eio).on(log));
+    assert!(db.sync().is_err() && vfs.faults_fired() == 1);
+    assert!(db.close().is_err());
+    vfs.heal();
+    // More than a memtable holds, so that it becomes tables.
+    let db = open(64 << 10);
+    db.flush().expect("flush");
+    db.close().expect("close");
+    let disk = disk.crash(Survival::None, 1);
+    let db = Db::open_with(DIR, options(), setup(&disk)).expect("open");
+    for nth in 0..1_500 {
+        assert!(db.get(&key(nth)).expect("get").is_some_and(|found| *found == *value(nth)));
+    }
+    assert_sound(&db);
+}
+
+/// The header says nothing that the manifest does not know.
+#[test]
+fn a_damaged_header_of_a_file_with_values_costs_no_value() {
+    let whole = StrictVfs::new();
+    let model = closed_store(&whole);
+    let names = whole.file_names(Path::new(DIR)).into_iter();
+    let holders = names.filter(|name| name.ends_with(".val") || name.ends_with(".wal"));
+    let mut moved = 0;
+    for name in holders {
+        for byte in (0..40).step_by(3) {
+            let disk = whole.deep_copy();
+            let path = Path::new(DIR).join(&name);
+            disk.flip_bit(&path, 8 * byte + 2).expect("flip");
+            let report = repaired(&disk);
+            moved += u64::from(report.to_string().contains("its values that can be read stand in"));
+            let db = open(&disk, options());
+            assert_holds(&db, &model, None);
+            assert_sound(&db);
+        }
+    }
+    assert!(moved > 20, "{moved} files were moved");
+}
+
+/// What was deleted and is gone from all tables may stand in a log that is kept for other values.
+#[test]
+fn a_rebuild_brings_back_nothing_from_a_log_that_is_kept_for_its_values() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, options());
+    for nth in 0..40 {
+        db.put(&key(nth), &[nth as u8; 9_000]).expect("put");
+    }
+    db.flush().expect("flush");
+    for nth in 0..10 {
+        db.delete(&key(nth)).expect("delete");
+    }
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.close().expect("close");
+    let of = |name: &String, start: &str| name.starts_with(start);
+    let names = disk.file_names(Path::new(DIR));
+    assert!(names.iter().any(|name| name.ends_with(".wal")), "{names:?}");
+    let manifest = names.iter().find(|name| of(name, "MANIFEST")).expect("a manifest");
+    // One edit cannot be read, so that the others make no whole.
+    let path = Path::new(DIR).join(manifest);
+    let bytes = disk.read_file(&path).expect("read");
+    let (mut total, mut none_back) = (0, 0);
+    for at in (40..bytes.len()).step_by(7) {
+        let disk = disk.deep_copy();
+        disk.flip_bit(&path, 8 * at as u64).expect("flip");
+        let report = repaired(&disk);
+        if report.structure != esker::repair::Structure::Rebuilt {
+            continue;
+        }
+        let db = open(&disk, options());
+        assert_sound(&db);
+        let back = (0..10).filter(|&nth| db.get(&key(nth)).expect("get").is_some()).count();
+        none_back += u64::from(back == 0);
+        let kept = (10..40).filter(|&nth| db.get(&key(nth)).expect("get").is_some()).count();
+        assert_eq!(kept, 30, "byte {at}: {report}");
+        total += 1;
+    }
+    // The edit that is damaged may be the one that says which tables were replaced.
+    assert!(total > 100 && none_back * 2 > total, "{none_back} of {total}");
+}
+
+/// Logs that a repair has read and could not remove are in nobody's way.
+#[test]
+fn logs_that_stay_after_a_repair_hold_nothing() {
+    let disk = StrictVfs::new();
+    let mut model = closed_store(&disk);
+    let db = open(&disk, options());
+    db.put(b"last", b"in a log").expect("put");
+    model.insert(b"last".to_vec(), b"in a log".to_vec());
+    db.close().expect("close");
+    for name in disk.file_names(Path::new(DIR)) {
+        if name == "CURRENT" || name.starts_with("MANIFEST") {
+            esker::base::Vfs::remove(&disk, &Path::new(DIR).join(name)).expect("remove");
+        }
+    }
+    let faulty = FaultyVfs::new(Arc::new(disk.clone()));
+    let is_log = |path: &Path| path.extension().is_some_and(|ending| ending == "wal");
+    faulty.inject(FaultRule::nth(1, &[Op::Remove], Fault::Eio).from_then_on().on(is_log));
+    let setup = setup_on(Arc::new(faulty.clone()), 9);
+    esker::repair::repair(Path::new(DIR), &options(), setup, |_| true).expect("repair");
+    assert!(faulty.faults_fired() > 0);
+    let db = open(&disk, options());
+    for (key, value) in &model {
+        assert!(db.get(key).expect("get").as_deref() == Some(&value[..]));
+    }
+    assert_sound(&db);
+}
+
 #[test]
 fn a_store_without_its_manifest_gets_its_values_back() {
     let disk = StrictVfs::new();

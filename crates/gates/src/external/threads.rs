@@ -79,7 +79,7 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 3], String> {
         let mut logs: Vec<Log> = (0..THREADS * GROUPS).map(Log::new).collect();
         for round in 0..ROUNDS {
             let told = |e: String| format!("outage {round} of seed {case}: {e}");
-            let faulty = FaultyVfs::new(Arc::new(vfs.clone()));
+            let faulty = FaultyVfs::with_lasting_lies(Arc::new(vfs.clone()));
             let db = open(&faulty, &options, case ^ round).map_err(|e| told(e.to_string()))?;
             for log in &mut logs {
                 let index = log.check(&db).map_err(told)?;

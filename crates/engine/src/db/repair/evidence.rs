@@ -36,7 +36,10 @@ pub(super) struct Facts {
     pub(super) groups: NamedGroups,
     /// What deleted groups were erased from.
     pub(super) erased: BTreeMap<KeyspaceId, Vec<RangeTombstone>>,
-    pub(super) wal_salts: BTreeMap<u64, u64>,
+    /// Of logs and of files with values: what their records are bound to.
+    pub(super) salts: BTreeMap<u64, u64>,
+    /// Logs below this are needed for their values only.
+    pub(super) wal_min: u64,
     pub(super) next_number: u64,
     pub(super) newest_seq: Seq,
 }
@@ -141,7 +144,7 @@ impl Facts {
             Change::Closed(seq) => self.newest_seq = self.newest_seq.max(*seq),
             Change::Flushed { seq, .. } => self.newest_seq = self.newest_seq.max(*seq),
             Change::WalCreated { number, salt } => {
-                self.wal_salts.insert(*number, *salt);
+                self.salts.insert(*number, *salt);
             }
             Change::KeyspaceCreated { id, name, order } => {
                 self.keyspaces.insert(*id, (name.clone(), order.clone()));
@@ -162,11 +165,11 @@ impl Facts {
                 let (start, end) = (Arc::from(&**start), Arc::from(&**end));
                 self.erased.entry(*id).or_default().push(RangeTombstone { start, end, seq: *seq });
             }
-            Change::WalBegun { .. }
-            | Change::WalMin(_)
-            | Change::TableRemoved { .. }
-            | Change::ValuesAdded(_)
-            | Change::ValuesRemoved(_) => {}
+            Change::ValuesAdded(meta) => {
+                self.salts.insert(meta.number, meta.salt);
+            }
+            Change::WalMin(min) => self.wal_min = self.wal_min.max(*min),
+            Change::WalBegun { .. } | Change::TableRemoved { .. } | Change::ValuesRemoved(_) => {}
             Change::Applied { .. } | Change::GroupForgotten(_) => self.groups.apply(change),
         }
     }

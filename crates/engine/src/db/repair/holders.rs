@@ -24,6 +24,8 @@ pub(super) struct Holder {
     pub(super) directory: Option<Directory>,
     /// Where readable values begin, if some cannot be read; `None` if all can.
     pub(super) readable: Option<Vec<u64>>,
+    /// Up to here it is known to be durable.
+    pub(super) durable_bytes: u64,
 }
 
 impl Holder {

@@ -1,7 +1,7 @@
 //! The last steps of a repair: `lost/`, the new manifest, and removing what was replaced.
 
 use super::evidence::name_of;
-use super::{FileFate, Repair};
+use super::{FileFate, Repair, table_number};
 use crate::db::checkpoint::link_or_copy;
 use crate::names::{self, FileKind};
 use crate::version::write_state;
@@ -43,7 +43,8 @@ impl Repair<'_> {
                 let _ = vfs.remove(&dir.join(name_of(*kind)));
             }
         }
-        for number in made.into_iter().filter(|number| !live.contains(number)) {
+        let made = made.iter().filter_map(table_number);
+        for number in made.filter(|number| !live.contains(number)) {
             let _ = vfs.remove(&names::table(&dir, number));
         }
         let _ = vfs.sync_dir(&dir);
@@ -68,7 +69,7 @@ impl Repair<'_> {
     }
 
     fn count_salvaged(&mut self) {
-        let made: BTreeSet<u64> = self.made.iter().copied().collect();
+        let made: BTreeSet<u64> = self.made.iter().filter_map(table_number).collect();
         let tables = self.keyspaces.values().flat_map(|target| target.tables.values());
         self.report.records_salvaged = tables
             .filter(|(_, meta)| made.contains(&meta.number))

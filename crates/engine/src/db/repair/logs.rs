@@ -301,7 +301,7 @@ impl Repair<'_> {
         let mem = target.mem.get_or_insert_with(|| Arc::new(Memtable::new(order))).clone();
         mem.writer().apply(op, seq);
         self.report.keyspace(id).log_operations += 1;
-        if mem.memory_bytes() >= options.memtable_bytes {
+        if mem.is_full(options.memtable_bytes) {
             self.flush(id)?;
         }
         Ok(())

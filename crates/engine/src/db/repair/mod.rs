@@ -140,8 +140,8 @@ struct Repair<'a> {
     progress: RepairProgress,
     tell: &'a mut dyn FnMut(&RepairProgress) -> bool,
     keyspaces: BTreeMap<KeyspaceId, Target>,
-    /// Tables written by this repair.
-    made: Vec<u64>,
+    /// Tables, and files with values, written by this repair.
+    made: Vec<FileKind>,
     /// Files that are spoken for.
     fates: BTreeMap<FileKind, FileReport>,
     /// Logs that the new manifest names, with their salts: only for skipped keyspaces.
@@ -181,7 +181,7 @@ impl Repair<'_> {
         let evidence = Evidence::gather(&self.store.env, &self.store.dir, &self.files);
         self.store.skip_numbers_below(evidence.facts.next_number);
         self.measure();
-        self.survey_values()?;
+        self.survey_values(&evidence.facts)?;
         let kept = match evidence.reliable(&self.files) {
             Some(manifest) if !self.has_lost_its_end(&evidence, manifest)? => Some(manifest),
             _ => None,
@@ -478,6 +478,9 @@ impl Repair<'_> {
             keyspaces.insert(id, raw);
         }
         let groups = self.keep_groups();
+        // What of the others cannot be removed holds nothing that counts.
+        let oldest = self.wals.0.keys().next().copied();
+        self.wals.1 = oldest.unwrap_or(self.store.peek_number());
         Ok(Recovered::of(keyspaces, self.wals.clone(), values, groups))
     }
 
@@ -500,9 +503,9 @@ impl Repair<'_> {
     }
 
     fn remove_made(&self) {
-        for &number in &self.made {
+        for &kind in &self.made {
             // What stays behind is named by nobody.
-            let _ = self.store.env.vfs.remove(&names::table(&self.store.dir, number));
+            let _ = self.store.env.vfs.remove(&self.store.dir.join(name_of(kind)));
         }
     }
 }

@@ -53,11 +53,18 @@ impl Repair<'_> {
             self.advance(FileKind::Table(number))?;
         }
         self.note_missing(facts);
+        // What a log holds that is kept for its values is in tables, and may have been deleted since. If not all of these can be
+        // read, it is better than nothing.
+        let is_hurt = self
+            .fates
+            .values()
+            .any(|said| matches!(said.fate, FileFate::Lost | FileFate::Salvaged));
         let logs: Vec<(u64, Option<u64>)> = self
             .files
             .keys()
             .filter_map(|kind| match *kind {
-                FileKind::Wal(number) => Some((number, facts.wal_salts.get(&number).copied())),
+                FileKind::Wal(number) if number < facts.wal_min && !is_hurt => None,
+                FileKind::Wal(number) => Some((number, facts.salts.get(&number).copied())),
                 _ => None,
             })
             .collect();
@@ -230,7 +237,7 @@ impl Repair<'_> {
             all.extend(table.range_tombstones(&reader).records());
         }
         let tombstones = RangeTombstones::build(order, &all);
-        let fragments = tombstones.fragments().to_vec();
+        let fragments = tombstones.thinned(&[]).collect();
         self.write_run(options, origin, level, fragments, |output| {
             output.leave_out_erased(erased.records().map(|one| one.seq).max().unwrap_or(0));
             copy(order, tables, &tombstones, erased, output)

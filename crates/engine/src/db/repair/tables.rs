@@ -181,7 +181,8 @@ impl Repair<'_> {
             Tombstones::Kept(tombstones) => tombstones.as_slice(),
             Tombstones::Unreadable => &[],
         };
-        let fragments = RangeTombstones::build(&options.order, tombstones).fragments().to_vec();
+        let tombstones = RangeTombstones::build(&options.order, tombstones);
+        let fragments = tombstones.thinned(&[]).collect();
         let counters = self.store.counters.clone();
         let mut values = std::mem::take(&mut self.values);
         let written = self.write_run(options, origin, level, fragments, |output| {
@@ -225,7 +226,7 @@ impl Repair<'_> {
     /// Notes tables that this repair wrote.
     pub(super) fn note_made(&mut self, tables: &[TableMeta]) {
         for table in tables {
-            self.made.push(table.number);
+            self.made.push(FileKind::Table(table.number));
         }
     }
 }

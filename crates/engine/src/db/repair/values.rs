@@ -1,27 +1,29 @@
 //! Values kept apart: which of them can be read, and what becomes of their files.
 //!
 //! A record that points to a value which nobody can read is left out, so that what is repaired can be read throughout;
-//! an older value of its key may come back by that. Files of values stay where they are: nothing is copied.
+//! an older value of its key may come back by that. Sound files of values stay where they are; what can be read of a damaged
+//! one is moved, as a collection would move it.
 
+use super::evidence::{Facts, name_of};
 use super::holders::Holder;
 use super::{FileFate, Repair};
 use crate::log::{HEADER_BYTES, LogKind, Piece, Salvager};
 use crate::names::FileKind;
-use crate::value_log::{Directory, Place, ValueFileMeta};
+use crate::value_log::{Directory, MovedWriter, Place, ValueFileMeta};
 use crate::version::{NamedValues, Table};
 use esker_base::Result;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Repair<'_> {
     /// Reads all files that may hold values.
-    pub(super) fn survey_values(&mut self) -> Result<()> {
+    pub(super) fn survey_values(&mut self, facts: &Facts) -> Result<()> {
         let kinds: Vec<FileKind> = self.files.keys().copied().collect();
         for kind in kinds {
             let found = match kind {
-                FileKind::Wal(number) => self.survey_file(kind, number)?,
+                FileKind::Wal(number) => self.survey_file(kind, number, facts)?,
                 FileKind::Values(number) => {
-                    let found = self.survey_file(kind, number)?;
+                    let found = self.survey_file(kind, number, facts)?;
                     self.advance(kind)?;
                     found
                 }
@@ -38,17 +40,29 @@ impl Repair<'_> {
         Ok(())
     }
 
-    fn survey_file(&mut self, kind: FileKind, number: u64) -> Result<Option<Holder>> {
-        let path = self.store.dir.join(super::name_of(kind));
-        let Ok(mut log) = Salvager::open(self.store.env.vfs.as_ref(), &path, None) else {
+    fn survey_file(
+        &mut self,
+        kind: FileKind,
+        number: u64,
+        facts: &Facts,
+    ) -> Result<Option<Holder>> {
+        let path = self.store.dir.join(name_of(kind));
+        let known = facts.salts.get(&number).copied();
+        let Ok(mut log) = Salvager::open(self.store.env.vfs.as_ref(), &path, known) else {
             // What is wrong with a log is told where logs are read.
             return Ok(None);
         };
         let wanted = if matches!(kind, FileKind::Wal(_)) { LogKind::Wal } else { LogKind::Values };
-        let Ok(header) = log.header() else { return Ok(None) };
-        if header.kind != wanted || header.number != number {
-            return Ok(None);
-        }
+        let (salt, has_header) = match log.header() {
+            Ok(header) if header.kind == wanted && header.number == number => (header.salt, true),
+            Err(_) if known.is_some() => (known.unwrap_or_default(), false),
+            Err(_) if wanted == LogKind::Values => {
+                let what = "its header cannot be read, and no manifest knows the file";
+                self.speak_for(kind, FileFate::Lost, what, 0);
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        };
         let (mut readable, mut gaps, mut durable) = (Vec::new(), Vec::new(), 0);
         let (mut end, mut directory, mut directory_at) = (HEADER_BYTES as u64, None, 0);
         while let Some(piece) = log.next()? {
@@ -69,13 +83,15 @@ impl Repair<'_> {
                     end = end_bytes;
                     durable = durable_bytes.max(durable);
                 }
+                // No value stood in a header.
+                Piece::Gap(gap) if gap.offset_bytes == 0 && !gap.is_tail => {}
                 Piece::Gap(gap) => gaps.push(gap),
             }
         }
         let torn = |gap: &crate::log::Gap| gap.is_tail && durable <= gap.offset_bytes;
-        let damaged = !gaps.iter().all(torn);
+        let damaged = !has_header || !gaps.iter().all(torn);
         if kind == FileKind::Values(number) {
-            let name = super::name_of(kind);
+            let name = name_of(kind);
             for gap in &gaps {
                 let what = "no value can be read";
                 self.report.lose(&name, gap.offset_bytes, gap.bytes, what);
@@ -91,11 +107,10 @@ impl Repair<'_> {
             LogKind::Values => Place::Moved { directory_at },
             _ => Place::Wal,
         };
-        let meta =
-            ValueFileMeta { number, salt: header.salt, file_bytes: end, place, logs: logs.into() };
+        let meta = ValueFileMeta { number, salt, file_bytes: end, place, logs: logs.into() };
         // A torn tail is not within the length that counts.
         let readable = damaged.then_some(readable);
-        Ok(Some(Holder { kind, meta, directory, readable }))
+        Ok(Some(Holder { kind, meta, directory, readable, durable_bytes: durable }))
     }
 
     /// True if all values that a table points to can be read.
@@ -107,38 +122,37 @@ impl Repair<'_> {
         Ok(all)
     }
 
-    /// The files with values that the new manifest is to name. They are made durable, and stay.
+    /// The files with values that the new manifest is to name: made durable if they stay, or new.
     pub(super) fn keep_values(&mut self) -> Result<NamedValues> {
         let tables = self.keyspaces.values().flat_map(|target| target.tables.values());
         let pointed_to: BTreeSet<u64> =
             tables.flat_map(|(_, meta)| &*meta.references).map(|share| share.log).collect();
         let mut named = NamedValues::default();
-        for holder in &self.values.holders {
-            let held = |log: &&u64| {
-                self.values
-                    .by_log
-                    .get(log)
-                    .is_some_and(|&nth| std::ptr::eq(&self.values.holders[nth], holder))
-            };
+        let holders = std::mem::take(&mut self.values.holders);
+        for (nth, holder) in holders.iter().enumerate() {
+            let held = |log: &&u64| self.values.by_log.get(log) == Some(&nth);
             let logs: Vec<u64> = holder.meta.logs.iter().filter(held).copied().collect();
             if !logs.iter().any(|log| pointed_to.contains(log)) {
                 continue;
             }
-            let path = self.store.dir.join(super::name_of(holder.kind));
-            let vfs = self.store.env.vfs.as_ref();
-            // By the system's reckoning nothing changes; what only the page cache has goes to the disk.
-            vfs.truncate(&path, self.files.get(&holder.kind).copied().unwrap_or(0))?;
-            let meta = ValueFileMeta { logs: logs.into(), ..holder.meta.clone() };
-            named.0.insert(meta.number, meta);
-        }
-        for (&number, meta) in &named.0 {
-            let kind = match meta.place {
-                Place::Wal => FileKind::Wal(number),
-                Place::Moved { .. } => FileKind::Values(number),
-            };
+            let (kind, mut meta) = (holder.kind, holder.meta.clone());
             // Whatever was taken from it as a log.
             let records = self.fates.remove(&kind).map_or(0, |said| said.records);
-            self.speak_for(kind, FileFate::Kept, "tables point to its values", records);
+            if holder.readable.is_some() {
+                meta = self.move_values(holder, &logs)?;
+                let moved_to = name_of(FileKind::Values(meta.number));
+                let what = format!("damaged; its values that can be read stand in {moved_to} now");
+                self.speak_for(kind, FileFate::Salvaged, &what, records);
+            } else {
+                let path = self.store.dir.join(name_of(kind));
+                let vfs = self.store.env.vfs.as_ref();
+                // Nothing changes, but that what only the page cache has goes to the disk.
+                vfs.rewrite(&path, holder.durable_bytes)?;
+                vfs.truncate(&path, self.files.get(&kind).copied().unwrap_or(0))?;
+                meta.logs = logs.into();
+                self.speak_for(kind, FileFate::Kept, "tables point to its values", records);
+            }
+            named.0.insert(meta.number, meta);
         }
         let rest: Vec<FileKind> =
             self.files.keys().filter(|kind| matches!(kind, FileKind::Values(_))).copied().collect();
@@ -150,9 +164,34 @@ impl Repair<'_> {
                 "{records} records were left out whose values cannot be read; older values of their keys may \
                  have come back"
             );
-            let name = super::name_of(FileKind::Wal(log));
+            let name = name_of(FileKind::Wal(log));
             self.report.lose(&name, 0, 0, &what);
         }
         Ok(named)
+    }
+
+    /// Writes what can be read of a damaged file, and is of these logs, into a new one.
+    fn move_values(&mut self, holder: &Holder, logs: &[u64]) -> Result<ValueFileMeta> {
+        let (env, dir, number) = (&self.store.env, &self.store.dir, self.store.new_number());
+        self.made.push(FileKind::Values(number));
+        let mut from_places: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        if let Some(directory) = &holder.directory {
+            let entries = directory.iter().filter(|(log, ..)| logs.contains(log));
+            from_places.extend(entries.map(|(log, from, at)| (at, (log, from))));
+        }
+        let path = dir.join(name_of(holder.kind));
+        let mut log = Salvager::open(env.vfs.as_ref(), &path, Some(holder.meta.salt))?;
+        let mut writer = MovedWriter::create(env, dir, number)?;
+        while let Some(piece) = log.next()? {
+            let Piece::Value { offset_bytes, codec, stored, .. } = piece else { continue };
+            let from = match holder.meta.place {
+                Place::Wal => Some((holder.meta.number, offset_bytes)),
+                Place::Moved { .. } => from_places.get(&offset_bytes).copied(),
+            };
+            if let Some((log, from)) = from {
+                writer.add(log, from, codec, stored)?;
+            }
+        }
+        writer.finish()
     }
 }
