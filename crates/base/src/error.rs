@@ -119,6 +119,26 @@ impl Error {
     pub fn is_not_found(&self) -> bool {
         matches!(self, Error::NotFound { .. })
     }
+
+    /// The file or directory that it is about.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Error::Corruption { path, .. }
+            | Error::Incompatible { path, .. }
+            | Error::Io { path, .. }
+            | Error::NoSpace { path }
+            | Error::Busy { path }
+            | Error::NotFound { path } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// True if it is about this file or directory, given as it was to the call that failed: an open store names its files by
+    /// paths from the root.
+    pub fn is_about(&self, place: &Path) -> bool {
+        let from_root = std::path::absolute(place);
+        self.path().is_some_and(|path| path == place || from_root.is_ok_and(|place| path == place))
+    }
 }
 
 impl fmt::Display for Error {

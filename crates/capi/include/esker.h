@@ -480,7 +480,7 @@ esker_code esker_get(const esker_keyspace *keyspace,
 
 /*
  The values of several keys as of one moment, each as in `esker_get`, in the order of the keys. After an error there are
- none.
+ none. `keys` and `values` may be the same array.
  */
 esker_code esker_multi_get(const esker_keyspace *keyspace,
                            const esker_snapshot *snapshot,

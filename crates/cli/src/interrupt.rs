@@ -3,6 +3,7 @@
 //! Commands that look at the flag between two records end by themselves. Those that may be deep in the engine or
 //! blocked in a read or write are *guarded*: the open store is closed under them, which ends its jobs, and if they have
 //! not ended soon after, the process does. The store takes that as it takes a crash: nothing acknowledged is lost.
+//! What is made outside of the store does not: a command that makes something there is waited for until it is gone again.
 
 use crate::failure::{Code, Failure, Result};
 use crate::output::note;
@@ -12,6 +13,7 @@ use rustix::event::{Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +39,19 @@ struct Guard {
     what: &'static str,
     /// It has been said.
     said: AtomicBool,
+    ends: Mutex<Ends>,
+}
+
+/// How a guarded command ends once the user asks.
+#[derive(Debug, Default)]
+enum Ends {
+    /// By itself if it is quick enough.
+    #[default]
+    Soon,
+    /// By itself, when it has taken this away.
+    Without(PathBuf),
+    /// By itself: it has done what it was asked for.
+    Done,
 }
 
 impl Interrupt {
@@ -91,6 +106,20 @@ impl Interrupt {
         *self.guard.open.lock() = Some(db.clone());
     }
 
+    /// From now on this is being made, by the store that is to be closed.
+    ///
+    /// # Errors
+    /// The user has asked already: nothing must be begun.
+    pub(crate) fn makes(&self, path: &Path) -> Result<()> {
+        *self.guard.ends.lock() = Ends::Without(path.to_owned());
+        if self.asked() { Err(self.ended()) } else { Ok(()) }
+    }
+
+    /// It is made, and stays.
+    pub(crate) fn has_made(&self) {
+        *self.guard.ends.lock() = Ends::Done;
+    }
+
     /// The result of a call of the engine that may have been ended by the guard.
     pub(crate) fn outcome<T>(&self, result: esker::Result<T>) -> Result<T> {
         match result {
@@ -115,6 +144,20 @@ impl Interrupt {
         if let Some(db) = self.guard.open.lock().take() {
             // Its failure would be told by the command. It may take longer than there is time.
             thread::spawn(move || db.close());
+        }
+        match &*self.guard.ends.lock() {
+            Ends::Soon => {}
+            // Said at once: a second signal may come before it is gone.
+            Ends::Without(path) => {
+                let path = path.display();
+                if !self.guard.said.swap(true, Ordering::Relaxed) {
+                    note(&format!(
+                        "interrupted: taking {path} away, which is half made; a second Ctrl-C leaves it so"
+                    ));
+                }
+                return;
+            }
+            Ends::Done => return,
         }
         // Nothing more comes: a second signal ends the process.
         let _ = bell.set_read_timeout(Some(GRACE));

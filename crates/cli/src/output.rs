@@ -43,6 +43,16 @@ impl Output {
     }
 }
 
+/// Ends a command that has found something out: that counts, also where it could not be written.
+pub(crate) fn conclude(found: Result<()>, written: Result<()>) -> Result<()> {
+    if let (Err(_), Err(lost)) = (&found, &written)
+        && !lost.reader_gone
+    {
+        note(&lost.message);
+    }
+    found.and(written)
+}
+
 /// Compact JSON.
 pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| Failure::other(format!("cannot write JSON: {error}")))

@@ -6,7 +6,8 @@
 use crate::failure::{Code, Failure, Result};
 use crate::output::note;
 use crate::tuning::TuningArgs;
-use clap::Args;
+use clap::builder::UnknownArgumentValueParser;
+use clap::{Arg, Args};
 use esker::event::{Event, EventListener};
 use esker::names::{self, FileKind};
 use esker::{Db, Keyspace, Options, Setup};
@@ -37,6 +38,17 @@ pub(crate) struct StoreArgs {
 
     #[command(flatten)]
     pub(crate) tuning: TuningArgs,
+}
+
+/// Says of `--keyspace` that without it the command is for all of them.
+pub(crate) fn or_all(keyspace: Arg) -> Arg {
+    keyspace.help("Only this keyspace [default: all]")
+}
+
+/// Makes of `--keyspace` a mistake that is explained: for commands that have no use for it.
+pub(crate) fn refused(keyspace: Arg) -> Arg {
+    let tip = "leave it out: this is for the whole store";
+    keyspace.hide(true).value_parser(UnknownArgumentValueParser::suggest(tip))
 }
 
 /// Where the work of flushes and compactions is written down.
@@ -295,16 +307,11 @@ pub(crate) fn expect_room(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// True if an error's path, which goes from the root, is this one.
-fn is_at(path: &Path, place: &Path) -> bool {
-    path == place || std::path::absolute(place).is_ok_and(|place| path == place)
-}
-
 /// A failed open of a store that is there: a file that is missing inside is damage.
 fn explain(dir: &Path, error: esker::Error) -> Failure {
     match error {
-        esker::Error::Corruption { path, .. }
-            if is_at(&path, &names::current(dir))
+        esker::Error::Corruption { .. }
+            if error.is_about(&names::current(dir))
                 && !holds_tables(dir)
                 && holds_foreign_tables(dir) =>
         {
@@ -315,8 +322,8 @@ fn explain(dir: &Path, error: esker::Error) -> Failure {
             );
             Failure::new(Code::NotFound, what)
         }
-        esker::Error::NotFound { path }
-            if !is_at(&path, dir) && holds_store(dir).unwrap_or(false) =>
+        esker::Error::NotFound { ref path }
+            if !error.is_about(dir) && holds_store(dir).unwrap_or(false) =>
         {
             Failure::new(
                 Code::Corruption,

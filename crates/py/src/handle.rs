@@ -26,13 +26,13 @@ use std::thread;
 pub(crate) struct Opened {
     pub(crate) db: Db,
     pub(crate) keyspace: Keyspace,
+    /// As the store was opened. A comparator is among them, which may refer to the store: it goes when that is closed.
+    pub(crate) options: Arc<Options>,
 }
 
 /// What all handles of a store share.
 pub(crate) struct Store {
     pub(crate) face: Face,
-    /// As it was opened.
-    pub(crate) options: Options,
     /// The engine may call into Python to compare keys.
     asks_python: bool,
     children: Mutex<Children>,
@@ -57,8 +57,8 @@ trait Child: Send + Sync {
 pub(crate) struct Handle {
     open: ArcSwapOption<Opened>,
     pub(crate) store: Arc<Store>,
-    /// Held by whoever closes it.
-    closing: Mutex<()>,
+    /// Held by whoever closes it; then it holds what came of that.
+    closing: Mutex<esker::Result<()>>,
     id: Option<u64>,
 }
 
@@ -153,9 +153,10 @@ impl Handle {
         let orders = options.keyspaces.values().chain([&options.default_keyspace]);
         let asks_python = orders.into_iter().any(|keyspace| !keyspace.order.is_bytewise());
         let children = Mutex::new(Children::default());
-        let store = Arc::new(Store { face, options, asks_python, children, forks: forks() });
-        let open = ArcSwapOption::from_pointee(Opened { db, keyspace });
-        let handle = Arc::new(Handle { open, store, closing: Mutex::new(()), id: None });
+        let store = Arc::new(Store { face, asks_python, children, forks: forks() });
+        let options = Arc::new(options);
+        let open = ArcSwapOption::from_pointee(Opened { db, keyspace, options });
+        let handle = Arc::new(Handle { open, store, closing: Mutex::new(Ok(())), id: None });
         let mut stores = STORES.lock();
         stores.retain(|store| store.strong_count() > 0);
         stores.push(Arc::downgrade(&handle));
@@ -164,13 +165,14 @@ impl Handle {
 
     /// The handle of another keyspace of the same store.
     pub(crate) fn of(&self, py: Python<'_>, db: Db, keyspace: Keyspace) -> PyResult<Arc<Handle>> {
+        let options = self.open(py)?.options.clone();
         let mut made = None;
         self.store.add(|id| {
-            let open = ArcSwapOption::from_pointee(Opened { db, keyspace });
+            let open = ArcSwapOption::from_pointee(Opened { db, keyspace, options });
             let handle = Arc::new(Handle {
                 open,
                 store: self.store.clone(),
-                closing: Mutex::new(()),
+                closing: Mutex::new(Ok(())),
                 id: Some(id),
             });
             made = Some(handle.clone());
@@ -200,7 +202,8 @@ impl Handle {
         self.store.face.closed(py, STORE)
     }
 
-    /// Closes what was made from the store, and the store. The second time it only waits until the first is done.
+    /// Closes what was made from the store, and the store. If it is being closed already, this waits for that and returns the
+    /// same; once it is closed it does nothing.
     ///
     /// # Errors
     /// Of the engine; that it was opened by another process, in which case nothing is touched.
@@ -209,8 +212,14 @@ impl Handle {
         self.store.check_not_asked()?;
         py.detach(|| self.store.shut_children());
         self.store.run(py, || {
-            let _closing = self.closing.lock();
-            self.open.swap(None).map_or(Ok(()), |open| open.db.clone().close())
+            if self.is_closed() && self.closing.try_lock().is_some() {
+                return Ok(());
+            }
+            let mut closing = self.closing.lock();
+            if let Some(open) = self.open.swap(None) {
+                *closing = open.db.clone().close();
+            }
+            closing.clone()
         })
     }
 }

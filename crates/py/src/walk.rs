@@ -10,6 +10,7 @@
 //! has few read, and ends early where values are large, so that they are not copied. A cursor sees one moment: reading
 //! ahead shows nothing else than reading later.
 
+use esker::base::key::prefix_end;
 use esker::{Cursor, Error, KeyOrder, Result};
 
 /// The most entries of a window.
@@ -36,6 +37,8 @@ pub(crate) struct Bounded {
     after: Option<Vec<u8>>,
     /// Keys must not be behind it; the cursor has no end then.
     through: Option<Vec<u8>>,
+    /// Keys must begin so; empty in bytewise order, where those that do are a range.
+    begins: Vec<u8>,
     /// The cursor stands on a key beyond these.
     outside: bool,
 }
@@ -53,7 +56,15 @@ impl Bounded {
         after: Option<Vec<u8>>,
         through: Option<Vec<u8>>,
     ) -> Bounded {
-        Bounded { cursor, order, after, through, outside: false }
+        Bounded { cursor, order, after, through, begins: Vec::new(), outside: false }
+    }
+
+    /// The same, which fails where it comes upon a key that does not begin so.
+    pub(crate) fn beginning(mut self, prefix: Vec<u8>) -> Bounded {
+        if !self.order.is_bytewise() {
+            self.begins = prefix;
+        }
+        self
     }
 
     #[inline]
@@ -72,7 +83,21 @@ impl Bounded {
             self.outside = self.cursor.valid()
                 && (self.is_after() || self.through.as_ref().is_some_and(beyond));
         }
+        if !self.begins.is_empty() && self.valid() {
+            self.check_beginning()?;
+        }
         Ok(())
+    }
+
+    fn check_beginning(&mut self) -> Result<()> {
+        let (key, begins) = (self.cursor.key(), &self.begins);
+        // An order that takes some bytes for the same takes them so here, too.
+        let same = key.get(..begins.len()).is_some_and(|start| self.order.same(start, begins));
+        if key.starts_with(begins) || same {
+            return Ok(());
+        }
+        self.outside = true;
+        Err(no_range(begins))
     }
 
     fn skip_start(&mut self) -> Result<()> {
@@ -120,6 +145,27 @@ impl Bounded {
         }
         self.settle()
     }
+}
+
+/// Fails if the keys that begin with `prefix` are no range of an order, as far as one of them shows it.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn check_prefix(order: &KeyOrder, prefix: &[u8]) -> Result<()> {
+    if order.is_bytewise() || prefix.is_empty() {
+        return Ok(());
+    }
+    let one = [prefix, &[0]].concat();
+    let is_inside =
+        !order.less(&one, prefix) && prefix_end(prefix).is_none_or(|end| order.less(&one, &end));
+    if is_inside { Ok(()) } else { Err(no_range(prefix)) }
+}
+
+fn no_range(prefix: &[u8]) -> Error {
+    let prefix = prefix.escape_ascii();
+    Error::invalid(format!(
+        "the keys that begin with b\"{prefix}\" are no range in the order of this comparator: give a start and an end"
+    ))
 }
 
 /// An entry of the window, in its arena.

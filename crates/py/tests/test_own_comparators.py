@@ -1,9 +1,12 @@
 """Orders of keys that are functions."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
+import weakref
 
 import pytest
 
@@ -250,3 +253,135 @@ def test_a_comparator_may_use_another_store(tmp_path):
                 db.put(b"%d" % i, b"v")
             keys = [key for key, _ in db]
             assert keys == sorted(keys, key=lambda key: int(key) * 7 % 10)
+
+
+@pytest.mark.parametrize("prefix", [b"a", b"\xff"])
+def test_a_prefix_that_is_no_range_in_the_order_raises(tmp_path, prefix):
+    order = dict(comparator=lambda a, b: (a < b) - (a > b), comparator_name=b"backwards")
+    no_range = "no range in the order of this comparator: give a start and an end"
+    with esker.plyvel.DB(str(tmp_path / "store"), create_if_missing=True, **order) as db:
+        below = db.prefixed_db(prefix)
+        for key in (b"", b"1", b"2"):
+            below.put(key, key)
+        for key in (b"", b"Z", b"zz"):
+            db.put(key, b"other")
+        assert below.get(b"1") == b"1"
+        for make in (below.iterator, below.raw_iterator, below.snapshot().iterator, lambda: db.iterator(prefix=prefix)):
+            with pytest.raises(esker.plyvel.Error, match=no_range):
+                make()
+        for bounds in (dict(start=b"1"), dict(stop=b"1"), dict(prefix=b"1")):
+            with pytest.raises(esker.plyvel.Error, match=no_range):
+                below.iterator(**bounds)
+        both = below.iterator(start=b"2", stop=b"", include_stop=True)
+        assert list(both) == [(b"2", b"2"), (b"1", b"1"), (b"", b"")]
+        assert len(list(db.iterator(prefix=b""))) == 6
+    with esker.open(tmp_path / "store", **order) as db:
+        with pytest.raises(esker.InvalidArgumentError, match=no_range):
+            db.scan(prefix=prefix)
+        assert len(list(db.scan(prefix=b""))) == 6
+
+
+def test_a_key_of_another_prefix_within_a_range_raises(tmp_path):
+    def compare(a, b):
+        # The empty key stands in the middle of those with "a".
+        a, b = (key or b"ab" for key in (a, b))
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"astray")
+    with esker.plyvel.DB(str(tmp_path / "store"), create_if_missing=True, **order) as db:
+        for key in (b"aa", b"", b"ac", b"b"):
+            db.put(key, key)
+        below = db.prefixed_db(b"a")
+        for reverse, first in ((False, b"a"), (True, b"c")):
+            it = below.iterator(include_value=False, reverse=reverse)
+            assert next(it) == first
+            with pytest.raises(esker.plyvel.Error, match="no range"):
+                next(it)
+        raw = below.raw_iterator()
+        raw.seek_to_first()
+        with pytest.raises(esker.plyvel.Error, match="no range"):
+            raw.next()
+        with pytest.raises(esker.plyvel.IteratorInvalidError):
+            raw.key()
+
+
+def test_a_prefix_in_an_order_that_keeps_it_together(tmp_path):
+    def compare(a, b):
+        a, b = a.lower(), b.lower()
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"without case")
+    with esker.plyvel.DB(str(tmp_path / "store"), create_if_missing=True, **order) as db:
+        for key in (b"k1", b"K2", b"l", b"j", b"k", b"\xff1"):
+            db.put(key, key)
+        assert list(db.prefixed_db(b"k").iterator(include_value=False)) == [b"", b"1", b"2"]
+        assert list(db.iterator(prefix=b"K", include_value=False)) == [b"k", b"k1", b"K2"]
+        assert list(db.prefixed_db(b"\xff").iterator(include_value=False)) == [b"1"]
+
+
+@pytest.mark.parametrize("face", ["own", "plyvel"])
+def test_a_comparator_that_holds_its_store_goes_when_that_is_closed(tmp_path, face):
+    class Order:
+        def __call__(self, a, b):
+            return (a > b) - (a < b)
+
+    order = Order()
+    named = dict(comparator=order, comparator_name=b"plain")
+    if face == "own":
+        order.db = esker.open(tmp_path / "store", **named)
+        order.other = order.db.create_keyspace("other")
+    else:
+        order.db = esker.plyvel.DB(str(tmp_path / "store"), create_if_missing=True, **named)
+    order.db.put(b"a", b"1")
+    order.scan = iter(order.db)
+    next(order.scan)
+    order.db.close()
+    gone = weakref.ref(order)
+    del named, order
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_two_threads_close_a_store_at_once(tmp_path, monkeypatch, fails):
+    armed, asked, go_on = False, threading.Event(), threading.Event()
+
+    def compare(a, b):
+        # A thread of the store, which closing it waits for.
+        if armed and threading.current_thread() is not threading.main_thread():
+            asked.set()
+            go_on.wait(60)
+            if fails:
+                raise LookupError("compare")
+        return (a > b) - (a < b)
+
+    def close():
+        try:
+            db.close()
+            outcomes.append(None)
+        except esker.Error as error:
+            outcomes.append(type(error))
+        with opening:
+            esker.open(tmp_path / "store", create_if_missing=False, **order).close()
+
+    monkeypatch.setattr(sys, "unraisablehook", lambda said: None)
+    order = dict(comparator=compare, comparator_name=b"plain")
+    db = esker.open(tmp_path / "store", memtable_bytes=64 << 10, **order)
+    armed, outcomes, opening = True, [], threading.Lock()
+    for i in range(2000):
+        db.put(b"%04d" % i, b"v" * 40)
+    assert asked.wait(60)
+    threads = [threading.Thread(target=close) for _ in range(2)]
+    threads[0].start()
+    while not db.closed:
+        pass
+    threads[1].start()
+    threads[1].join(0.3)
+    assert all(thread.is_alive() for thread in threads)
+    armed = False
+    go_on.set()
+    for thread in threads:
+        thread.join(60)
+    assert outcomes == [esker.PoisonedError if fails else None] * 2
+    # Who comes later has nothing to do.
+    db.close()

@@ -78,8 +78,9 @@ pub unsafe fn engine_of(db: *const leveldb_t) -> Option<Db> {
 fn explain(dir: &Path, options: &OpenOptions, error: Error) -> Status {
     let at = dir.display();
     match &error {
-        Error::NotFound { path }
-            if !options.creates() && (path == dir || *path == names::current(dir)) =>
+        Error::NotFound { .. }
+            if !options.creates()
+                && (error.is_about(dir) || error.is_about(&names::current(dir))) =>
         {
             Status::invalid(&format!("{at}: does not exist (create_if_missing is false)"))
         }
@@ -88,6 +89,8 @@ fn explain(dir: &Path, options: &OpenOptions, error: Error) -> Status {
         {
             Status::invalid(&format!("{at}: exists (error_if_exists is true)"))
         }
+        // By the path that was given.
+        Error::Busy { .. } => Error::Busy { path: names::lock(dir) }.into(),
         _ => error.into(),
     }
 }

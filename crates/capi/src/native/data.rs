@@ -76,6 +76,21 @@ pub unsafe extern "C" fn esker_delete_range(
     })
 }
 
+/// The bytes of so many keys, for as long as C keeps them.
+///
+/// # Safety
+/// `keys` is NULL or has as many as that.
+unsafe fn all<'a>(keys: *const esker_slice, count: size_t) -> Outcome<Vec<&'a [u8]>> {
+    if keys.is_null() {
+        return Err(Failure::misuse("the array of keys is NULL"));
+    }
+    // SAFETY: as the caller says.
+    unsafe {
+        let keys = std::slice::from_raw_parts(keys, count);
+        keys.iter().map(|key| bytes(key.data.cast_const().cast(), key.len)).collect()
+    }
+}
+
 #[inline]
 pub(super) fn get(
     keyspace: &Keyspace,
@@ -110,7 +125,7 @@ pub unsafe extern "C" fn esker_get(
 }
 
 /// The values of several keys as of one moment, each as in `esker_get`, in the order of the keys. After an error there are
-/// none.
+/// none. `keys` and `values` may be the same array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_multi_get(
     keyspace: *const esker_keyspace,
@@ -124,15 +139,11 @@ pub unsafe extern "C" fn esker_multi_get(
         if count == 0 {
             return Ok(());
         }
+        // Before anything is written: the values may go to where the keys are.
+        let keys = all(keys, count);
         place(values)?;
         let out = std::slice::from_raw_parts_mut(values, count);
         out.fill(esker_slice::NONE);
-        if keys.is_null() {
-            return Err(Failure::misuse("the array of keys is NULL"));
-        }
-        let keys = std::slice::from_raw_parts(keys, count);
-        let keys: Outcome<Vec<&[u8]>> =
-            keys.iter().map(|key| bytes(key.data.cast_const().cast(), key.len)).collect();
         let keyspace = handle::get(keyspace)?.open()?;
         let found = keyspace.multi_get(&keys?, moment(snapshot)?)?;
         for (nth, value) in found.iter().enumerate() {

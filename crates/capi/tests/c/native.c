@@ -93,6 +93,12 @@ static void keys(esker_db *db, esker_keyspace *keyspace) {
   esker_free(values[2].data);
   OK(esker_multi_get(keyspace, before, wanted, 1, values));
   CHECK(is(values[0], "1"));
+  esker_slice same[3] = {{"apple", 5}, {"none", 4}, {"c\0d", 3}};
+  OK(esker_multi_get(keyspace, NULL, same, 3, same));
+  CHECK(is(same[0], "2"));
+  CHECK(same[1].data == NULL);
+  CHECK(same[2].len == 1 && same[2].data[0] == 0);
+  esker_free(same[2].data);
   OK(esker_multi_get(keyspace, NULL, NULL, 0, NULL));
   FAILS(ESKER_MISUSE, "NULL", esker_multi_get(keyspace, NULL, NULL, 1, values));
   OK(esker_snapshot_close(before));

@@ -1,7 +1,8 @@
 //! `esker dump`: shows what is in a file of a store.
 
 use crate::failure::{Code, Failure, Result};
-use crate::output::Output;
+use crate::interrupt::Interrupt;
+use crate::output::{Output, conclude};
 use crate::units;
 use esker::KeyOrder;
 use esker::base::Env;
@@ -50,6 +51,7 @@ fn parse_salt(text: &str) -> std::result::Result<u64, String> {
 
 /// Dumps.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let _guard = Interrupt::guard("interrupted: there is more; run it again")?;
     let env = Env::posix();
     let options =
         DumpOptions { records: args.records, value_bytes_max: args.value_bytes, salt: args.salt };
@@ -79,16 +81,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let what = "name a NNNNNN.wal, NNNNNN.val, MANIFEST-NNNNNN, NNNNNN.tbl or CURRENT";
         return Err(Failure::usage(format!("{file} is no file of a store: {what}")));
     }
-    failed.map_or(Ok(()), Err)?;
-    out.finish()?;
-    dumped?;
-    if damaged == 0 {
-        return Ok(());
-    }
-    let places = units::plural(damaged, "place", "places");
+    let written = failed.map_or_else(|| out.finish(), Err);
+    let found = dumped.map_err(Failure::from).and_then(|()| match damaged {
+        0 => Ok(()),
+        _ => Err(damage(args, damaged)),
+    });
+    conclude(found, written)
+}
+
+fn damage(args: &Args, places: u64) -> Failure {
+    let places = units::plural(places, "place", "places");
     let what =
         format!("{} is damaged in {places}: repair, or restore a backup", args.file.display());
-    Err(Failure::new(Code::Corruption, what))
+    Failure::new(Code::Corruption, what)
 }
 
 /// An event that can be written in either form.

@@ -3,16 +3,19 @@
 use crate::failure::Result;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
-use crate::store::StoreArgs;
+use crate::store::{StoreArgs, or_all};
 use crate::units;
 use serde_json::json;
 
 /// Write what is in memory and logs to tables
 ///
-/// All keyspaces are flushed. The next open has no log to replay. May be interrupted at any time.
+/// All keyspaces are flushed, or the one that is named. When all are, the next open has no log to replay. May be
+/// interrupted at any time.
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = "Example:
-  esker flush --db store")]
+#[command(mut_arg("keyspace", or_all))]
+#[command(after_long_help = "Examples:
+  esker flush --db store
+  esker flush --db store --keyspace people")]
 pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
@@ -25,8 +28,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     )?;
     let store = args.store.write()?;
     interrupt.closes(&store.db);
-    let entries = store.db.stats().keyspaces.iter().map(|k| k.memtable_entries).sum::<u64>();
-    interrupt.outcome(store.db.flush())?;
+    let only = args.store.keyspace.as_deref();
+    let stats = store.db.stats();
+    let flushed = stats.keyspaces.iter().filter(|k| only.is_none_or(|name| k.name == name));
+    let entries = flushed.map(|k| k.memtable_entries).sum::<u64>();
+    let done = if only.is_some() { store.keyspace.flush() } else { store.db.flush() };
+    interrupt.outcome(done)?;
     store.close()?;
     let mut out = Output::new();
     if args.store.json {

@@ -5,7 +5,7 @@ use crate::failure::Result;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::progress::{At, Progress};
-use crate::store::{StoreArgs, TraceArgs};
+use crate::store::{StoreArgs, TraceArgs, refused};
 use crate::units;
 use serde_json::json;
 
@@ -16,6 +16,7 @@ use serde_json::json;
 /// then moves what is alive out of every file with a larger dead share. May be interrupted at any time: what was moved stays
 /// moved.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("keyspace", refused))]
 #[command(after_long_help = "Examples:
   esker gc --db store
   esker gc --db store --dead-share 0.5 --no-compact")]

@@ -3,7 +3,7 @@
 use crate::bytes::printable;
 use crate::failure::Result;
 use crate::output::Output;
-use crate::store::StoreArgs;
+use crate::store::{StoreArgs, refused};
 use crate::units;
 use serde_json::json;
 
@@ -11,6 +11,7 @@ use serde_json::json;
 ///
 /// A store that is opened with durability = external has groups once requests were applied to it. What is listed is persistent.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("keyspace", refused))]
 #[command(after_long_help = "Examples:
   esker groups --db store
   esker groups --db store --json | jq -s 'max_by(.table_bytes)'")]

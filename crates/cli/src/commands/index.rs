@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::fields::parse_name;
 use crate::index;
 use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::output::{Output, conclude};
 use crate::store::{Store, StoreArgs};
 use crate::units;
 use clap::Subcommand;
@@ -132,7 +132,7 @@ fn wait(args: &StoreArgs, field: Option<&str>, quiet: bool) -> Result<()> {
 /// Shows what came of it and closes the store. Of two failures the first one tells more.
 fn finish(store: Store, json: bool, field: Option<&str>, done: Result<()>) -> Result<()> {
     let shown = if done.is_ok() { print(&store, json, field) } else { Ok(()) };
-    done.and(shown).and(store.close())
+    conclude(done.and(store.close()), shown)
 }
 
 fn drop(args: &StoreArgs, field: &str) -> Result<()> {

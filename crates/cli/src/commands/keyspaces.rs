@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::output::Output;
-use crate::store::{StoreArgs, find_keyspace};
+use crate::store::{StoreArgs, find_keyspace, refused};
 use crate::units;
 use clap::Subcommand;
 use serde_json::json;
@@ -23,11 +23,13 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List the keyspaces
+    #[command(mut_arg("keyspace", refused))]
     List {
         #[command(flatten)]
         store: StoreArgs,
     },
     /// Create a keyspace in an existing store
+    #[command(mut_arg("keyspace", refused))]
     Create {
         /// Its name
         name: String,
@@ -35,6 +37,7 @@ enum Action {
         store: StoreArgs,
     },
     /// Remove a keyspace with everything in it
+    #[command(mut_arg("keyspace", refused))]
     Drop {
         /// Its name
         name: String,

@@ -3,7 +3,7 @@
 use crate::failure::Result;
 use crate::output::{Output, to_terminal};
 use crate::paint::Paint;
-use crate::store::{Store, StoreArgs};
+use crate::store::{Store, StoreArgs, or_all};
 use crate::tree;
 
 /// Draw the shape of the tree
@@ -13,6 +13,7 @@ use crate::tree;
 /// options given. Without --keyspace all keyspaces are drawn. On a terminal with colours, unless NO_COLOR is set, and
 /// blocks; elsewhere plain ASCII.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("keyspace", or_all))]
 #[command(after_long_help = "Example:
   esker levels --db store")]
 pub(crate) struct Args {

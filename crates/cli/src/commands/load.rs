@@ -4,8 +4,8 @@ use crate::failure::{Failure, Result};
 use crate::fields::parse_name;
 use crate::index;
 use crate::interrupt::Interrupt;
-use crate::load::{self, Plan, SourceArgs, Values};
-use crate::output::{Output, note};
+use crate::load::{self, Done, Plan, SourceArgs, Values};
+use crate::output::{Output, conclude, note};
 use crate::progress::Progress;
 use crate::store::{Store, StoreArgs, TraceArgs};
 use crate::units;
@@ -88,16 +88,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     // Whatever ended it, what was loaded must last; of two failures the first one tells more.
     let ended = ended.and(store.close());
+    let written = print(&done, ended.is_ok(), args.store.json);
+    let ended = ended.map_err(|failure| {
+        let records = units::plural(done.records, "record", "records");
+        Failure {
+            message: format!("{}; {records} before that are in the store", failure.message),
+            ..failure
+        }
+    });
+    conclude(ended, written)
+}
+
+/// Prints how far it came.
+fn print(done: &Done, complete: bool, json: bool) -> Result<()> {
     let mut out = Output::new();
-    if args.store.json {
+    if json {
         out.json(&json!({
             "records": done.records,
             "bytes": done.bytes,
             "skipped": done.skipped,
             "seconds": done.seconds,
-            "complete": ended.is_ok(),
+            "complete": complete,
         }))?;
-    } else if ended.is_ok() {
+    } else if complete {
         out.line(&format!(
             "loaded {} ({}) in {:.2} s, {}",
             units::plural(done.records, "record", "records"),
@@ -106,17 +119,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             units::rate(done.records, done.seconds),
         ))?;
     }
-    if done.skipped > 0 && !args.store.json {
+    if done.skipped > 0 && !json {
         out.line(&format!("left out {}", units::plural(done.skipped, "entry", "entries")))?;
     }
-    out.finish()?;
-    ended.map_err(|failure| {
-        let records = units::plural(done.records, "record", "records");
-        Failure {
-            message: format!("{}; {records} before that are in the store", failure.message),
-            ..failure
-        }
-    })
+    out.finish()
 }
 
 /// Makes the indexes that are not there yet.

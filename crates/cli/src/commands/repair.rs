@@ -2,10 +2,11 @@
 
 use crate::failure::{Code, Failure, Result};
 use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::output::{Output, conclude};
 use crate::progress::{At, Progress};
-use crate::store::{StoreArgs, expect_directory, setup};
-use esker::{Error, repair};
+use crate::store::{StoreArgs, expect_directory, refused, setup};
+use esker::Error;
+use esker::repair::{self, RepairReport};
 
 /// Salvage what is readable of a damaged store
 ///
@@ -14,6 +15,7 @@ use esker::{Error, repair};
 /// and built anew when the store is next opened for writing: `esker index wait` does only that. If it is cut off, run it
 /// again. Make a copy of the directory first if you can. Exits with 3 if anything was lost.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("keyspace", refused))]
 #[command(after_long_help = "Examples:
   esker repair --db store
   esker repair --db store --json > report.json")]
@@ -48,16 +50,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         report => report?,
     };
-    let mut out = Output::new();
-    if args.store.json {
-        out.json(&report)?;
-    } else {
-        out.line(report.to_string().trim_end())?;
-    }
-    out.finish()?;
+    conclude(verdict(&report), print(&report, args.store.json))
+}
+
+fn verdict(report: &RepairReport) -> Result<()> {
     if report.is_complete() {
         return Ok(());
     }
     let message = "the store opens again, but not everything could be kept: see the list above";
     Err(Failure::new(Code::Corruption, message))
+}
+
+fn print(report: &RepairReport, json: bool) -> Result<()> {
+    let mut out = Output::new();
+    if json {
+        out.json(report)?;
+    } else {
+        out.line(report.to_string().trim_end())?;
+    }
+    out.finish()
 }

@@ -2,6 +2,7 @@
 
 use crate::bytes::Encoding;
 use crate::failure::Result;
+use crate::interrupt::Interrupt;
 use crate::shell;
 use crate::store::StoreArgs;
 
@@ -12,7 +13,8 @@ use crate::store::StoreArgs;
 /// begins \\n, \\t, \\r, \\0, \\xNN, or stands for the character after it. A line that begins with # is a comment.
 ///
 /// At the keyboard a mistake is told and the next line read. From a pipe the first failure ends the shell with its exit
-/// code; lines before it have taken effect. History is kept in memory only.
+/// code; lines before it have taken effect. Ctrl-C during a command, and SIGTERM, end the shell in the same way. History is
+/// kept in memory only.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker shell --db store
@@ -32,9 +34,15 @@ pub(crate) struct Args {
 
 /// Reads lines until the end.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let interrupt =
+        Interrupt::guard("interrupted: what came before lasts; go on in another shell")?;
     let store = if args.read_only { args.store.read()? } else { args.store.write()? };
-    let result = shell::run(&store, args.encoding, args.store.json);
+    interrupt.closes(&store.db);
+    let result = shell::run(&store, args.encoding, args.store.json, &interrupt);
     // Lines before a failure must last.
-    store.close()?;
-    result
+    let closed = store.close();
+    if result.is_err() && interrupt.asked() {
+        return Err(interrupt.ended());
+    }
+    closed.and(result)
 }

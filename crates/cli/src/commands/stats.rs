@@ -3,14 +3,18 @@
 use crate::bytes::printable;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::store::{Store, StoreArgs};
+use crate::store::{Store, StoreArgs, or_all};
 use crate::units;
 use esker::names::{self, FileKind};
-use esker::report::{IndexStats, Stats, ValueStats};
+use esker::report::{IndexStats, KeyspaceStats, Stats, ValueStats};
 use serde::Serialize;
+use std::fmt::Display;
 
 /// Print what the store holds: keyspaces, levels, indexes of fields, files on the disk
+///
+/// With --keyspace one keyspace is shown; writes, files on the disk and values apart are those of all of them.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("keyspace", or_all))]
 #[command(after_long_help = "Examples:
   esker stats --db store
   esker stats --db store --values
@@ -51,7 +55,7 @@ struct All<'a> {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let store = args.store.read()?;
     let mut out = Output::new();
-    print(&store, args.store.json, &mut out)?;
+    print(&store, args.store.keyspace.as_deref(), args.store.json, &mut out)?;
     if args.values && !args.store.json {
         print_files(&store.db.stats().values, &mut out)?;
     }
@@ -59,14 +63,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     store.close()
 }
 
-/// Prints the statistics of an open store.
-pub(crate) fn print(store: &Store, json: bool, out: &mut Output) -> Result<()> {
-    let stats = store.db.stats();
+/// Prints the statistics of an open store, of one keyspace or all.
+pub(crate) fn print(store: &Store, only: Option<&str>, json: bool, out: &mut Output) -> Result<()> {
+    let mut stats = store.db.stats();
+    stats.keyspaces.retain(|keyspace| only.is_none_or(|name| keyspace.name == name));
+    stats.indexes.retain(|index| only.is_none_or(|name| index.keyspace == name));
     let disk = disk(store)?;
     if json {
         return out.json(&All { engine: &stats, disk });
     }
-    let row = |name: &str, value: String| format!("{name:16} {value}");
     out.line(&row("store", printable(store.dir.as_os_str().as_encoded_bytes())))?;
     out.line(&row("writes", format!("{} since it was created", units::count(stats.last_seq))))?;
     out.line(&row(
@@ -86,47 +91,57 @@ pub(crate) fn print(store: &Store, json: bool, out: &mut Output) -> Result<()> {
     }
     for keyspace in &stats.keyspaces {
         out.line("")?;
-        out.line(&row("keyspace", printable(keyspace.name.as_bytes())))?;
-        out.line(&row(
-            "in memory",
-            format!(
-                "{}, {}",
-                units::plural(keyspace.memtable_entries, "record", "records"),
-                units::bytes(keyspace.memtable_bytes)
-            ),
-        ))?;
-        out.line("level   runs  tables       bytes       limit       records  tombstones")?;
-        for (i, level) in keyspace.levels.iter().enumerate() {
-            let limit = match (level.limit_bytes, level.limit_runs) {
-                (0, 0) => "-".to_owned(),
-                (0, runs) => format!("{runs} runs"),
-                (bytes, _) => units::bytes(bytes),
-            };
-            out.line(&format!(
-                "{i:5} {:6} {:7} {:>11} {limit:>11} {:>13} {:>11}",
-                level.runs,
-                level.tables,
-                units::bytes(level.bytes),
-                units::count(level.entries),
-                units::count(level.tombstones + level.range_tombstones),
-            ))?;
-        }
-        if keyspace.compaction_debt_bytes > 0 {
-            let debt = units::bytes(keyspace.compaction_debt_bytes);
-            out.line(&row("to compact", format!("about {debt}")))?;
-        }
-        if let Some(index) = &keyspace.run_index {
-            let knows = format!(
-                "knows {} of {} runs, {} in {}",
-                index.runs,
-                index.runs_total,
-                units::plural(index.entries, "entry", "entries"),
-                units::bytes(index.bytes)
-            );
-            out.line(&row("run index", knows))?;
-        }
+        print_keyspace(keyspace, out)?;
         let here = stats.indexes.iter().filter(|index| index.keyspace == keyspace.name);
         here.map(index_in_words).try_for_each(|index| out.line(&row("index", index)))?;
+    }
+    Ok(())
+}
+
+fn row(name: &str, value: impl Display) -> String {
+    format!("{name:16} {value}")
+}
+
+/// Prints what a keyspace has in memory and in its levels.
+fn print_keyspace(keyspace: &KeyspaceStats, out: &mut Output) -> Result<()> {
+    out.line(&row("keyspace", printable(keyspace.name.as_bytes())))?;
+    out.line(&row(
+        "in memory",
+        format!(
+            "{}, {}",
+            units::plural(keyspace.memtable_entries, "record", "records"),
+            units::bytes(keyspace.memtable_bytes)
+        ),
+    ))?;
+    out.line("level   runs  tables       bytes       limit       records  tombstones")?;
+    for (i, level) in keyspace.levels.iter().enumerate() {
+        let limit = match (level.limit_bytes, level.limit_runs) {
+            (0, 0) => "-".to_owned(),
+            (0, runs) => format!("{runs} runs"),
+            (bytes, _) => units::bytes(bytes),
+        };
+        out.line(&format!(
+            "{i:5} {:6} {:7} {:>11} {limit:>11} {:>13} {:>11}",
+            level.runs,
+            level.tables,
+            units::bytes(level.bytes),
+            units::count(level.entries),
+            units::count(level.tombstones + level.range_tombstones),
+        ))?;
+    }
+    if keyspace.compaction_debt_bytes > 0 {
+        let debt = units::bytes(keyspace.compaction_debt_bytes);
+        out.line(&row("to compact", format!("about {debt}")))?;
+    }
+    if let Some(index) = &keyspace.run_index {
+        let knows = format!(
+            "knows {} of {} runs, {} in {}",
+            index.runs,
+            index.runs_total,
+            units::plural(index.entries, "entry", "entries"),
+            units::bytes(index.bytes)
+        );
+        out.line(&row("run index", knows))?;
     }
     Ok(())
 }

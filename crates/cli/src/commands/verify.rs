@@ -3,9 +3,9 @@
 use crate::bytes::{printable, to_hex};
 use crate::failure::{Code, Failure, Result};
 use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::output::{Output, conclude};
 use crate::progress::{At, Progress};
-use crate::store::StoreArgs;
+use crate::store::{StoreArgs, refused};
 use crate::units;
 use esker::{Db, Error, IndexReport, VerifyReport};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 /// keys and the ranges the manifest promises. Each index of a field that is ready is compared with the records that it is of.
 /// Damage is listed with file and offset, and the command exits with 3.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("keyspace", refused))]
 #[command(after_long_help = "Examples:
   esker verify --db store
   esker verify --db store --json | jq .damage")]
@@ -37,8 +38,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // The manifest was read, and checked, when the store was opened.
     report.files += at_open.files;
     report.bytes += at_open.bytes;
+    let written = print(&store.db, &report, seconds, args.store.json);
+    store.close()?;
+    let found = damaged(&report).map_or(Ok(()), |what| Err(Failure::new(Code::Corruption, what)));
+    conclude(found, written)
+}
+
+/// Prints what was found.
+fn print(db: &Db, report: &VerifyReport, seconds: f64, json: bool) -> Result<()> {
     let mut out = Output::new();
-    if args.store.json {
+    if json {
         let damage: Vec<_> = report
             .damage
             .iter()
@@ -66,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         for index in &report.indexes {
             out.line(&index_line(index))?;
         }
-        for index in store.db.stats().indexes.iter().filter(|index| !index.is_ready) {
+        for index in db.stats().indexes.iter().filter(|index| !index.is_ready) {
             let name = index_name(&index.keyspace, &index.field);
             out.line(&format!("{name}: not ready, and so not compared with the records"))?;
         }
@@ -78,12 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             report.damage.len(),
         ))?;
     }
-    out.finish()?;
-    store.close()?;
-    match damaged(&report) {
-        Some(what) => Err(Failure::new(Code::Corruption, what)),
-        None => Ok(()),
-    }
+    out.finish()
 }
 
 /// What is damaged in all and what to do; `None` if nothing is.

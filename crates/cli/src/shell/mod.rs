@@ -31,8 +31,13 @@ enum Then {
 ///
 /// # Errors
 /// From a pipe, the first failure, with the number of its line.
-pub(crate) fn run(store: &Store, encoding: Encoding, json: bool) -> Result<()> {
-    let shell = Shell { store, encoding, json };
+pub(crate) fn run(
+    store: &Store,
+    encoding: Encoding,
+    json: bool,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let shell = Shell { store, encoding, json, interrupt };
     if io::stdin().is_terminal() { shell.keyboard() } else { shell.pipe() }
 }
 
@@ -40,6 +45,7 @@ struct Shell<'a> {
     store: &'a Store,
     encoding: Encoding,
     json: bool,
+    interrupt: &'a Interrupt,
 }
 
 impl Shell<'_> {
@@ -59,6 +65,7 @@ impl Shell<'_> {
             match self.line(line.as_bytes()) {
                 Ok(Then::GoOn) => {}
                 Ok(Then::Quit) => return Ok(()),
+                Err(failure) if self.interrupt.asked() => return Err(failure),
                 Err(failure) => note(&failure.message),
             }
         }
@@ -109,7 +116,7 @@ impl Shell<'_> {
     }
 
     fn command(&self, command: &LineCommand, out: &mut Output) -> Result<Then> {
-        let (store, encoding) = (self.store, self.encoding);
+        let (store, encoding, interrupt) = (self.store, self.encoding, self.interrupt);
         let style = Style { encoding, json: self.json };
         let decode = |typed: &OsString| encoding.decode(typed.as_bytes());
         match command {
@@ -133,17 +140,15 @@ impl Shell<'_> {
                 line::Doomed::Range(from, to) => store.keyspace.delete_range(&from, &to)?,
             },
             LineCommand::Scan(args) => {
-                scan::print(store, args, style, out, &Interrupt::default())?;
+                scan::print(store, args, style, out, interrupt)?;
             }
             LineCommand::Find(args) => {
-                find::print(store, args, (style, true), out, &Interrupt::default())?;
+                find::print(store, args, (style, true), out, interrupt)?;
             }
             LineCommand::Count(range) => {
-                out.line(
-                    &count::count(store, range, encoding, &Interrupt::default())?.to_string(),
-                )?;
+                out.line(&count::count(store, range, encoding, interrupt)?.to_string())?;
             }
-            LineCommand::Stats => stats::print(store, self.json, out)?,
+            LineCommand::Stats => stats::print(store, None, self.json, out)?,
             LineCommand::Levels => {
                 levels::print(store, Some(store.keyspace.name()), self.json, out)?;
             }

@@ -257,3 +257,69 @@ fn a_failed_load_keeps_what_came_before() {
     assert!(ended.err.contains("2 records before that are in the store"), "{}", ended.err);
     assert_eq!(on(&temp.store(), &["count"]).good(), "2\n");
 }
+
+/// What a command says whose output nobody reads, or, if `full`, cannot be written.
+fn unread(store: &Path, args: &[&str], full: bool) -> Ended {
+    let mut command = command(args);
+    command.env("ESKER_DB", store);
+    if full {
+        command.stdout(fs::OpenOptions::new().write(true).open("/dev/full").expect("a device"));
+    } else {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        command.stdout(writer);
+        drop(reader);
+    }
+    command.stderr(Stdio::piped()).output().expect("esker runs").into()
+}
+
+#[test]
+fn a_verdict_is_told_where_nobody_reads() {
+    let temp = Temp::new();
+    specimen(&temp);
+    let store = temp.store();
+    let table = files(&store, ".tbl").pop().expect("table");
+    let table = table.to_str().expect("path");
+    let rows = temp.file("bad.jsonl", "{\"id\":1}\n{\n");
+    let rows = format!("jsonl:{}", rows.display());
+    let load = ["load", "--json", &rows];
+    let verdicts = |damaged: bool| {
+        let dumps = [vec!["dump", table], vec!["dump", "--json", table]];
+        let verifies = [vec!["verify"], vec!["verify", "--json"]];
+        let code = if damaged { 3 } else { 0 };
+        dumps.into_iter().chain(verifies).map(move |args| (args, code))
+    };
+    let check = |args: &[&str], code: i32| {
+        let ended = unread(&store, args, false);
+        assert_eq!(ended.code, code, "{args:?}: {ended:?}");
+        if code == 0 {
+            assert_eq!(ended.err, "", "{args:?}");
+            return;
+        }
+        one_line(&ended, args[0]);
+        let ended = unread(&store, args, true);
+        assert_eq!(ended.code, code, "{args:?}: {ended:?}");
+        assert!(ended.err.contains("cannot write the output: no space"), "{args:?}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 2, "{args:?}: {}", ended.err);
+    };
+    for (args, code) in verdicts(false) {
+        check(&args, code);
+    }
+    check(&load, 1);
+    flip(Path::new(table), 100);
+    for (args, code) in verdicts(true) {
+        check(&args, code);
+    }
+    for json in [false, true] {
+        let copy = temp.join(format!("copy {json}"));
+        fs::create_dir(&copy).expect("directory");
+        for name in fingerprint(&store).into_keys() {
+            fs::copy(store.join(&name), copy.join(&name)).expect("copy");
+        }
+        let args: &[&str] = if json { &["repair", "--json"] } else { &["repair"] };
+        let ended = unread(&copy, args, false);
+        assert_eq!(ended.code, 3, "{ended:?}");
+        one_line(&ended, "repair");
+        // It is told once: the store is sound now.
+        assert_eq!(unread(&copy, args, false).code, 0, "{ended:?}");
+    }
+}

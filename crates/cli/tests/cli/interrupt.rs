@@ -1,11 +1,13 @@
 //! Ctrl-C during a load: an orderly end, and a prefix of the source.
 
 use crate::errors::told_records;
-use crate::support::{Ended, Temp, all, command, feed, on};
+use crate::support::{Ended, Temp, all, command, feed, files, on, skip};
 use rustix::event::{Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::Write;
-use std::path::Path;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -57,18 +59,29 @@ fn interrupted(store: &Path, args: &[&str], signal: Signal) -> Ended {
     let never = Timespec { tv_sec: 0, tv_nsec: 600_000_000 };
     poll(&mut [], Some(&never)).expect("wait");
     kill_process(Pid::from_child(&child), signal).expect("signal");
-    let moment = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-    let mut waited = Duration::ZERO;
-    while child.try_wait().expect("wait").is_none() {
-        assert!(waited < PATIENCE, "{args:?} goes on");
-        poll(&mut [], Some(&moment)).expect("wait");
-        waited += Duration::from_millis(10);
-    }
+    soon(args[0], || child.try_wait().expect("wait").is_some());
     Ended::from(child.wait_with_output().expect("ends"))
 }
 
+/// Waits until something is so, which it must be soon.
+fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
+    let moment = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    let mut waited = Duration::ZERO;
+    while !is_so() {
+        assert!(waited < PATIENCE, "{what} goes on");
+        poll(&mut [], Some(&moment)).expect("wait");
+        waited += Duration::from_millis(10);
+    }
+}
+
+/// Puts a pipe in the place of a file: opening it waits for somebody at its other end.
+fn make_pipe(path: &Path) {
+    let _ = fs::remove_file(path);
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+}
+
 /// Loads so many records with values that do not compress well.
-fn load(store: &Path, count: u64, value_bytes: usize) {
+fn load(store: &Path, count: u64, value_bytes: usize, how: &[&str]) {
     let mut text = String::new();
     let mut state = 1u64;
     for i in 0..count {
@@ -79,7 +92,8 @@ fn load(store: &Path, count: u64, value_bytes: usize) {
         }
         text.push_str("\"}\n");
     }
-    feed(store, &["load", "--key", "id", "jsonl:-"], text.as_bytes()).good();
+    let line = [&["load", "--key", "id", "jsonl:-"], how].concat();
+    feed(store, &line, text.as_bytes()).good();
 }
 
 fn check(ended: &Ended, what: &str) {
@@ -91,17 +105,15 @@ fn check(ended: &Ended, what: &str) {
 #[test]
 fn a_command_that_hangs_in_an_open_ends() {
     let find = &["find", "a"][..];
-    for args in [&["get", "a"], &["scan"][..], find, &["count"], &["flush"], &["compact"]] {
+    let long = [&["flush"][..], &["compact"], &["gc"], &["checkpoint", "copy"], &["shell"]];
+    for args in [&["get", "a"], &["scan"][..], find, &["count"]].into_iter().chain(long) {
         for signal in [Signal::INT, Signal::TERM] {
             let temp = Temp::new();
             on(&temp.store(), &["put", "a", "1"]).good();
             let lock = temp.store().join("LOCK");
-            std::fs::remove_file(&lock).expect("remove");
-            // Opening a pipe waits for somebody at its other end.
-            let made = Command::new("mkfifo").arg(&lock).status().expect("mkfifo");
-            assert!(made.success());
+            make_pipe(&lock);
             check(&interrupted(&temp.store(), args, signal), args[0]);
-            std::fs::remove_file(&lock).expect("remove");
+            fs::remove_file(&lock).expect("remove");
             assert_eq!(on(&temp.store(), &["get", "a"]).good(), "1\n");
         }
     }
@@ -110,7 +122,7 @@ fn a_command_that_hangs_in_an_open_ends() {
 #[test]
 fn a_scan_that_nobody_reads_ends() {
     let temp = Temp::new();
-    load(&temp.store(), 5_000, 100);
+    load(&temp.store(), 5_000, 100, &[]);
     on(&temp.store(), &["index", "create", "id"]).good();
     for args in [&["scan"][..], &["find", "id"], &["find", "id", "--scan"]] {
         check(&interrupted(&temp.store(), args, Signal::INT), args[0]);
@@ -120,7 +132,7 @@ fn a_scan_that_nobody_reads_ends() {
 #[test]
 fn a_compaction_that_takes_long_ends_and_harms_nothing() {
     let temp = Temp::new();
-    load(&temp.store(), 40_000, 1_000);
+    load(&temp.store(), 40_000, 1_000, &[]);
     let held = all(&temp.store());
     for name in ["flush", "compact"] {
         let args = [name, "--option", "compression=zstd:19"];
@@ -128,4 +140,85 @@ fn a_compaction_that_takes_long_ends_and_harms_nothing() {
         on(&temp.store(), &["verify"]).good();
         assert!(all(&temp.store()) == held, "{name}: the store is another");
     }
+}
+
+#[test]
+fn a_dump_that_hangs_ends() {
+    let temp = Temp::new();
+    for name in ["CURRENT", "MANIFEST-000001", "000003.wal", "000004.tbl"] {
+        let path = temp.join(name);
+        make_pipe(&path);
+        let path = path.to_str().expect("path");
+        check(&interrupted(&temp.store(), &["dump", path], Signal::INT), name);
+    }
+}
+
+#[test]
+fn a_shell_that_reads_a_pipe_ends_and_its_lines_last() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let temp = Temp::new();
+        on(&temp.store(), &["put", "a", "1"]).good();
+        let mut shell = command(&["shell"]);
+        shell.env("ESKER_DB", temp.store()).stdin(Stdio::piped());
+        let mut child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+        let mut stdin = child.stdin.take().expect("stdin");
+        stdin.write_all(b"put b 2\nget b\n").expect("write");
+        child.stdout.as_mut().expect("stdout").read_exact(&mut [0; 2]).expect("an answer");
+        kill_process(Pid::from_child(&child), signal).expect("signal");
+        soon("shell", || child.try_wait().expect("wait").is_some());
+        check(&Ended::from(child.wait_with_output().expect("ends")), "shell");
+        drop(stdin);
+        assert_eq!(on(&temp.store(), &["scan"]).good(), "a\t1\nb\t2\n");
+    }
+}
+
+/// A place that no file can be linked from into `dir`: it is on another disk.
+fn elsewhere(dir: &Path) -> Option<&'static Path> {
+    let shm = Path::new("/dev/shm");
+    let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
+    (device(shm)? != device(dir)?).then_some(shm)
+}
+
+#[test]
+fn an_interrupted_checkpoint_is_taken_away() {
+    let target = Temp::new();
+    let Some(place) = elsewhere(&target.join("")) else {
+        return skip("no second disk, so nothing is copied");
+    };
+    let (temp, dest) = (Temp::within(place), target.join("copy"));
+    load(&temp.store(), 5_000, 1_000, &["--option", "table_bytes_max=64KiB", "--bulk"]);
+    let held = all(&temp.store());
+    let mut checkpoint = command(&["checkpoint"]);
+    checkpoint.arg(&dest).env("ESKER_DB", temp.store()).stderr(Stdio::piped());
+    let mut child = checkpoint.spawn().expect("esker runs");
+    let pid = Pid::from_child(&child);
+    while dest.read_dir().map_or(0, Iterator::count) < 3 {
+        assert!(child.try_wait().expect("wait").is_none(), "it goes on");
+    }
+    // It comes to a table that it cannot open yet.
+    kill_process(pid, Signal::STOP).expect("signal");
+    let is_copied = |table: &PathBuf| dest.join(table.file_name().expect("a name")).exists();
+    let tables: Vec<_> =
+        files(&temp.store(), ".tbl").into_iter().filter(|t| !is_copied(t)).collect();
+    for table in &tables {
+        fs::rename(table, table.with_extension("kept")).expect("rename");
+        make_pipe(table);
+    }
+    kill_process(pid, Signal::CONT).expect("signal");
+    kill_process(pid, Signal::INT).expect("signal");
+    let mut told = BufReader::new(child.stderr.take().expect("stderr")).lines();
+    let said = told.next().expect("a line").expect("text");
+    assert!(said.starts_with("esker: interrupted: ") && said.contains("half made"), "{said}");
+    assert!(said.contains(dest.to_str().expect("path")), "{said}");
+    assert!(child.try_wait().expect("wait").is_none(), "it waits until nothing is left");
+    let both_ends = |pipe| fs::OpenOptions::new().read(true).write(true).open(pipe);
+    let _open: Vec<_> = tables.iter().map(both_ends).collect();
+    soon("checkpoint", || child.try_wait().expect("wait").is_some());
+    assert_eq!(child.wait().expect("ends").code(), Some(130));
+    assert!(!dest.exists(), "nothing is left");
+    for table in &tables {
+        fs::rename(table.with_extension("kept"), table).expect("rename");
+    }
+    on(&temp.store(), &["verify"]).good();
+    assert!(all(&temp.store()) == held, "the store is another");
 }

@@ -8,6 +8,7 @@ mod fields;
 mod find;
 mod index;
 mod interrupt;
+mod keyspace;
 mod leveldb;
 mod load_files;
 mod load_text;

@@ -17,10 +17,15 @@ pub(crate) struct Temp {
 
 impl Temp {
     pub(crate) fn new() -> Temp {
+        Temp::within(&std::env::temp_dir())
+    }
+
+    /// The same, in a place of the test's choice.
+    pub(crate) fn within(place: &Path) -> Temp {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("esker-cli-test-{}-{unique}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = place.join(name);
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("temporary directory");
         Temp { path }

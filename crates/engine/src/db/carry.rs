@@ -12,7 +12,7 @@
 //! Crash: an export without CURRENT is no store. Files that were linked are orphans until the edit names them.
 //! Source: PheonixKV ships a replica as whole files; Pebble's ingest-and-excise.
 
-use super::checkpoint::{in_new_dir, link_or_copy};
+use super::checkpoint::{check_open, in_new_dir, link_or_copy};
 use super::core::{Core, KeyspaceCore, View};
 use super::epochs::Arrival;
 use super::group_range::GroupRange;
@@ -258,12 +258,6 @@ fn copy(mut cursor: Cursor, to: Destination<'_>, core: &Core) -> Result<Written>
     output.finish(to.store)
 }
 
-/// # Errors
-/// `Cancelled` if the store is being closed.
-fn check_open(core: &Core) -> Result<()> {
-    if core.background.stopping() { Err(Error::Cancelled) } else { Ok(()) }
-}
-
 /// Takes a group over that stands in `dir` as a store of its own. What was there of it before is gone then.
 pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles> {
     core.check_external()?;
@@ -409,7 +403,6 @@ impl Import<'_> {
 
     /// Gives a table a name in this store, makes sure that it is durable, and checks all of it.
     fn link(&mut self, keyspace: &KeyspaceCore, table: &Table) -> Result<()> {
-        check_open(self.core)?;
         let from = names::table(&self.from.dir, table.meta.number);
         let number = self.core.store.new_number();
         let meta = TableMeta { number, ..table.meta.clone() };
@@ -418,7 +411,7 @@ impl Import<'_> {
             part.tables.push(meta.clone());
         }
         self.core.store.in_directory(|vfs| {
-            link_or_copy(vfs, &from, &path)?;
+            link_or_copy(vfs, &from, &path, || check_open(self.core))?;
             if vfs.open(&path, Access::Sequential)?.len_bytes()? != meta.file_bytes {
                 return Err(Error::corruption(
                     from,

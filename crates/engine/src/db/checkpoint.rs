@@ -4,6 +4,7 @@
 //! those logs are then linked into the new directory, and a manifest is written that names them as of a
 //! close at that moment. Writers wait for the new log only.
 //! Crash: CURRENT comes last; a directory without it is no database.
+//! Closing the database ends it, between two files or two pieces of one.
 
 use super::commit::{retired_before, sync_writers};
 use super::core::Core;
@@ -83,6 +84,7 @@ fn exists_already(dir: &Path) -> Error {
 
 fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     let vfs = core.env.vfs.as_ref();
+    let go_on = || check_open(core);
     let (keyspaces, wals, values, map, groups, seq, writers) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
@@ -95,7 +97,7 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
         for &number in wals.0.keys() {
             let target = names::wal(dir, number);
             made.push(target.clone());
-            link_or_copy(vfs, &names::wal(&core.dir, number), &target)?;
+            link_or_copy(vfs, &names::wal(&core.dir, number), &target, go_on)?;
         }
         let (values, map) = (versions.values().clone(), versions.value_map().clone());
         let (keyspaces, groups) = (versions.keyspaces.clone(), versions.groups().clone());
@@ -109,21 +111,33 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
         let number = table.meta.number;
         let target = names::table(dir, number);
         made.push(target.clone());
-        link_or_copy(vfs, &names::table(&core.dir, number), &target)?;
+        link_or_copy(vfs, &names::table(&core.dir, number), &target, go_on)?;
     }
     // And the map holds the files with values, of which some were linked as logs.
     for meta in values.0.values().filter(|meta| !wals.0.contains_key(&meta.number)) {
         let target = meta.path(dir);
         made.push(target.clone());
-        link_or_copy(vfs, &meta.path(&core.dir), &target)?;
+        link_or_copy(vfs, &meta.path(&core.dir), &target, go_on)?;
     }
     drop(map);
     vfs.sync_dir(dir)?;
     VersionSet::write_copy(&core.store, dir, &keyspaces, &wals, &values, &groups, seq)
 }
 
-/// A hard link, or, where there can be none, a durable copy.
-pub(super) fn link_or_copy(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
+/// # Errors
+/// `Cancelled` if the store is being closed.
+pub(super) fn check_open(core: &Core) -> Result<()> {
+    if core.background.stopping() { Err(Error::Cancelled) } else { Ok(()) }
+}
+
+/// A hard link, or, where there can be none, a durable copy. `go_on` is asked before every piece of it.
+pub(super) fn link_or_copy(
+    vfs: &dyn Vfs,
+    from: &Path,
+    to: &Path,
+    go_on: impl Fn() -> Result<()>,
+) -> Result<()> {
+    go_on()?;
     match vfs.link(from, to) {
         // What stands there is somebody's.
         Err(Error::Io { .. }) if !vfs.exists(to)? => {}
@@ -134,6 +148,7 @@ pub(super) fn link_or_copy(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> 
     let mut buffer = vec![0; COPY_BYTES];
     let mut offset = 0;
     loop {
+        go_on()?;
         let read = source.read_at(offset, &mut buffer)?;
         if read == 0 {
             break;
@@ -143,4 +158,50 @@ pub(super) fn link_or_copy(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> 
     }
     target.sync()?;
     target.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Db, Options, Setup};
+    use esker_base::Env;
+    use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+    use esker_base::vfs::strict::StrictVfs;
+    use std::sync::Arc;
+
+    #[test]
+    fn closing_ends_it_between_two_tables_and_within_one_and_nothing_is_left() {
+        // Where links are refused tables are copied.
+        for (links, op, in_dir) in [(true, Op::Link, "store"), (false, Op::Append, "copy")] {
+            let disk = StrictVfs::new();
+            let vfs = FaultyVfs::new(Arc::new(disk.clone()));
+            let env = Env::with_vfs(Arc::new(vfs.clone()), 1);
+            let setup = Setup { env, inline_background: true, ..Setup::default() };
+            let db = Db::open_with("store", Options::default(), setup).expect("open");
+            for key in 0..3u8 {
+                db.put(&[key], b"v").expect("put");
+                db.flush().expect("flush");
+            }
+            let is_table = |path: &Path| path.extension().is_some_and(|e| e == "tbl");
+            if !links {
+                let refused = FaultRule::nth(1, &[Op::Link], Fault::Eio).from_then_on();
+                vfs.inject(refused.on(is_table));
+            }
+            let core = db.core().clone();
+            let closes = move |path: &Path| {
+                let is_there = is_table(path) && path.starts_with(in_dir);
+                if is_there {
+                    core.background.stop();
+                }
+                is_there
+            };
+            let before = vfs.calls(op);
+            // Never fails: it only sees when the first table is under way.
+            vfs.inject(FaultRule::nth(u64::MAX, &[op], Fault::Eio).on(closes));
+            let ended = db.checkpoint("copy").expect_err("closed");
+            assert!(matches!(ended, Error::Cancelled), "{ended}");
+            assert!(vfs.calls(op) > before, "a table was begun");
+            assert!(!vfs.exists(Path::new("copy")).expect("exists"), "{op:?}");
+        }
+    }
 }

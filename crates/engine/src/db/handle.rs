@@ -220,7 +220,7 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` if `dir` exists, or is inside of the database's own directory, by whatever path;
-    /// of the disk, in which case nothing is left behind.
+    /// `Cancelled` if the database is closed meanwhile; of the disk. Nothing is left behind then.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         checkpoint::checkpoint(self.core(), dir.as_ref())
     }

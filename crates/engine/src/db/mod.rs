@@ -50,6 +50,7 @@ mod read;
 mod records;
 mod recover;
 pub(crate) mod repair;
+mod replayed;
 mod requests;
 mod reshape;
 mod scan;

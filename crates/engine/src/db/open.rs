@@ -10,7 +10,8 @@
 use super::commit_state::CommitState;
 use super::core::{BegunWal, Core, KeyspaceCore, Keyspaces, Parts, memtable_supply};
 use super::journal::Journal;
-use super::recover::{self, Replayed};
+use super::recover;
+use super::replayed::{Replayed, Spill};
 use super::secondary::catalogue::options_for;
 use super::spare::{self, create_first};
 use super::workers::Workers;
@@ -208,8 +209,7 @@ impl Opening {
         self.check_named(records.values().map(|record| &*record.name))?;
         self.store.skip_numbers_below(recovered.next_number);
         // Before the manifest is written anew: an open that fails must leave what it failed by.
-        let replayed =
-            recover::replay(&self.store, &records, &wals, &target, recover::Spill::ToTables)?;
+        let replayed = recover::replay(&self.store, &records, &wals, &target, Spill::ToTables)?;
         let versions = recovered.into_set(&self.store, records, self.options.manifest_bytes_max)?;
         // Before anything else is made: while this fails and is tried again, it takes no more space.
         self.remove_orphans(&versions, &mut files);
@@ -231,7 +231,7 @@ impl Opening {
         // Small logs are copied into the new one; large ones become tables, and all where there is no new one.
         let carried = replayed.take_carried().filter(|_| options.durability == Durability::Wal);
         if carried.is_none() {
-            replayed.flush_all(&self.store, &versions.keyspaces)?;
+            replayed.flush_all(&versions.keyspaces)?;
         }
         let mut journal = self.begin_journal(number, last_seq + 1, &mut edit)?;
         match carried.as_ref().zip(journal.wal()) {
@@ -316,8 +316,7 @@ impl Opening {
         let options_of = |name: &str| Arc::new(options_for(&self.options, name));
         let records = recovered.into_read_only(&self.store, options_of)?;
         self.check_named(records.values().map(|record| &*record.name))?;
-        let replayed =
-            recover::replay(&self.store, &records, &wals, &target, recover::Spill::ToMemory)?;
+        let replayed = recover::replay(&self.store, &records, &wals, &target, Spill::ToMemory)?;
         let supply = memtable_supply(&self.options);
         let keyspaces = build_keyspaces(&records, &self.options, 0, &supply);
         let core = Core::new(Parts {

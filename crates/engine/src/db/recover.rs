@@ -12,27 +12,16 @@
 //!   f >  l + 1  gap: stop; if a mark says the record was durable, Corruption
 //! ```
 
-use super::core::{Core, View};
+use super::replayed::{Replayed, Spill, pointer_of};
 use crate::event::Event;
-use crate::flush::{Hidden, flush_memtable};
-use crate::log::{LogKind, Reader, StoredValue, ValuePointer, Writer};
-use crate::memtable::Memtable;
+use crate::log::{LogKind, Reader};
 use crate::names::{self, FileKind};
-use crate::table::Origin;
-use crate::value_log::{LogList, Place, ValueFile, ValueFileMeta};
-use crate::version::{
-    Change, KeyspaceRecord, NamedWal, NamedWals, Recovered, TableMeta, TableStore, VersionEdit,
-    VersionSet,
-};
-use esker_base::heap::Heap;
-use esker_base::sync::atomic::Ordering;
-use esker_base::{Batch, Env, Error, KeyspaceId, Kind, Result, Seq, batch};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::value_log::{Place, ValueFileMeta};
+use crate::version::{KeyspaceRecord, NamedWal, NamedWals, Recovered, TableStore};
+use esker_base::{Env, Error, KeyspaceId, Kind, Result, Seq, batch};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Logs with fewer bytes of records than this are carried over into the new log.
-const CARRY_BYTES_MAX: u64 = 1 << 20;
 
 /// What the logs have to reach.
 pub(super) struct Target {
@@ -52,66 +41,6 @@ impl Target {
             closed_seq: recovered.closed_seq,
             next_number: recovered.next_number,
             manifest_number: recovered.manifest_number,
-        }
-    }
-}
-
-/// Where memtables go that fill up during replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spill {
-    ToTables,
-    /// Nothing may be written.
-    ToMemory,
-}
-
-/// What was read from the logs.
-#[derive(Default)]
-pub(super) struct Replayed {
-    pub(super) last_seq: Seq,
-    keyspaces: BTreeMap<KeyspaceId, ReplayedKeyspace>,
-    /// The batches themselves, as long as they are few.
-    carried: Option<Vec<Vec<u8>>>,
-    /// The logs that pointers in memtables lead into, and where their last whole record ends.
-    logs: BTreeMap<u64, ReplayedLog>,
-}
-
-/// A log with values that were replayed.
-struct ReplayedLog {
-    file: Arc<ValueFile>,
-    end_bytes: u64,
-    /// Up to here it is known to be durable.
-    durable_bytes: u64,
-}
-
-struct ReplayedKeyspace {
-    active: Arc<Memtable>,
-    /// Full ones, newest first, if they could not be written.
-    full: Vec<Arc<Memtable>>,
-    /// Tables written so far, a list for each memtable, oldest first.
-    tables: UnnamedTables,
-    /// Records up to here are in older tables.
-    flushed_seq: Seq,
-}
-
-/// Tables that no edit has named. Their files go with it: an open that fails and is tried again leaves none behind.
-struct UnnamedTables {
-    store: Arc<TableStore>,
-    of_memtables: Vec<Vec<TableMeta>>,
-}
-
-impl UnnamedTables {
-    /// The tables, of which an edit is about to tell.
-    fn take(&mut self) -> Vec<Vec<TableMeta>> {
-        std::mem::take(&mut self.of_memtables)
-    }
-}
-
-impl Drop for UnnamedTables {
-    fn drop(&mut self) {
-        for meta in self.of_memtables.iter().flatten() {
-            let path = names::table(&self.store.dir, meta.number);
-            // What stays is an orphan, which the next open removes that succeeds.
-            let _ = self.store.in_directory(|vfs| vfs.remove(&path));
         }
     }
 }
@@ -223,14 +152,13 @@ pub(super) fn replay(
         store,
         records,
         spill,
-        carried_bytes: 0,
         stopped: false,
         before_logs: target.table_seq,
         next_number: target.next_number,
         manifest_number: target.manifest_number,
         starts: Vec::new(),
         log_seq: None,
-        out: Replayed { carried: Some(Vec::new()), ..Replayed::default() },
+        out: Replayed::of_logs(),
     };
     for (&number, wal) in &wals.0 {
         let start = replay.start_of(number, wal)?;
@@ -284,7 +212,6 @@ struct Replay<'a> {
     store: &'a Arc<TableStore>,
     records: &'a BTreeMap<KeyspaceId, KeyspaceRecord>,
     spill: Spill,
-    carried_bytes: u64,
     /// A gap was met: nothing more is applied.
     stopped: bool,
     /// The first record follows this sequence number, or begins before it.
@@ -356,15 +283,14 @@ impl Replay<'_> {
                 self.apply(op, first + i as u64)?;
             }
             pointers |= value_bytes > 0;
-            self.carry(payload, value_bytes);
+            self.out.carry(payload, value_bytes);
             self.log_seq = Some(last);
             batches += 1;
         }
         if pointers {
             let meta = ValueFileMeta::of_log(number, salt, reader.position_bytes());
-            let (file, end_bytes) = (self.store.values.file(&meta), meta.file_bytes);
-            let durable_bytes = reader.durable_bytes();
-            self.out.logs.insert(number, ReplayedLog { file, end_bytes, durable_bytes });
+            let file = self.store.values.file(&meta);
+            self.out.note_log(number, file, reader.durable_bytes());
         }
         if let Some(offset) = gap_at
             && reader.durable_bytes() > offset
@@ -382,17 +308,6 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Keeps a batch for the new log, as long as there are few.
-    fn carry(&mut self, payload: &[u8], value_bytes: u64) {
-        self.carried_bytes += payload.len() as u64 + value_bytes;
-        if self.carried_bytes > CARRY_BYTES_MAX {
-            self.out.carried = None;
-        }
-        if let Some(carried) = &mut self.out.carried {
-            carried.push(payload.to_vec());
-        }
-    }
-
     fn apply(&mut self, op: batch::BatchOp<'_>, seq: Seq) -> Result<()> {
         let Some(record) = self.records.get(&op.keyspace) else {
             // A keyspace that the manifest has no more was dropped after this was written; one that it
@@ -408,43 +323,8 @@ impl Replay<'_> {
         if seq <= record.flushed_seq {
             return Ok(());
         }
-        let store = self.store;
-        let fresh = || Arc::new(Memtable::new(record.options.order.clone()));
-        let keyspace = self.out.keyspaces.entry(op.keyspace).or_insert_with(|| ReplayedKeyspace {
-            active: fresh(),
-            full: Vec::new(),
-            tables: UnnamedTables { store: store.clone(), of_memtables: Vec::new() },
-            flushed_seq: record.flushed_seq,
-        });
-        keyspace.active.writer().apply(&op, seq);
-        if keyspace.active.is_full(record.options.memtable_bytes) {
-            let mem = std::mem::replace(&mut keyspace.active, fresh());
-            match self.spill {
-                Spill::ToMemory => keyspace.full.insert(0, mem),
-                Spill::ToTables => {
-                    self.out.carried = None;
-                    let origin = Origin::new(op.keyspace, &record.name);
-                    let options = &record.options;
-                    let written = flush_memtable(
-                        store,
-                        options,
-                        origin,
-                        &mem,
-                        &Hidden::by_newer(),
-                        None,
-                        &|| false,
-                    )?;
-                    keyspace.tables.of_memtables.push(written.tables);
-                }
-            }
-        }
-        Ok(())
+        self.out.insert(self.store, record, &op, seq, self.spill)
     }
-}
-
-/// What an operation points to, if it does.
-fn pointer_of(op: &batch::BatchOp<'_>) -> Option<ValuePointer> {
-    ValuePointer::decode(op.value).filter(|_| op.kind == Kind::PutPointer)
 }
 
 /// Bytes of the record that an operation points to, in the log that both stand in.
@@ -453,173 +333,5 @@ fn value_bytes_of(op: &batch::BatchOp<'_>, number: u64) -> Result<u64, &'static 
         Some(pointer) if pointer.log == number => Ok(pointer.record_bytes()),
         None if op.kind != Kind::PutPointer => Ok(0),
         _ => Err("a pointer to a value does not lead into its own log"),
-    }
-}
-
-impl Replayed {
-    /// The batches to be copied into the new log, if they are few; otherwise `flush_all` is due.
-    pub(super) fn take_carried(&mut self) -> Option<Vec<Vec<u8>>> {
-        self.carried.take().filter(|batches| !batches.is_empty())
-    }
-
-    /// Writes what is left in memory as tables.
-    pub(super) fn flush_all(
-        &mut self,
-        store: &Arc<TableStore>,
-        records: &BTreeMap<KeyspaceId, KeyspaceRecord>,
-    ) -> Result<()> {
-        for (&id, keyspace) in &mut self.keyspaces {
-            let Some(record) = records.get(&id) else { continue };
-            if !keyspace.active.is_empty() {
-                let (mem, origin) = (&keyspace.active, Origin::new(id, &record.name));
-                let options = &record.options;
-                let written = flush_memtable(
-                    store,
-                    options,
-                    origin,
-                    mem,
-                    &Hidden::by_newer(),
-                    None,
-                    &|| false,
-                )?;
-                keyspace.tables.of_memtables.push(written.tables);
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies batches into the new log; their values too, whose memtables then point there.
-    pub(super) fn carry_over(
-        &mut self,
-        store: &Arc<TableStore>,
-        batches: &[Vec<u8>],
-        wal: &mut Writer,
-        number: u64,
-    ) -> Result<()> {
-        if self.logs.is_empty() {
-            return batches.iter().try_for_each(|batch| wal.append(batch));
-        }
-        let flushed = |id: KeyspaceId| self.keyspaces.get(&id).map(|keyspace| keyspace.flushed_seq);
-        let mut memtables = BTreeMap::new();
-        for payload in batches {
-            let damaged = |what| Error::corruption(names::wal(&store.dir, number), 0, what);
-            let (first, _, ops) = batch::decode(payload).map_err(damaged)?;
-            let ops = ops.collect::<Result<Vec<_>, _>>().map_err(damaged)?;
-            let stored = ops.iter().filter_map(pointer_of).map(|from| {
-                let missing = || damaged("a value of a log that is gone");
-                let file = &self.logs.get(&from.log).ok_or_else(missing)?.file;
-                Ok(file.stored(&Heap::global(), &from)?.1)
-            });
-            let stored = stored.collect::<Result<Vec<StoredValue>>>()?;
-            let values: Vec<(u8, &[u8])> =
-                stored.iter().map(|value| (value.codec, value.bytes())).collect();
-            let mut places = wal.places(values.iter().map(|(_, stored)| stored.len()));
-            let mut copy = Batch::with_capacity(payload.len());
-            for (op, seq) in ops.iter().zip(first..) {
-                let mut pointer = Vec::new();
-                let mut op = *op;
-                if let Some(from) = pointer_of(&op) {
-                    let offset_bytes = places.next().expect("each pointer's value was read");
-                    ValuePointer { log: number, offset_bytes, ..from }.encode(&mut pointer);
-                    op.value = &pointer;
-                }
-                copy.push_op(&op);
-                if flushed(op.keyspace).is_some_and(|flushed| seq > flushed) {
-                    let old = &self.keyspaces[&op.keyspace].active;
-                    let fresh = || Arc::new(Memtable::new(old.order().clone()));
-                    memtables.entry(op.keyspace).or_insert_with(fresh).writer().apply(&op, seq);
-                }
-            }
-            drop(places);
-            wal.append_with_values(&values, copy.seal(first))?;
-        }
-        for (id, mem) in memtables {
-            if let Some(keyspace) = self.keyspaces.get_mut(&id) {
-                keyspace.active = mem;
-            }
-        }
-        let meta = ValueFileMeta::of_log(number, wal.salt(), u64::MAX);
-        let file = store.values.file(&meta);
-        let replayed = ReplayedLog { file, end_bytes: u64::MAX, durable_bytes: 0 };
-        self.logs = BTreeMap::from([(number, replayed)]);
-        Ok(())
-    }
-
-    /// The new log, if values were copied into it.
-    pub(super) fn log_of_values(&self, number: u64) -> Option<Arc<ValueFile>> {
-        self.logs.get(&number).map(|log| log.file.clone())
-    }
-
-    /// Makes the logs durable that tables point into, cuts off what was torn, and adds them to an edit.
-    fn add_logs(
-        &self,
-        edit: &mut VersionEdit,
-        store: &TableStore,
-        versions: &VersionSet,
-    ) -> Result<()> {
-        let tables = self.keyspaces.values().flat_map(|k| k.tables.of_memtables.iter().flatten());
-        let pointed_to: BTreeSet<u64> =
-            tables.flat_map(|meta| &*meta.references).map(|share| share.log).collect();
-        for (number, log) in &self.logs {
-            if !pointed_to.contains(number) || versions.value_map().find(*number).is_some() {
-                continue;
-            }
-            let (vfs, path) = (&store.env.vfs, log.file.path());
-            // Whoever wrote it may have been told that it cannot be synced; who syncs it now would not.
-            vfs.rewrite(path, log.durable_bytes)?;
-            vfs.truncate(path, log.end_bytes)?;
-            let meta = ValueFileMeta::of_log(*number, log.file.meta.salt, log.end_bytes);
-            edit.push(Change::ValuesAdded(meta));
-        }
-        Ok(())
-    }
-
-    /// Adds the tables that were written to an edit, and the logs that they point into.
-    pub(super) fn add_tables(
-        &mut self,
-        edit: &mut VersionEdit,
-        store: &TableStore,
-        versions: &mut VersionSet,
-    ) -> Result<()> {
-        self.add_logs(edit, store, versions)?;
-        for (&id, keyspace) in &mut self.keyspaces {
-            if keyspace.tables.of_memtables.is_empty() {
-                continue;
-            }
-            for tables in keyspace.tables.take() {
-                let run = versions.new_run_id();
-                for meta in tables {
-                    edit.push(Change::TableAdded { id, level: 0, run, meta });
-                }
-            }
-            edit.push(Change::Flushed { id, seq: self.last_seq });
-        }
-        Ok(())
-    }
-
-    /// Makes the memtables the active ones of an opened database.
-    pub(super) fn adopt_into(self, core: &Core) {
-        let logs = Arc::new(LogList::default());
-        self.logs.values().for_each(|log| logs.add(&log.file));
-        for (id, replayed) in self.keyspaces {
-            let Some(keyspace) = core.keyspace(id) else { continue };
-            let bytes = replayed.active.memory_bytes();
-            keyspace.counted_bytes.store(bytes, Ordering::Relaxed);
-            core.memtable_bytes.fetch_add(bytes, Ordering::Relaxed);
-            let sealed = replayed.full.into_iter().map(|mem| {
-                Arc::new(super::core::Sealed {
-                    memory_bytes: mem.memory_bytes(),
-                    mem,
-                    first_wal: 0,
-                    next_wal: 0,
-                    seq: 0,
-                    logs: logs.clone(),
-                })
-            });
-            let (active, sealed, logs) = (replayed.active, sealed.collect(), logs.clone());
-            keyspace.update_view(|view| {
-                *view = View { active, sealed, logs, ..view.clone() };
-            });
-        }
     }
 }

@@ -116,8 +116,8 @@ impl Db {
     /// Nothing must be applied to the group meanwhile.
     ///
     /// # Errors
-    /// `InvalidArgument`: the store has a log of its own, `dir` holds another group or more than that, a keyspace is missing that
-    /// the group has keys in, or some keyspace has an index of a field or keys that are not in bytewise order. `NotFound`: `dir` holds
+    /// `InvalidArgument`: the store has a log of its own, `dir` holds another group or more than that, a keyspace that the group has
+    /// keys in is missing or was dropped meanwhile, or some keyspace has an index of a field or keys that are not in bytewise order. `NotFound`: `dir` holds
     /// no store; `Busy`: somebody has it open. `Corruption` if a checksum is wrong. `Cancelled` if the store is closed meanwhile. Nothing
     /// changed. Of the disk, while memtables are flushed: then all is as before, but the group comes into force with the next flush
     /// that succeeds, and until then nothing can be applied to it; flush it, or delete it.

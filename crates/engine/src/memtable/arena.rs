@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn names_last_for_the_batch_that_crowds_an_arena() {
         let (long, gib) = (SHARED_BYTES_MAX, 1 << 30);
-        assert!(CROWDED_CHUNKS + 1 + 2 * LONG_RECORDS_MAX + 1 < CHUNKS_MAX);
+        const { assert!(CROWDED_CHUNKS + 1 + 2 * LONG_RECORDS_MAX + 1 < CHUNKS_MAX) };
         let records = |count| std::iter::repeat_n([long, 7], count).flatten();
         assert!(has_names_for(2 * gib, records(LONG_RECORDS_MAX)));
         assert!(!has_names_for(2 * gib, records(LONG_RECORDS_MAX + 1)));

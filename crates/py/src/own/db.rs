@@ -134,7 +134,7 @@ impl DbObject {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<KeyspaceObject> {
         let (py, handle, db) = (slf.py(), handle(slf), engine(slf)?);
-        let options = of_keyspace(py, &handle.store.options.default_keyspace, options)?;
+        let options = of_keyspace(py, &handle.open(py)?.options.default_keyspace, options)?;
         let keyspace = handle.store.run(py, || db.create_keyspace(name, options))?;
         Ok(KeyspaceObject { handle: handle.of(py, db, keyspace)? })
     }

@@ -5,7 +5,7 @@ use super::snapshot::{self, SnapshotObject};
 use crate::bytes::BytesLike;
 use crate::errors::invalid;
 use crate::handle::{Handle, Slot};
-use crate::walk::{Bounded, Steps, Walk, Way};
+use crate::walk::{Bounded, Steps, Walk, Way, check_prefix};
 use esker::ScanOptions;
 use esker::base::key::prefix_end;
 use pyo3::prelude::*;
@@ -38,7 +38,8 @@ impl Covers<'_> {
             return Err(invalid(py, "a prefix has its own start and end: leave those out"));
         }
         let end = prefix_end(&prefix);
-        Ok((Some(prefix), end))
+        // Every key begins with nothing, which need not be the first of them.
+        Ok((Some(prefix).filter(|prefix| !prefix.is_empty()), end))
     }
 }
 
@@ -75,17 +76,23 @@ impl Scan {
         let Manner { way, keys_only, fill_cache, persisted } = manner;
         let (start, end) = covers.bounds(py)?;
         let snapshot = snapshot::given(py, snapshot)?;
-        let cursor = {
+        let prefix = covers.prefix.as_ref().map(|prefix| prefix.get().to_vec());
+        let bounded = {
             let open = handle.open(py)?;
-            let keyspace = &open.keyspace;
+            let (keyspace, order) = (&open.keyspace, &open.options.default_keyspace.order);
             handle.store.run(py, || {
+                if let Some(prefix) = &prefix {
+                    check_prefix(order, prefix)?;
+                }
                 let snapshot = snapshot.as_deref();
                 let options =
                     ScanOptions { start, end, snapshot, fill_cache, persisted, keys_only };
-                keyspace.scan(&options)
+                let cursor = keyspace.scan(&options)?;
+                let bounded = Bounded::within(cursor, order.clone(), None, None);
+                Ok(bounded.beginning(prefix.unwrap_or_default()))
             })?
         };
-        let steps = Steps::new(Walk::new(Bounded::new(cursor)), way);
+        let steps = Steps::new(Walk::new(bounded), way);
         Ok(Scan { slot: Slot::new(py, handle, steps)?, way, keys_only })
     }
 

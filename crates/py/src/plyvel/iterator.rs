@@ -4,7 +4,7 @@ use super::common::no_membership;
 use crate::bytes::joined;
 use crate::errors::stands_on_nothing;
 use crate::handle::{Handle, Moment, Slot};
-use crate::walk::{Bounded, Steps, Walk, Way};
+use crate::walk::{Bounded, Steps, Walk, Way, check_prefix};
 use esker::base::key::prefix_end;
 use esker::{KeyOrder, ScanOptions};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
@@ -27,6 +27,10 @@ pub(super) struct Range {
     include_key: bool,
     include_value: bool,
     fill_cache: bool,
+    /// What its keys begin with.
+    begins: Vec<u8>,
+    /// An end of it is that of all keys that begin so.
+    is_open: bool,
 }
 
 impl Default for Range {
@@ -41,6 +45,8 @@ impl Default for Range {
             include_key: true,
             include_value: true,
             fill_cache: true,
+            begins: Vec::new(),
+            is_open: false,
         }
     }
 }
@@ -68,6 +74,7 @@ impl Range {
             include_key,
             include_value,
             fill_cache,
+            ..Range::default()
         }
     }
 
@@ -80,11 +87,15 @@ impl Range {
             }
             let prefix = joined(base, &prefix);
             self.stop = prefix_end(&prefix);
-            self.start = Some(prefix);
+            // Every key begins with nothing, which need not be the first of them.
+            self.start = Some(prefix.clone()).filter(|prefix| !prefix.is_empty());
             (self.include_start, self.include_stop) = (true, false);
+            (self.begins, self.is_open) = (prefix, true);
             return Ok(self);
         }
         if !base.is_empty() {
+            (self.begins, self.is_open) =
+                (base.to_vec(), self.start.is_none() || self.stop.is_none());
             self.include_start |= self.start.is_none();
             self.include_stop &= self.stop.is_some();
             self.start = Some(joined(base, self.start.as_deref().unwrap_or_default()));
@@ -101,8 +112,11 @@ impl Range {
         let snapshot = moment.map(|moment| moment.open(py)).transpose()?;
         let open = handle.open(py)?;
         let keyspace = &open.keyspace;
-        let order = &handle.store.options.default_keyspace.order;
+        let order = &open.options.default_keyspace.order;
         let walk = || {
+            if self.is_open {
+                check_prefix(order, &self.begins)?;
+            }
             let mut scan = ScanOptions {
                 start: self.start,
                 end: self.stop,
@@ -136,7 +150,9 @@ impl Range {
             let cursor = keyspace.scan(&scan)?;
             Ok(Walk::new(match order {
                 KeyOrder::Bytewise => Bounded::new(cursor),
-                order => Bounded::within(cursor, order.clone(), after, through),
+                order => {
+                    Bounded::within(cursor, order.clone(), after, through).beginning(self.begins)
+                }
             }))
         };
         handle.store.run(py, walk)

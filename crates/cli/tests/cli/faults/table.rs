@@ -198,6 +198,9 @@ const KEYS: &[Case] = &[
     plain("the key is not there: no failure", "esker delete --db store k9", 0),
     plain("the keyspace is not there", "esker get --db store --keyspace people k1", 4),
     plain("the keyspace is not there", "esker put --db store --keyspace people k1 v", 4),
+    plain("the keyspace is not there", "esker flush --db store --keyspace people", 4),
+    plain("a keyspace of the whole store", "esker verify --db store --keyspace default", 2),
+    plain("a keyspace of the whole store", "esker checkpoint --db store new --keyspace default", 2),
     plain("the keyspace is not there", "esker keyspaces drop --db store people", 4),
     plain("the keyspace is there", "esker keyspaces create --db store default", 2),
     plain("the default keyspace", "esker keyspaces drop --db store default", 2),
@@ -459,6 +462,24 @@ const REFUSED: &[Case] = &[
         "esker put --db locked/new k5 v",
         1,
     ),
+    Case {
+        before: "mkdir blind; chmod 733 blind",
+        ..within(
+            World::Stranger,
+            "no right to list the directory above",
+            "esker put --db blind/new k5 v",
+            1,
+        )
+    },
+    Case {
+        before: "mkdir -p blind/there; chmod 777 blind/there; chmod 733 blind",
+        ..within(
+            World::Stranger,
+            "no right to list the directory above one that is there: no failure",
+            "esker put --db blind/there k5 v && esker get --db blind/there k5 > /dev/null",
+            0,
+        )
+    },
     within(
         World::Stranger,
         "no right to read the source",
@@ -471,6 +492,12 @@ const ENDS: &[Case] = &[
     plain("the output does not fit on its disk", "esker scan --db store > /dev/full", 6),
     plain("the output does not fit on its disk", "esker get --db store k1 > /dev/full", 6),
     plain("the output does not fit on its disk", "esker stats --db store > /dev/full", 6),
+    after(
+        FLIP_TABLE,
+        "the reader of the pipe is gone, and there is damage",
+        "(esker verify --quiet --db store; echo $? > code) | true; exit $(cat code)",
+        3,
+    ),
     plain(
         "the reader of the pipe is gone: no failure",
         "(esker scan --db store; echo $? > code) | true; exit $(cat code)",

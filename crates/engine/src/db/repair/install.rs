@@ -127,7 +127,7 @@ fn second_name(vfs: &dyn Vfs, dir: &Path, lost_dir: &Path, name: &str) -> Result
             }
             continue;
         }
-        link_or_copy(vfs, &from, &to)?;
+        link_or_copy(vfs, &from, &to, || Ok(()))?;
         return Ok(candidate);
     }
     Err(Error::invalid(format!("{} is full of files named {name}", lost_dir.display())))

@@ -7,13 +7,64 @@
 use super::evidence::{Facts, name_of};
 use super::holders::Holder;
 use super::{FileFate, Repair};
-use crate::log::{HEADER_BYTES, LogKind, Piece, Salvager};
+use crate::log::{Gap, HEADER_BYTES, LogKind, Piece, Salvager};
 use crate::names::FileKind;
 use crate::value_log::{Directory, MovedWriter, Place, ValueFileMeta};
 use crate::version::{NamedValues, Table};
 use esker_base::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// What can be read of a file that may hold values.
+#[derive(Default)]
+struct Found {
+    /// Where values begin.
+    values: Vec<u64>,
+    gaps: Vec<Gap>,
+    /// What a mark vouches for.
+    durable_bytes: u64,
+    /// Where the last record ends.
+    end_bytes: u64,
+    /// The last record, if it is a directory, and where it begins.
+    directory: Option<Directory>,
+    directory_at: u64,
+}
+
+impl Found {
+    fn read(log: &mut Salvager, has_directory: bool) -> Result<Found> {
+        let mut found = Found { end_bytes: HEADER_BYTES as u64, ..Found::default() };
+        while let Some(piece) = log.next()? {
+            match piece {
+                Piece::Value { offset_bytes, end_bytes, .. } => {
+                    found.values.push(offset_bytes);
+                    found.end_bytes = end_bytes;
+                }
+                Piece::Record { offset_bytes, end_bytes, payload } => {
+                    if has_directory {
+                        let decoded = Directory::decode(payload, HEADER_BYTES as u64, offset_bytes);
+                        found.directory = decoded.ok();
+                        found.directory_at = offset_bytes;
+                    }
+                    found.end_bytes = end_bytes;
+                }
+                Piece::Mark { end_bytes, durable_bytes, .. } => {
+                    found.end_bytes = end_bytes;
+                    found.durable_bytes = durable_bytes.max(found.durable_bytes);
+                }
+                // No value stood in a header.
+                Piece::Gap(gap) if gap.offset_bytes == 0 && !gap.is_tail => {}
+                Piece::Gap(gap) => found.gaps.push(gap),
+            }
+        }
+        Ok(found)
+    }
+
+    /// True if something is missing that was promised.
+    fn is_damaged(&self) -> bool {
+        let torn = |gap: &Gap| gap.is_tail && self.durable_bytes <= gap.offset_bytes;
+        !self.gaps.iter().all(torn)
+    }
+}
 
 impl Repair<'_> {
     /// Reads all files that may hold values.
@@ -63,54 +114,30 @@ impl Repair<'_> {
             }
             _ => return Ok(None),
         };
-        let (mut readable, mut gaps, mut durable) = (Vec::new(), Vec::new(), 0);
-        let (mut end, mut directory, mut directory_at) = (HEADER_BYTES as u64, None, 0);
-        while let Some(piece) = log.next()? {
-            match piece {
-                Piece::Value { offset_bytes, end_bytes, .. } => {
-                    readable.push(offset_bytes);
-                    end = end_bytes;
-                }
-                Piece::Record { offset_bytes, end_bytes, payload } => {
-                    if wanted == LogKind::Values {
-                        let decoded = Directory::decode(payload, HEADER_BYTES as u64, offset_bytes);
-                        directory = decoded.ok();
-                        directory_at = offset_bytes;
-                    }
-                    end = end_bytes;
-                }
-                Piece::Mark { end_bytes, durable_bytes, .. } => {
-                    end = end_bytes;
-                    durable = durable_bytes.max(durable);
-                }
-                // No value stood in a header.
-                Piece::Gap(gap) if gap.offset_bytes == 0 && !gap.is_tail => {}
-                Piece::Gap(gap) => gaps.push(gap),
-            }
-        }
-        let torn = |gap: &crate::log::Gap| gap.is_tail && durable <= gap.offset_bytes;
-        let damaged = !has_header || !gaps.iter().all(torn);
+        let found = Found::read(&mut log, wanted == LogKind::Values)?;
+        let damaged = !has_header || found.is_damaged();
         if kind == FileKind::Values(number) {
             let name = name_of(kind);
-            for gap in &gaps {
-                let what = "no value can be read";
-                self.report.lose(&name, gap.offset_bytes, gap.bytes, what);
+            for gap in &found.gaps {
+                self.report.lose(&name, gap.offset_bytes, gap.bytes, "no value can be read");
             }
-            if directory.is_none() {
+            if found.directory.is_none() {
                 let what = "the directory of its values cannot be read";
                 self.speak_for(kind, FileFate::Lost, what, 0);
                 return Ok(None);
             }
         }
+        let Found { directory, directory_at, .. } = found;
         let logs = directory.as_ref().map_or(vec![number], |d: &Directory| d.logs().to_vec());
         let place = match wanted {
             LogKind::Values => Place::Moved { directory_at },
             _ => Place::Wal,
         };
-        let meta = ValueFileMeta { number, salt, file_bytes: end, place, logs: logs.into() };
+        let file_bytes = found.end_bytes;
+        let meta = ValueFileMeta { number, salt, file_bytes, place, logs: logs.into() };
         // A torn tail is not within the length that counts.
-        let readable = damaged.then_some(readable);
-        Ok(Some(Holder { kind, meta, directory, readable, durable_bytes: durable }))
+        let readable = damaged.then_some(found.values);
+        Ok(Some(Holder { kind, meta, directory, readable, durable_bytes: found.durable_bytes }))
     }
 
     /// True if all values that a table points to can be read.
