@@ -159,6 +159,13 @@ impl RangeTombstones {
         self.newest_at(at, seq)
     }
 
+    /// Of each fragment all tombstones.
+    pub fn whole(&self) -> impl Iterator<Item = Fragment> + '_ {
+        let seqs = |at| self.records_of(at).map(|tombstone| tombstone.seq).collect();
+        let fragments = self.fragments.iter().enumerate();
+        fragments.map(move |(at, span)| Fragment { span: span.clone(), seqs: seqs(at) })
+    }
+
     /// Of each fragment the newest tombstone that each snapshot sees, and the newest of all: what the others hide is hidden by these.
     /// `snapshots` must be ascending.
     ///

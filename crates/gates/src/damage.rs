@@ -10,7 +10,7 @@
 //! behind the last mark was never vouched for: it and what follows is dropped, exactly. So is what is
 //! cut from that log's end, marks and all: nothing else in the store says how long the log was.
 
-use crate::gate::{Config, Outcome, Watchdog, case_seed, error_path, for_cases, guarded};
+use crate::gate::{Config, Outcome, Watchdog, case_seed, for_cases, guarded};
 use crate::history::{KEYSPACES, MARKER, State, marker_number, walk_unordered};
 use crate::memory::peak_of;
 use crate::random::Random;
@@ -269,7 +269,7 @@ enum Verdict {
 
 /// The error names the damaged file, or the one that contradicts it.
 fn check_named(error: &Error, trial: &Trial, disk: &StrictVfs) -> Result<(), String> {
-    let named = error_path(error).map(Path::to_path_buf).unwrap_or_default();
+    let named = error.path().map(Path::to_path_buf).unwrap_or_default();
     let swapped = matches!(trial.damage, Damage::Replace(_) | Damage::Random(_));
     let in_store = named.starts_with(DIR) && named != Path::new(DIR);
     // A manifest that lost its end is sound in itself; it contradicts the other files.

@@ -10,7 +10,7 @@
 //!
 //! Poisoned is right only after a failed sync, or when read bytes are wrong (a flipped bit).
 
-use crate::gate::{Config, Outcome, Watchdog, case_seed, error_path, for_cases, guarded, pause};
+use crate::gate::{Config, Outcome, Watchdog, case_seed, for_cases, guarded, pause};
 use crate::history::Trouble;
 use crate::random::Random;
 use crate::script::{Player, Step, World, random_options, random_steps};
@@ -232,7 +232,7 @@ impl<'a> Trial<'a> {
         if !right {
             return Err(format!("the wrong error: {error:?}"));
         }
-        let named = error_path(error).is_none_or(|path| path.starts_with("/"));
+        let named = error.path().is_none_or(|path| path.starts_with("/"));
         if named { Ok(()) } else { Err(format!("the error names no file: {error:?}")) }
     }
 

@@ -3,12 +3,11 @@
 //! A gate returns a line of totals, or a report of what it found. It spreads its cases over the
 //! processors; a case is named by numbers that are printed, so that it can be run again alone.
 
+use esker::base::Clock;
 use esker::base::checksum::mix64;
 use esker::base::env::SystemClock;
 use esker::base::sync::Mutex;
-use esker::base::{Clock, Error};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -259,19 +258,6 @@ impl Watchdog {
     /// Ends the watch.
     pub fn over(&self) {
         self.shared.lock().over = true;
-    }
-}
-
-/// The file an error names.
-pub fn error_path(error: &Error) -> Option<&Path> {
-    match error {
-        Error::Corruption { path, .. }
-        | Error::Incompatible { path, .. }
-        | Error::Io { path, .. }
-        | Error::NoSpace { path }
-        | Error::Busy { path }
-        | Error::NotFound { path } => Some(path),
-        _ => None,
     }
 }
 

@@ -321,6 +321,8 @@ fn files_are_cut_extended_and_punched() {
         expected[4_000..9_000].fill(0);
         expected[19_000..].fill(0);
         assert_eq!(s.read("f"), expected, "{}", s.name);
+        s.vfs.rewrite(&s.at("f"), 3_000..15_000).unwrap();
+        assert_eq!(s.read("f"), expected, "{}", s.name);
         for len in [10_000, 12_000] {
             s.vfs.truncate(&s.at("f"), len).unwrap();
             expected.truncate(10_000);

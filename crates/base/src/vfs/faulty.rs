@@ -19,6 +19,7 @@ use crate::sync::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -311,9 +312,9 @@ impl Vfs for FaultyVfs {
         self.inner.truncate(path, len_bytes)
     }
 
-    fn rewrite(&self, path: &Path, offset_bytes: u64) -> Result<()> {
+    fn rewrite(&self, path: &Path, part: Range<u64>) -> Result<()> {
         self.pass(Op::Rewrite, "rewrite", path)?;
-        self.inner.rewrite(path, offset_bytes)?;
+        self.inner.rewrite(path, part)?;
         self.state.lock().lying.remove(path);
         Ok(())
     }
@@ -334,11 +335,7 @@ impl Vfs for FaultyVfs {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        let failed = self.pass(Op::SyncDir, "sync directory", path);
-        if failed.is_err() {
-            self.note_lie(path);
-        }
-        failed?;
+        self.pass(Op::SyncDir, "sync directory", path).inspect_err(|_| self.note_lie(path))?;
         let lies = self.state.lock().lying.contains(path);
         if lies { Ok(()) } else { self.inner.sync_dir(path) }
     }

@@ -22,6 +22,7 @@ pub mod throttled;
 
 use crate::error::{Error, Result};
 use std::fmt;
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,9 +72,9 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// Cuts a file to `len_bytes` and syncs it.
     fn truncate(&self, path: &Path, len_bytes: u64) -> Result<()>;
 
-    /// Writes what stands in a file from `offset_bytes` on again, so that the next sync makes it durable whatever came of those
+    /// Writes what stands in this part of a file again, so that the next sync makes it durable whatever came of those
     /// before: a system that failed to write pages takes them for written, and says so to whoever opens the file next.
-    fn rewrite(&self, path: &Path, offset_bytes: u64) -> Result<()>;
+    fn rewrite(&self, path: &Path, part: Range<u64>) -> Result<()>;
 
     /// Gives the space of a range back; the range reads as zeros afterwards.
     fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()>;

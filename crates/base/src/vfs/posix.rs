@@ -10,6 +10,7 @@ use super::{Access, DirEntry, FileLock, ReadableFile, Vfs, WritableFile};
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, IoSlice, Write};
+use std::ops::Range;
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -89,21 +90,17 @@ impl Vfs for PosixVfs {
         file.sync_all().map_err(|e| Error::io("sync", path, e))
     }
 
-    fn rewrite(&self, path: &Path, offset_bytes: u64) -> Result<()> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(|e| Error::io("open for rewrite", path, e))?;
-        let (mut at, mut bytes) = (offset_bytes, vec![0; REWRITE_BYTES]);
-        loop {
-            let read = file.read_at(&mut bytes, at).map_err(|e| Error::io("read", path, e))?;
-            if read == 0 {
-                return Ok(());
-            }
-            file.write_all_at(&bytes[..read], at).map_err(|e| Error::io("rewrite", path, e))?;
-            at += read as u64;
+    fn rewrite(&self, path: &Path, part: Range<u64>) -> Result<()> {
+        let failed = |e| Error::io("rewrite", path, e);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+        let (mut at, mut bytes) = (part.start, vec![0; REWRITE_BYTES]);
+        while at < part.end {
+            let len = (part.end - at).min(REWRITE_BYTES as u64) as usize;
+            file.read_exact_at(&mut bytes[..len], at).map_err(failed)?;
+            file.write_all_at(&bytes[..len], at).map_err(failed)?;
+            at += len as u64;
         }
+        Ok(())
     }
 
     fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()> {

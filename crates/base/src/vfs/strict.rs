@@ -32,6 +32,7 @@ use super::{Access, DirEntry, FileLock, ReadableFile, Vfs, WritableFile};
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -254,7 +255,7 @@ impl Vfs for StrictVfs {
         Ok(())
     }
 
-    fn rewrite(&self, path: &Path, _: u64) -> Result<()> {
+    fn rewrite(&self, path: &Path, _: Range<u64>) -> Result<()> {
         let mut disk = self.disk.lock();
         disk.changing("rewrite", path)?;
         disk.file("rewrite", path).map(|_| ())

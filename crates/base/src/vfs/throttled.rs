@@ -14,6 +14,7 @@ use super::{Access, DirEntry, FileLock, ReadableFile, Vfs, WritableFile};
 use crate::env::Clock;
 use crate::error::Result;
 use crate::sync::{Condvar, Mutex};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -146,10 +147,9 @@ impl Vfs for ThrottledVfs {
         self.inner.truncate(path, len_bytes)
     }
 
-    fn rewrite(&self, path: &Path, offset_bytes: u64) -> Result<()> {
-        let bytes = self.inner.open(path, Access::Sequential)?.len_bytes()?;
-        self.disk.spend(2 * bytes.saturating_sub(offset_bytes), None);
-        self.inner.rewrite(path, offset_bytes)
+    fn rewrite(&self, path: &Path, part: Range<u64>) -> Result<()> {
+        self.disk.spend(2 * part.end.saturating_sub(part.start), None);
+        self.inner.rewrite(path, part)
     }
 
     fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()> {

@@ -7,7 +7,7 @@ use crate::event::{CompactionReason, EventSink};
 use crate::names;
 use crate::options::{Compression, KeyspaceOptions, Options};
 use crate::random::Random;
-use crate::range_tombstone::{Fragment, RangeTombstone, RangeTombstones};
+use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::table::{CursorOptions, Origin};
 use crate::version::{
     CompactionSpec, InputRun, Run, RunCursor, RunOutput, Table, TableStore, Version,
@@ -65,10 +65,7 @@ impl Fixture {
     fn output(&self, level: usize, tombstones: &RangeTombstones) -> RunOutput {
         let (store, options) = (self.store.clone(), self.options.clone());
         let origin = Origin::new(KeyspaceId::DEFAULT, "default");
-        let seqs = |at| tombstones.records_of(at).map(|t| t.seq).collect();
-        let fragments = tombstones.fragments().iter().enumerate();
-        let fragments = fragments.map(|(at, span)| Fragment { span: span.clone(), seqs: seqs(at) });
-        RunOutput::new(store, options, origin, level, fragments.collect(), Vec::new())
+        RunOutput::new(store, options, origin, level, tombstones.whole().collect(), Vec::new())
     }
 
     /// A run of one record for each key.

@@ -278,12 +278,10 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     let export = open_read_only(dir, options, setup)?;
     let state = state_of(&export.core, &range, dir)?;
     let mut import = Import { core, from: &export.core, range: &range, parts: Vec::new() };
-    let taken = import.take_all(&keyspaces).and_then(|()| {
-        // Whatever was linked has its name.
-        core.store.sync_dir()
-    });
-    // An arrival that is tried again has the same files, of which the disk would say that all is well.
-    taken.as_ref().inspect_err(|error| core.poison_if_sync(error)).ok();
+    // Whatever was linked has its name. An arrival that is tried again has the same files, of which the disk would say that all is
+    // well.
+    let taken = import.take_all(&keyspaces).and_then(|()| core.store.sync_dir());
+    let taken = taken.inspect_err(|error| core.poison_if_sync(error));
     let parts = std::mem::take(&mut import.parts);
     let mut files = GroupFiles::of(&state);
     parts.iter().for_each(|(_, written)| files.add(written));

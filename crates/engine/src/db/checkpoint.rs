@@ -44,10 +44,8 @@ pub(super) fn in_new_dir<T>(
         // Somebody was faster, whose files these are.
         return Err(exists_already(dir));
     }
-    let mut made = vec![names::lock(dir)];
-    // Who opens the store to read it, and may not write there, needs a file to lock.
-    let locked = vfs.create(&made[0]).and_then(|file| file.finish());
-    let result = locked.and_then(|()| fill(&mut made));
+    let mut made = Vec::new();
+    let result = fill(&mut made);
     if result.is_err() {
         made.push(names::current(dir));
         made.push(names::temporary(dir));
@@ -85,6 +83,10 @@ fn exists_already(dir: &Path) -> Error {
 fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     let vfs = core.env.vfs.as_ref();
     let go_on = || check_open(core);
+    // Who opens the copy to read it keeps others from writing to it: where he may not write himself, he needs a file to lock.
+    let lock = names::lock(dir);
+    made.push(lock.clone());
+    vfs.create(&lock)?.finish()?;
     let (keyspaces, wals, values, map, groups, seq, writers) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;

@@ -304,7 +304,7 @@ impl Collection {
         edit.changes.extend(moved.map(Change::ValuesAdded));
         {
             let mut versions = core.lock_versions().inspect_err(|_| discard(core, number))?;
-            versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+            versions.commit(edit, None)?;
             core.show_versions(&versions);
             core.measure_values(&versions);
         }

@@ -269,7 +269,7 @@ impl Chosen {
         }
         let run = joined.unwrap_or_else(|| versions.new_run_id());
         let edit = job::edit_of(id, &self.spec, result, run);
-        versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+        versions.commit(edit, None)?;
         core.measure_values(&versions);
         let version = versions.keyspace(id)?.version.clone();
         let replaced = Replaced {

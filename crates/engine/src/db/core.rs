@@ -28,7 +28,7 @@ use crate::report::LevelStats;
 use crate::table::Origin;
 use crate::value_log::{LogList, READERS_MAX, Readers, ValueFile};
 use crate::version::{
-    Coverage, DEEPEST_LEVEL, NamedGroups, NamedWals, TableStore, Version, VersionSet,
+    Coverage, DEEPEST_LEVEL, NamedGroups, NamedWals, TableStore, Version, VersionEdit, VersionSet,
 };
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard};
@@ -410,7 +410,7 @@ impl Core {
         if guard.is_none() {
             return Err(if self.read_only { Error::ReadOnly } else { Error::Cancelled });
         }
-        Ok(VersionsGuard { guard })
+        Ok(VersionsGuard { guard, background: &self.background })
     }
 
     /// Fails if the manifest takes no edits, after trying to write it anew.
@@ -447,6 +447,22 @@ impl Core {
 /// The locked versions of a database that can be written.
 pub(super) struct VersionsGuard<'a> {
     guard: MutexGuard<'a, Option<VersionSet>>,
+    background: &'a Background,
+}
+
+impl VersionsGuard<'_> {
+    /// As [`VersionSet::commit`]; whoever waits for something that a poisoned store never does learns of it.
+    pub(super) fn commit(
+        &mut self,
+        edit: VersionEdit,
+        options: Option<&Arc<KeyspaceOptions>>,
+    ) -> Result<()> {
+        (**self).commit(edit, options).inspect_err(|error| {
+            if error.is_sync_failure() {
+                self.background.wake_all();
+            }
+        })
+    }
 }
 
 impl std::ops::Deref for VersionsGuard<'_> {

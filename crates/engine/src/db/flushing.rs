@@ -151,7 +151,6 @@ impl FlushSet {
             for (_, written) in arrival.iter().flat_map(|arrival| &arrival.parts) {
                 versions.keep_files(written);
             }
-            core.poison_if_sync(&error);
             return Err(error);
         }
         core.measure_values(&versions);

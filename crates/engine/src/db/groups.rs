@@ -72,7 +72,7 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         edit.push(Change::GroupForgotten(range.group.clone()));
         // What no memtable holds either can be forgotten when no table does: nothing else may ever flush them.
         edit.changes.extend(idle.into_iter().map(|id| Change::Flushed { id, seq }));
-        versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+        versions.commit(edit, None)?;
         core.measure_values(&versions);
         core.forget_group(&range.group, seq);
         core.show_versions(&versions);

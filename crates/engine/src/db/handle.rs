@@ -188,7 +188,7 @@ impl Db {
     /// Writes a batch: all of it or, on an error, nothing; across keyspaces too.
     ///
     /// # Errors
-    /// `InvalidArgument`: the batch cannot be written, for its keys or values, or since it holds more than 1 500 records longer
+    /// `InvalidArgument`: the batch cannot be written, for its keys or values, or since it holds more than 1 000 records longer
     /// than 1 MiB. `NoSpace`: try again later. `Poisoned`: reopen.
     #[inline]
     pub fn write(&self, mut batch: Batch, options: WriteOptions) -> Result<()> {

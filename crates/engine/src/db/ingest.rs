@@ -170,10 +170,7 @@ fn add_tables(
         edit.push(Change::TableAdded { id, level: level as u32, run, meta });
     }
     tell_begun_wals(&versions, &begun_wals(core), 0, &mut edit);
-    versions.commit(edit, None).map_err(|error| {
-        core.poison_if_sync(&error);
-        Failed { error, maybe_named: true }
-    })?;
+    versions.commit(edit, None).map_err(|error| Failed { error, maybe_named: true })?;
     core.measure_values(&versions);
     core.note_persisted(seq);
     let version = versions.keyspace(id)?.version.clone();

@@ -51,7 +51,7 @@ pub(super) fn create_named(
         name: name.to_owned(),
         order: options.order.name().to_owned(),
     });
-    versions.commit(edit, Some(&options)).inspect_err(|error| core.poison_if_sync(error))?;
+    versions.commit(edit, Some(&options))?;
     let version = versions.keyspace(id)?.version.clone();
     let first_wal = core.current_wal.lock().number;
     let (name, limit) = (name.to_owned(), core.memtables_limit_bytes);
@@ -84,7 +84,7 @@ pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
         }
         edit.push(Change::KeyspaceDropped(keyspace.id));
     }
-    versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+    versions.commit(edit, None)?;
     core.measure_values(&versions);
     for keyspace in dropped {
         keyspace.dropped.store(true, Ordering::Release);

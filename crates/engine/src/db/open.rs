@@ -211,7 +211,7 @@ impl Opening {
         // Before the manifest is written anew: an open that fails must leave what it failed by.
         let replayed = recover::replay(&self.store, &records, &wals, &target, Spill::ToTables)?;
         let versions = recovered.into_set(&self.store, records, self.options.manifest_bytes_max)?;
-        // Before anything else is made: while this fails and is tried again, it takes no more space.
+        // Before a log is made and what is in memory written: while that fails and is tried again, it takes no more space.
         self.remove_orphans(&versions, &mut files);
         self.start(lock, versions, replayed, files)
     }

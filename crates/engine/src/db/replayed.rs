@@ -261,7 +261,7 @@ impl Replayed {
             }
             let (vfs, path) = (&store.env.vfs, log.file.path());
             // Whoever wrote it may have been told that it cannot be synced; who syncs it now would not.
-            vfs.rewrite(path, log.durable_bytes)?;
+            vfs.rewrite(path, log.durable_bytes..log.end_bytes)?;
             vfs.truncate(path, log.end_bytes)?;
             let meta = ValueFileMeta::of_log(*number, log.file.meta.salt, log.end_bytes);
             edit.push(Change::ValuesAdded(meta));

@@ -44,11 +44,11 @@ fn make(core: &Core) -> Result<Option<Spare>> {
         vfs.remove(&path)?;
         return Ok(None);
     };
-    core.store.sync_dir()?;
+    core.store.sync_dir().inspect_err(|_| remove_unnamed(vfs, &path))?;
     let mut edit = VersionEdit::new();
     edit.push(Change::WalCreated { number, salt });
     let mut versions = core.lock_versions()?;
-    versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+    versions.commit(edit, None)?;
     Ok(Some(Spare { number, salt, blank }))
 }
 
@@ -126,7 +126,7 @@ pub(super) fn begin_next(
     let mut edit = VersionEdit::new();
     edit.push(Change::WalCreated { number, salt }).push(Change::WalBegun { number, first_seq });
     let mut versions = core.lock_versions()?;
-    versions.commit(edit, None).inspect_err(|error| core.poison_if_sync(error))?;
+    versions.commit(edit, None)?;
     Ok((number, writer))
 }
 
@@ -152,8 +152,9 @@ fn create_begun(
     let header = LogHeader { kind: LogKind::Wal, number, salt, first_seq };
     let path = names::wal(&store.dir, number);
     let vfs = store.env.vfs.as_ref();
-    let writer = Writer::create(vfs, &path, header, reserve_bytes)
-        .inspect_err(|_| remove_unnamed(vfs, &path))?;
-    store.sync_dir()?;
-    Ok((writer, salt))
+    let created = Writer::create(vfs, &path, header, reserve_bytes).and_then(|writer| {
+        store.sync_dir()?;
+        Ok((writer, salt))
+    });
+    created.inspect_err(|_| remove_unnamed(vfs, &path))
 }

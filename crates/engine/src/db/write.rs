@@ -178,11 +178,7 @@ impl CommitState {
         if batch.names_keyspaces() && batch.iter().any(|op| is_missing(op.keyspace)) {
             return Err(Error::invalid("the batch names a keyspace that does not exist"));
         }
-        if !Memtable::takes(batch) {
-            return Err(Error::invalid(
-                "the batch holds more than 1 500 values longer than 1 MiB: write it in parts",
-            ));
-        }
+        Memtable::check_takes(batch)?;
         if let Some(application) = application {
             // Where there is no log nothing that follows can fail.
             application.note(self.epoch, &core.epochs, self.last_seq())?;

@@ -154,8 +154,12 @@ impl Salvager {
         let header = self.reader.window(at, RECORD_HEADER_BYTES)?;
         let Some(raw) = parse_header(header) else { return Ok(None) };
         let next = at + RECORD_HEADER_BYTES as u64 + u64::from(raw.len);
-        let is_sound = next > at && self.reader.check_record(salt, next)?.is_some();
-        Ok(is_sound.then_some(next))
+        // It is summed for this, as long as it claims to be.
+        let claimed = parse_header(self.reader.window(next, RECORD_HEADER_BYTES)?);
+        let left = claimed.and_then(|raw| self.search_bytes.checked_sub(u64::from(raw.len)));
+        let Some(left) = left else { return Ok(None) };
+        self.search_bytes = left;
+        Ok(self.reader.check_record(salt, next)?.map(|_| next))
     }
 
     /// The first sound record in `from..end`, if no more than `most_bytes` must be summed to find it.

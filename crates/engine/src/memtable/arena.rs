@@ -36,8 +36,8 @@ const CHUNKS_MAX: usize = CHUNKS.1;
 const HEADER_BYTES: usize = 20;
 /// With so many chunks a memtable is as good as full.
 const CROWDED_CHUNKS: usize = if CHECKED { CHUNKS_MAX } else { CHUNKS_MAX / 4 };
-/// The most records with chunks of their own in a batch. Before each there may be one that takes another chunk.
-const LONG_RECORDS_MAX: usize = (CHUNKS_MAX - CROWDED_CHUNKS).saturating_sub(3) / 2;
+/// The most records with chunks of their own in a batch.
+pub(super) const LONG_RECORDS_MAX: usize = 1_000;
 
 /// Names a record in an arena. Never 0 inside: 0 stands for "none" in stored form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,16 +307,22 @@ impl Drop for Arena {
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
 mod tests {
     use super::*;
+    use esker_base::batch::BATCH_BYTES_MAX;
 
-    /// Of a crowded arena, and a batch after it in which records that share a chunk stand between those that do not.
+    /// Of a crowded arena, and a batch after it. Before each long record a chunk ends early; what is left of the batch fills the
+    /// others to three quarters at least.
     #[test]
     fn names_last_for_the_batch_that_crowds_an_arena() {
         let (long, gib) = (SHARED_BYTES_MAX, 1 << 30);
-        const { assert!(CROWDED_CHUNKS + 1 + 2 * LONG_RECORDS_MAX + 1 < CHUNKS_MAX) };
+        const {
+            let ended_early = 2 * LONG_RECORDS_MAX + 1;
+            let filled = BATCH_BYTES_MAX / (CHUNK_BYTES - SHARED_BYTES_MAX) + 1;
+            assert!(CROWDED_CHUNKS + 1 + ended_early + filled < CHUNKS_MAX);
+        };
         let records = |count| std::iter::repeat_n([long, 7], count).flatten();
         assert!(has_names_for(2 * gib, records(LONG_RECORDS_MAX)));
         assert!(!has_names_for(2 * gib, records(LONG_RECORDS_MAX + 1)));
         assert!(has_names_for(2 * gib, std::iter::repeat_n(long - HEADER_BYTES, 2_047)));
-        assert!(has_names_for(gib, std::iter::empty()), "shorter ones are not even looked at");
+        assert!(has_names_for(gib / 2, std::iter::empty()), "shorter ones are not even looked at");
     }
 }

@@ -27,7 +27,7 @@ use esker_base::checksum::hash64;
 use esker_base::pages::{AtomicPages, prefetch};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use esker_base::sync::{CHECKED, Mutex, MutexGuard};
-use esker_base::{Batch, KeyOrder, Kind, Seq, Trailer};
+use esker_base::{Batch, Error, KeyOrder, Kind, Result, Seq, Trailer};
 use ranges::Ranges;
 use sorted::Sorted;
 use std::sync::Arc;
@@ -148,11 +148,20 @@ impl Memtable {
         self.memory_bytes() >= bytes_max || self.arena.is_crowded()
     }
 
-    /// True if one that is not full takes this batch.
+    /// Fails if one that is not full may not take this batch.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: too many of its records are longer than 1 MiB.
     #[inline]
-    pub(crate) fn takes(batch: &Batch) -> bool {
+    pub(crate) fn check_takes(batch: &Batch) -> Result<()> {
         let records = batch.iter().map(|op| op.key.len() + op.value.len());
-        arena::has_names_for(batch.size_bytes(), records)
+        if arena::has_names_for(batch.size_bytes(), records) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "the batch holds more than {} records longer than 1 MiB: write it in parts",
+            arena::LONG_RECORDS_MAX
+        )))
     }
 
     /// Bytes it holds in memory.

@@ -117,23 +117,24 @@ impl Manifest {
     /// Writes a new manifest that starts with these edits and makes it the one in force.
     ///
     /// # Errors
-    /// Of the disk. A manifest that CURRENT does not name is removed again.
+    /// Of the disk. A manifest that CURRENT cannot name is removed again.
     pub(super) fn create(
         dir: &dyn Directory,
         number: u64,
         state: &[VersionEdit],
     ) -> Result<Manifest> {
         let path = names::manifest(dir.path(), number);
-        let created = Manifest::write(dir, &path, number, state).and_then(|mut manifest| {
-            manifest.point_current_here(dir)?;
-            Ok(manifest)
-        });
-        created.inspect_err(|_| {
-            if !may_be_named(dir, number) {
-                // There may be none, and whoever opens the database next removes what stays.
-                let _ = dir.env().vfs.remove(&path);
+        // There may be none, and whoever opens the database next removes what stays.
+        let remove = || dir.env().vfs.remove(&path);
+        let written = Manifest::write(dir, &path, number, state);
+        let mut manifest = written.inspect_err(|_| drop(remove()))?;
+        manifest.point_current_here(dir).inspect_err(|error| {
+            // Without space CURRENT was not even renamed. Otherwise it may name this one, now or later.
+            if matches!(error, Error::NoSpace { .. }) {
+                drop(remove());
             }
-        })
+        })?;
+        Ok(manifest)
     }
 
     /// Writes one that is not in force.
@@ -203,14 +204,6 @@ fn append_to(writer: &mut Writer, edit: &VersionEdit) -> Result<()> {
         return Err(Error::invalid("an edit of the manifest would be longer than 1 GiB"));
     }
     writer.append(&encoded)
-}
-
-/// True unless CURRENT is known to name another manifest, or none.
-fn may_be_named(dir: &dyn Directory, number: u64) -> bool {
-    match Current::read(dir.env(), dir.path()) {
-        Ok(current) => current.number == number,
-        Err(error) => !error.is_not_found(),
-    }
 }
 
 /// Reads the manifest that CURRENT names and hands each edit to `visit`.

@@ -182,9 +182,7 @@ impl VersionSet {
 
     /// Makes an edit durable, in a new manifest if the present one is broken or long.
     fn write(&mut self, edit: &VersionEdit) -> Result<()> {
-        // A state that is long itself is not written anew for each edit.
-        let bytes_max = self.manifest_bytes_max.max(2 * self.begun_bytes);
-        if self.is_broken() || self.manifest.len_bytes() > bytes_max {
+        if self.is_due_anew() {
             self.rewrite()?;
         }
         let written = self.manifest.append(edit).and_then(|()| self.manifest.sync());
@@ -347,10 +345,17 @@ impl VersionSet {
         self.broken || self.manifest.is_broken()
     }
 
-    /// Writes the manifest anew if it takes no more edits. Who is about to make files does this first: none is made in vain while
+    /// True if the manifest is written anew before the next edit: it takes no more, or is long.
+    fn is_due_anew(&self) -> bool {
+        // A state that is long itself is not written anew for each edit.
+        let bytes_max = self.manifest_bytes_max.max(2 * self.begun_bytes);
+        self.is_broken() || self.manifest.len_bytes() > bytes_max
+    }
+
+    /// Writes the manifest anew if the next edit would. Who is about to make files does this first: none is made in vain while
     /// the disk is full.
     pub(crate) fn mend(&mut self) -> Result<()> {
-        if !self.is_broken() {
+        if !self.is_due_anew() {
             return Ok(());
         }
         self.store.check_poison()?;
@@ -428,6 +433,7 @@ impl VersionSet {
 
     /// Records that everything up to `seq` is durable, and ends the manifest.
     pub(crate) fn close(mut self, seq: Seq) -> Result<()> {
+        self.store.check_poison()?;
         if self.is_broken() {
             self.rewrite()?;
         }

@@ -122,13 +122,14 @@ fn a_group_is_carried_over_as_it_is_persistent() {
         assert!(state(&alone, CARRIED) == sent);
         assert_eq!((alone.groups().len(), state(&alone, 2).contents[0].len()), (1, 0));
         assert_sound(&alone);
-        drop(alone);
 
         let target = store(setup(&disk), "/target", &to, 2);
         let before = target.snapshot();
         let others: Vec<State> = (0..GROUPS).map(|number| state(&target, number)).collect();
         assert!(state(&target, CARRIED) != sent);
+        // While somebody reads it.
         let taken = target.ingest_group(&group(CARRIED), EXPORT).expect("ingest");
+        drop(alone);
         assert_eq!(taken.index, index);
         assert!(state(&target, CARRIED) == sent);
         for number in (0..GROUPS).filter(|&number| number != CARRIED) {

@@ -166,3 +166,67 @@ fn a_new_manifest_may_fail_at_each_append() {
     }
     assert!(nth > 3, "{nth}");
 }
+
+/// A manifest that is long is written anew before the next edit: what that needs is found out before files are made.
+#[test]
+fn tables_do_not_pile_up_while_a_long_manifest_cannot_be_written_anew() {
+    let strict = StrictVfs::new();
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let options = Options { manifest_bytes_max: 4 << 10, ..Options::default() };
+    let db = Db::open_with(DIR, options, setup_on(Arc::new(vfs.clone()), 7)).expect("open");
+    let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
+    vfs.inject(FaultRule::nth(1, &[Op::CreateLog], Fault::NoSpace).from_then_on().on(is_manifest));
+    let mut left = Vec::new();
+    for number in 0..400u64 {
+        let put = db.put(&number.to_be_bytes(), b"v");
+        if put.is_err() || db.flush().is_err() {
+            left.push(names(&strict, "").len());
+        }
+        if left.len() == 6 {
+            break;
+        }
+    }
+    assert!(left.len() == 6 && left.iter().all(|&files| files <= left[0]), "{left:?}");
+    vfs.heal();
+    db.flush().expect("flush");
+    db.close().expect("close");
+}
+
+/// A log whose name could not be made durable goes at once: no edit has named it.
+#[test]
+fn a_log_without_a_durable_name_is_removed() {
+    let strict = StrictVfs::new();
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let open = || Db::open_with(DIR, Options::default(), setup_on(Arc::new(vfs.clone()), 7));
+    let db = open().expect("open");
+    db.put(b"key", b"value").expect("put");
+    vfs.inject(FaultRule::nth(1, &[Op::SyncDir], Fault::Eio));
+    db.flush().expect_err("the next log has no name");
+    assert_eq!(names(&strict, ".wal").len(), 1);
+    assert!(db.close().is_err());
+    let db = open().expect("open");
+    assert!(db.get(b"key").expect("get").is_some());
+    db.close().expect("close");
+}
+
+/// A rename that fails may happen all the same, later: what it would make CURRENT name stays.
+#[test]
+fn a_manifest_stays_whose_renaming_failed() {
+    let strict = StrictVfs::new();
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let db = Db::open_with(DIR, Options::default(), setup_on(Arc::new(vfs.clone()), 7));
+    let db = db.expect("open");
+    let create = |name| db.create_keyspace(name, KeyspaceOptions::default());
+    let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
+    vfs.inject(FaultRule::nth(1, &[Op::Append], Fault::NoSpace).on(is_manifest));
+    create("a").expect_err("the manifest is broken");
+    vfs.inject(FaultRule::nth(1, &[Op::Rename], Fault::Eio));
+    create("a").expect_err("another cannot be put in force");
+    let manifests = || {
+        let all = names(&strict, "");
+        all.iter().filter(|name| name.starts_with("MANIFEST")).count()
+    };
+    assert_eq!(manifests(), 2);
+    create("a").expect("create");
+    db.close().expect("close");
+}

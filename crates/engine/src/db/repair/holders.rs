@@ -29,6 +29,17 @@ pub(super) struct Holder {
 }
 
 impl Holder {
+    /// True if any value of a log can be read.
+    pub(super) fn has_any_of(&self, log: u64) -> bool {
+        let Some(readable) = &self.readable else { return true };
+        match &self.directory {
+            None => !readable.is_empty(),
+            Some(directory) => {
+                directory.iter().any(|(of, _, at)| of == log && readable.binary_search(&at).is_ok())
+            }
+        }
+    }
+
     fn has(&self, log: u64, from: u64) -> bool {
         let at = match &self.directory {
             None => Some(from),

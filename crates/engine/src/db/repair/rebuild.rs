@@ -55,10 +55,15 @@ impl Repair<'_> {
         self.note_missing(facts);
         // What a log holds that is kept for its values is in tables, and may have been deleted since. If not all of these can be
         // read, it is better than nothing.
-        let is_hurt = self
-            .fates
-            .values()
-            .any(|said| matches!(said.fate, FileFate::Lost | FileFate::Salvaged));
+        let is_hurt = self.fates.iter().any(|(kind, said)| {
+            // What no edit names is a leftover of a crash.
+            let counts = match kind {
+                FileKind::Table(_) => true,
+                FileKind::Values(number) => facts.salts.contains_key(number),
+                _ => false,
+            };
+            counts && matches!(said.fate, FileFate::Lost | FileFate::Salvaged)
+        });
         let logs: Vec<(u64, Option<u64>)> = self
             .files
             .keys()

@@ -182,7 +182,8 @@ impl Repair<'_> {
             Tombstones::Unreadable => &[],
         };
         let tombstones = RangeTombstones::build(&options.order, tombstones);
-        let fragments = tombstones.thinned(&[]).collect();
+        // As many as there were: fewer would look like a loss.
+        let fragments = tombstones.whole().collect();
         let counters = self.store.counters.clone();
         let mut values = std::mem::take(&mut self.values);
         let written = self.write_run(options, origin, level, fragments, |output| {

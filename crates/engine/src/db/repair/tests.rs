@@ -504,6 +504,44 @@ fn a_keyspace_in_an_unknown_order_is_left_alone() {
     check(&vfs);
 }
 
+/// Tombstones that lie over each other for a snapshot's sake are written as they were.
+#[test]
+fn a_table_that_lost_no_record_gets_nothing_back_from_logs() {
+    let (s, db) = Specimen::new();
+    db.create_keyspace("other", options().default_keyspace).expect("create");
+    db.keyspace("other").expect("keyspace").put(b"pins", b"the log").expect("put");
+    let delete = || {
+        let mut batch = Batch::new();
+        batch.delete_range(&b"a"[..], &b"m"[..]);
+        db.write(batch, WriteOptions::default()).expect("write");
+    };
+    for key in 0..50u8 {
+        db.put(&[b'n', key], &[key; 100]).expect("put");
+    }
+    delete();
+    let snapshot = db.snapshot();
+    delete();
+    db.default_keyspace().flush().expect("flush");
+    drop(snapshot);
+    db.close().expect("close");
+    let table = s.files().into_iter().find(|file| file.extension().is_some_and(|e| e == "tbl"));
+    let table = table.expect("a table");
+    let mut whole = 0;
+    for byte in (0..s.vfs.read_file(&table).expect("read").len() as u64).step_by(23) {
+        let vfs = s.copy();
+        vfs.flip_bit(&table, 8 * byte).expect("flip");
+        let report = run(&vfs).expect("repair");
+        let name = table.file_name().and_then(|name| name.to_str()).expect("a name");
+        let told = report.files.iter().find(|file| file.file == name).expect("it is told of");
+        if told.records == 52 {
+            whole += 1;
+            let notes = report.notes.join(" ");
+            assert!(!notes.contains("got back from logs"), "byte {byte}: {report}");
+        }
+    }
+    assert!(whole > 5, "{whole}");
+}
+
 #[test]
 fn a_default_keyspace_in_another_order_is_an_error_and_nothing_changes() {
     let s = closed();

@@ -159,13 +159,16 @@ impl Repair<'_> {
         for (nth, holder) in holders.iter().enumerate() {
             let held = |log: &&u64| self.values.by_log.get(log) == Some(&nth);
             let logs: Vec<u64> = holder.meta.logs.iter().filter(held).copied().collect();
-            if !logs.iter().any(|log| pointed_to.contains(log)) {
+            let mut wanted = logs.iter().filter(|log| pointed_to.contains(log)).peekable();
+            if wanted.peek().is_none() {
                 continue;
             }
+            // Tables that nobody checked may point to values of a log of which none can be read: it must be named all the same.
+            let is_moved = holder.readable.is_some() && wanted.all(|&log| holder.has_any_of(log));
             let (kind, mut meta) = (holder.kind, holder.meta.clone());
             // Whatever was taken from it as a log.
             let records = self.fates.remove(&kind).map_or(0, |said| said.records);
-            if holder.readable.is_some() {
+            if is_moved {
                 meta = self.move_values(holder, &logs)?;
                 let moved_to = name_of(FileKind::Values(meta.number));
                 let what = format!("damaged; its values that can be read stand in {moved_to} now");
@@ -174,8 +177,9 @@ impl Repair<'_> {
                 let path = self.store.dir.join(name_of(kind));
                 let vfs = self.store.env.vfs.as_ref();
                 // Nothing changes, but that what only the page cache has goes to the disk.
-                vfs.rewrite(&path, holder.durable_bytes)?;
-                vfs.truncate(&path, self.files.get(&kind).copied().unwrap_or(0))?;
+                let end_bytes = self.files.get(&kind).copied().unwrap_or(0);
+                vfs.rewrite(&path, holder.durable_bytes..end_bytes)?;
+                vfs.truncate(&path, end_bytes)?;
                 meta.logs = logs.into();
                 self.speak_for(kind, FileFate::Kept, "tables point to its values", records);
             }

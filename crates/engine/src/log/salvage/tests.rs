@@ -100,3 +100,18 @@ fn what_looks_like_marks_costs_little() {
     let reads = vfs.calls(Op::Read);
     assert!(reads < 200, "{reads} reads");
 }
+
+/// What is summed to know whether a record is where another one ends counts as search.
+#[test]
+fn a_record_that_a_damaged_one_leads_to_is_paid_for() {
+    let long = noise(&mut Random(2), 4 << 20);
+    let (mut bytes, starts) = written(&[vec![1; 64], vec![2; 64], long.clone()]);
+    let lead = (starts[2] - starts[0]) as u32 - RECORD_HEADER_BYTES as u32;
+    bytes[starts[0] as usize + 4..][..4].copy_from_slice(&lead.to_le_bytes());
+    let vfs = holding(&bytes);
+    let mut log = Salvager::open(&vfs, Path::new(PATH), None).expect("open");
+    let before = log.search_bytes;
+    assert!(matches!(log.next().expect("readable"), Some(Piece::Gap(_))));
+    assert!(before - log.search_bytes >= long.len() as u64);
+    assert!(matches!(log.next().expect("readable"), Some(Piece::Record { payload: [2, ..], .. })));
+}
