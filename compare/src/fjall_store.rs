@@ -1,6 +1,7 @@
 //! fjall, and fjall with separated values.
 
 use esker_bench::Outcome;
+use esker_bench::machine::wait_until_idle;
 use esker_bench::store::{Engine, Settings, Store, Walk};
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
@@ -10,10 +11,8 @@ use fjall::{
     PersistMode,
 };
 use std::path::Path;
-use std::time::Duration;
+use std::time::Instant;
 
-/// Between two looks at whether there is still work.
-const LOOK: Duration = Duration::from_millis(5);
 /// Values from here on are separated, where some are.
 const SEPARATED_BYTES_MIN: u32 = 512;
 
@@ -34,16 +33,21 @@ impl Engine for Fjall {
         if self.separated { "fjall+separation".to_owned() } else { "fjall".to_owned() }
     }
 
-    fn setup(&self, _: &Settings) -> String {
+    fn setup(&self, settings: &Settings) -> String {
         let separated =
             if self.separated { "; values of 512 bytes and more separated" } else { "" };
-        format!("3.1 by the crate fjall: Bloom filters and LZ4 on all levels{separated}")
+        format!(
+            "3.1 by the crate fjall: {} workers, as many memtables as its journals of 512 MiB hold, Bloom filters and LZ4 on \
+             all levels{separated}",
+            settings.compaction_threads + 1
+        )
     }
 
     fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
         let db = Database::builder(dir)
             .cache_size(settings.cache_bytes)
-            .worker_threads(settings.background_threads as usize)
+            // They flush as well.
+            .worker_threads(settings.compaction_threads as usize + 1)
             .open()?;
         let codec = match settings.compression {
             true => CompressionType::Lz4,
@@ -121,13 +125,10 @@ impl Store for FjallStore {
         }
     }
 
-    fn settle(&self) -> Outcome<()> {
+    fn settle(&self) -> Outcome<Option<Instant>> {
         self.keyspace.rotate_memtable_and_wait()?;
-        while self.db.outstanding_flushes() > 0 || self.db.active_compactions() > 0 {
-            #[expect(clippy::disallowed_methods, reason = "fjall has nothing to wait on")]
-            std::thread::sleep(LOOK);
-        }
-        Ok(())
+        // What it says of its compactions leaves out those that its workers have not begun yet.
+        Ok(Some(wait_until_idle()))
     }
 
     fn compact(&self) -> Outcome<()> {

@@ -10,6 +10,7 @@ use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, WithTls};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// Puts of a commit.
 const BATCH: usize = 1000;
@@ -101,6 +102,18 @@ impl Store for LmdbStore {
         Ok(value.is_some())
     }
 
+    fn multi_get(&self, keys: &[Vec<u8>], see: &mut dyn FnMut(&[u8])) -> Outcome<u64> {
+        let transaction = self.env.read_txn()?;
+        let mut found = 0;
+        for key in keys {
+            if let Some(value) = self.tree.get(&transaction, key)? {
+                see(value);
+                found += 1;
+            }
+        }
+        Ok(found)
+    }
+
     fn delete(&self, key: &[u8]) -> Outcome<()> {
         self.change(key, None, false)
     }
@@ -132,14 +145,15 @@ impl Store for LmdbStore {
         Ok(seen)
     }
 
-    fn settle(&self) -> Outcome<()> {
+    fn settle(&self) -> Outcome<Option<Instant>> {
         let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
-        self.commit(&mut batch)
+        self.commit(&mut batch)?;
+        Ok(None)
     }
 
     fn compact(&self) -> Outcome<()> {
         // A B-tree is in its final shape.
-        self.settle()
+        self.settle().map(drop)
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {

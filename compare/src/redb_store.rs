@@ -8,6 +8,7 @@ use redb::{Database, Durability, ReadableDatabase, TableDefinition};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// Puts of a commit.
 const BATCH: usize = 1000;
@@ -87,6 +88,18 @@ impl Store for RedbStore {
         Ok(value.is_some())
     }
 
+    fn multi_get(&self, keys: &[Vec<u8>], see: &mut dyn FnMut(&[u8])) -> Outcome<u64> {
+        let table = self.db.begin_read()?.open_table(TABLE)?;
+        let mut found = 0;
+        for key in keys {
+            if let Some(value) = table.get(&key[..])? {
+                see(value.value());
+                found += 1;
+            }
+        }
+        Ok(found)
+    }
+
     fn delete(&self, key: &[u8]) -> Outcome<()> {
         self.change(key, None, false)
     }
@@ -111,17 +124,18 @@ impl Store for RedbStore {
         Ok(seen)
     }
 
-    fn settle(&self) -> Outcome<()> {
+    fn settle(&self) -> Outcome<Option<Instant>> {
         let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
-        self.commit(&mut batch, true)
+        self.commit(&mut batch, true)?;
+        Ok(None)
     }
 
     fn compact(&self) -> Outcome<()> {
         // A B-tree is in its final shape.
-        self.settle()
+        self.settle().map(drop)
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {
-        self.settle()
+        self.settle().map(drop)
     }
 }

@@ -41,21 +41,35 @@ const BASIC: &[Chapter] = &[
         name: "small",
         about: "3 million records, keys of 16 and values of 100 bytes, one thread",
         engines: WITH_B_TREES,
-        flags: "--num 3000000 --reads 1000000 --benchmarks \
+        flags: "--num 3000000 --reads 1000000 --duration_min 5 --benchmarks \
                 fillrandom,reopen,readrandom,readrandom,multireadrandom,readmissing,readseq,seekrandom",
+    },
+    Chapter {
+        name: "present",
+        about: "the same, each key put once, so that every get finds its key",
+        engines: WITH_B_TREES,
+        flags: "--num 3000000 --reads 1000000 --duration_min 5 --benchmarks \
+                filluniquerandom,reopen,readrandom,readrandom,multireadrandom",
+    },
+    Chapter {
+        name: "one-processor",
+        about: "the same on one processor",
+        engines: WITH_LMDB,
+        flags: "--num 3000000 --reads 1000000 --duration_min 5 --processors 1 --benchmarks \
+                filluniquerandom,readrandom,readmissing,readseq,seekrandom",
     },
     Chapter {
         name: "large",
         about: "1.5 million records, keys of 24 and values of 1 000 bytes, one thread",
         engines: "esker,rocksdb,rocksdb+blobs,leveldb,fjall,fjall+separation",
-        flags: "--num 1500000 --reads 500000 --key_size 24 --value_size 1000 --warmup 10 \
+        flags: "--num 1500000 --reads 500000 --key_size 24 --value_size 1000 --warmup 10 --duration_min 5 \
                 --benchmarks fillrandom,overwrite,readrandom",
     },
     Chapter {
         name: "threads",
         about: "a million records, keys and values of 128 bytes, 16 threads, half of the operations gets",
         engines: LSM_TREES,
-        flags: "--num 1000000 --threads 16 --key_size 128 --value_size 128 --readwritepercent 50 \
+        flags: "--num 1000000 --reads 20000000 --duration 20 --threads 16 --key_size 128 --value_size 128 --readwritepercent 50 \
                 --benchmarks fillrandom,readrandomwriterandom",
     },
     Chapter {
@@ -84,14 +98,14 @@ const YCSB: &[Chapter] = &[
         name: "ycsb-1m",
         about: "YCSB, a million records of 1 kB",
         engines: WITH_LMDB,
-        flags: "--num 1000000 --reads 1000000 --key_size 24 --value_size 1000 --duration 60 \
+        flags: "--num 1000000 --reads 3000000 --key_size 24 --value_size 1000 --duration 20 \
                 --benchmarks ycsb-load,ycsb-a,ycsb-b,ycsb-c,ycsb-d,ycsb-e,ycsb-f",
     },
     Chapter {
         name: "ycsb-10m",
         about: "YCSB, ten million records of 1 kB",
         engines: WITH_LMDB,
-        flags: "--num 10000000 --reads 1000000 --key_size 24 --value_size 1000 --duration 120 \
+        flags: "--num 10000000 --reads 2000000 --key_size 24 --value_size 1000 --duration 30 \
                 --benchmarks ycsb-load,ycsb-a,ycsb-b,ycsb-c,ycsb-d,ycsb-e,ycsb-f",
     },
 ];
@@ -124,25 +138,25 @@ const LOOSE: &[Chapter] = &[
         name: "loose-256",
         about: "4 million records, keys of 16 and values of 256 bytes",
         engines: TIERS,
-        flags: "--num 4000000 --reads 1000000 --value_size 256 --benchmarks fillrandom,readrandom,readseq",
+        flags: "--num 4000000 --reads 1000000 --duration_min 5 --value_size 256 --benchmarks fillrandom,readrandom,readseq",
     },
     Chapter {
         name: "loose-512",
         about: "values of 512 bytes",
         engines: TIERS,
-        flags: "--num 4000000 --reads 1000000 --value_size 512 --benchmarks fillrandom,readrandom,readseq",
+        flags: "--num 4000000 --reads 1000000 --duration_min 5 --value_size 512 --benchmarks fillrandom,readrandom,readseq",
     },
     Chapter {
         name: "loose-1024",
         about: "values of 1 024 bytes",
         engines: TIERS,
-        flags: "--num 4000000 --reads 1000000 --value_size 1024 --benchmarks fillrandom,readrandom,readseq",
+        flags: "--num 4000000 --reads 1000000 --duration_min 5 --value_size 1024 --benchmarks fillrandom,readrandom,readseq",
     },
     Chapter {
         name: "loose-2048",
         about: "values of 2 048 bytes",
         engines: TIERS,
-        flags: "--num 4000000 --reads 1000000 --value_size 2048 --benchmarks fillrandom,readrandom,readseq",
+        flags: "--num 4000000 --reads 1000000 --duration_min 5 --value_size 2048 --benchmarks fillrandom,readrandom,readseq",
     },
     Chapter {
         name: "loose-ycsb",
@@ -160,35 +174,35 @@ const VALUES: &[Chapter] = &[
         name: "values-5000",
         about: "a million records, keys of 16 and values of 5 000 bytes",
         engines: SEPARATING,
-        flags: "--num 1000000 --reads 300000 --value_size 5000 --benchmarks \
+        flags: "--num 1000000 --reads 300000 --duration_min 5 --value_size 5000 --benchmarks \
                 fillseq,fillrandom,readrandom,readseq,readunordered,overwrite,compact",
     },
     Chapter {
         name: "values-512",
         about: "3 million records, values of 512 bytes",
         engines: SEPARATING,
-        flags: "--num 3000000 --reads 500000 --value_size 512 --benchmarks \
+        flags: "--num 3000000 --reads 500000 --duration_min 5 --value_size 512 --benchmarks \
                 fillrandom,readrandom,readseq,readunordered,overwrite,compact",
     },
     Chapter {
         name: "values-1024",
         about: "2 million records, values of 1 KiB",
         engines: SEPARATING,
-        flags: "--num 2000000 --reads 500000 --value_size 1024 --benchmarks \
+        flags: "--num 2000000 --reads 500000 --duration_min 5 --value_size 1024 --benchmarks \
                 fillrandom,readrandom,readseq,readunordered,overwrite,compact",
     },
     Chapter {
         name: "values-16384",
         about: "300 thousand records, values of 16 KiB",
         engines: SEPARATING,
-        flags: "--num 300000 --reads 100000 --value_size 16384 --benchmarks \
+        flags: "--num 300000 --reads 100000 --duration_min 5 --value_size 16384 --benchmarks \
                 fillrandom,readrandom,readseq,readunordered,overwrite,compact",
     },
     Chapter {
         name: "values-65536",
         about: "80 thousand records, values of 64 KiB",
         engines: SEPARATING,
-        flags: "--num 80000 --reads 50000 --value_size 65536 --benchmarks \
+        flags: "--num 80000 --reads 50000 --duration_min 5 --value_size 65536 --benchmarks \
                 fillrandom,readrandom,readseq,readunordered,overwrite,compact",
     },
 ];
@@ -250,6 +264,7 @@ impl Chapter {
             config.reads = config.reads.map(|reads| reads / SHARE);
             config.duration = config.duration.map(|seconds| seconds / SHARE as f64);
             config.warmup /= SHARE as f64;
+            config.duration_min /= SHARE as f64;
         }
         Ok(config)
     }

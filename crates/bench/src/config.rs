@@ -24,7 +24,7 @@ pub struct Config {
     /// Keys
     #[arg(long, default_value_t = 1_000_000)]
     pub num: u64,
-    /// Gets and scans; --num if not given
+    /// Operations of workloads that read, those that write as well among them; --num if not given
     #[arg(long)]
     pub reads: Option<u64>,
     /// Threads that are measured
@@ -57,9 +57,15 @@ pub struct Config {
     /// Bytes of a block before compression
     #[arg(long = "block_size", alias = "block-size", default_value_t = 4096)]
     pub block_size: u32,
-    /// Threads for flushes and compactions
-    #[arg(long = "max_background_jobs", alias = "max-background-jobs", default_value_t = 2)]
-    pub max_background_jobs: u32,
+    /// Threads that compact; flushes have one more, where an engine tells them apart
+    #[arg(
+        long = "max_background_compactions",
+        alias = "max-background-compactions",
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=64)
+    )]
+    #[serde(alias = "max_background_jobs")]
+    pub max_background_compactions: u32,
     /// Which keys reads like
     #[arg(long, value_enum, default_value_t = Popularity::Uniform)]
     pub distribution: Popularity,
@@ -76,6 +82,20 @@ pub struct Config {
     /// End each workload after so many seconds; ycsb-load alone is run to its end
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
+    /// Go on for so many seconds at least with what only reads, over and over, but for the first workload after `reopen`,
+    /// which is to find an empty cache
+    #[arg(
+        long = "duration_min",
+        alias = "duration-min",
+        value_name = "SECONDS",
+        default_value_t = 0.0
+    )]
+    #[serde(default)]
+    pub duration_min: f64,
+    /// Use so many processors only
+    #[arg(long, value_name = "NUMBER")]
+    #[serde(default)]
+    pub processors: Option<usize>,
     /// Operations a second of all threads together, spread evenly; as many as they can if not given. A latency is
     /// then the time from when the operation was due, so that waiting behind others counts
     #[arg(long, value_name = "OPERATIONS")]
@@ -144,6 +164,12 @@ impl Config {
         if !(0.0..=86_400.0).contains(&self.warmup) {
             return wrong("warmup", "must be between 0 and 86400");
         }
+        if !(0.0..=86_400.0).contains(&self.duration_min) {
+            return wrong("duration_min", "must be between 0 and 86400");
+        }
+        if self.duration.is_some_and(|seconds| seconds < self.duration_min) {
+            return wrong("duration_min", "must not be more than --duration");
+        }
         Ok(())
     }
 
@@ -155,9 +181,20 @@ impl Config {
             filter_bits_per_key: self.bloom_bits,
             block_bytes: self.block_size,
             compression: self.compression_type != "none",
-            background_threads: self.max_background_jobs,
+            compaction_threads: self.max_background_compactions,
             existing,
         }
+    }
+
+    /// Whether a step is the first on an opened store.
+    pub fn is_cold(&self, step: usize) -> bool {
+        let before = step.checked_sub(1).and_then(|at| self.benchmarks.get(at));
+        before.is_some_and(|name| name.trim() == REOPEN)
+    }
+
+    /// How long a workload goes on at least, where nothing has to find an empty cache.
+    pub fn seconds_min(&self, workload: &Workload) -> Option<f64> {
+        (self.duration_min > 0.0 && workload.only_reads()).then_some(self.duration_min)
     }
 
     /// How a workload is run as step `step`.
@@ -186,6 +223,7 @@ impl Config {
                 Count::Once => self.threads,
             },
             seconds_max: self.duration.filter(|_| !workload.is_load()),
+            seconds_min: self.seconds_min(workload).filter(|_| !self.is_cold(step)),
             rate: self.rate,
             sync: self.sync || workload.sync,
             // Each step draws keys of its own; the same step of another engine, the same.

@@ -5,8 +5,8 @@
 //! wait behind a slow one is slow too; at a rate that the store does not keep up it grows for as long as the run lasts.
 //! The longest in each tenth of a second is therefore of the time from when an operation was begun.
 
-use crate::keys::{KeyShape, Known};
-use crate::machine::{Usage, disk_bytes, forget_peak_memory, memory_bytes};
+use crate::keys::{Draw, KeyShape, Known};
+use crate::machine::{OwnMemory, Usage, disk_bytes, forget_peak_memory, memory_peak_bytes};
 use crate::progress::Progress;
 use crate::result::{Latency, Measured};
 use crate::store::{Store, Walk};
@@ -56,6 +56,8 @@ pub struct Plan {
     pub sync: bool,
     /// End after this time, whatever is left.
     pub seconds_max: Option<f64>,
+    /// Go on for this time at least, with more operations than these.
+    pub seconds_min: Option<f64>,
     /// Operations a second of all threads together.
     pub rate: Option<f64>,
     /// Decides every key and value.
@@ -265,6 +267,7 @@ pub fn run(
     progress: &mut Progress,
 ) -> Outcome<Measured> {
     forget_peak_memory();
+    let memory = OwnMemory::watch();
     let (own_before, before, start) = (store.counters(), Usage::now(), Instant::now());
     let mut watch =
         Watch { dir, pace: Vec::new(), slowest_ns: Vec::new(), last: 0, disk_peak_bytes: 0 };
@@ -273,10 +276,9 @@ pub fn run(
     let ended = measured.iter().map(|(_, end)| *end).max().unwrap_or(start);
     let run_usage = Usage::now().since(before);
     let settle = Instant::now();
-    if plan.settle {
-        store.settle()?;
-    }
-    let settle_seconds = settle.elapsed().as_secs_f64();
+    let idle_since = if plan.settle { store.settle()? } else { Some(settle) };
+    let settled = idle_since.unwrap_or_else(Instant::now);
+    let settle_seconds = settled.saturating_duration_since(settle).as_secs_f64();
     let usage = Usage::now().since(before);
     let own = store.counters();
     let disk = disk_bytes(dir);
@@ -303,7 +305,8 @@ pub fn run(
         settle_seconds,
         disk_bytes: disk,
         disk_peak_bytes: watch.disk_peak_bytes.max(disk),
-        memory_peak_bytes: memory_bytes().0,
+        memory_peak_bytes: memory_peak_bytes(),
+        own_memory_peak_bytes: Some(memory.peak_bytes()),
         pace: watch.pace,
         slowest_ns: watch.slowest_ns,
     })
@@ -320,6 +323,7 @@ fn work_together<'a>(
 ) -> Outcome<Vec<(Worker<'a>, Instant)>> {
     let threads = plan.threads + workload.company();
     let measured = plan.threads as usize;
+    let draw = workload.keys(plan.shape, known.count(), plan.operations)?;
     let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
     let over = AtomicBool::new(false);
     let start = Instant::now();
@@ -329,7 +333,7 @@ fn work_together<'a>(
                 let (done, over) = (&done[thread as usize], &over);
                 scope.spawn(move || {
                     let seat = Seat { thread, threads, measured: plan.threads };
-                    work(store, workload, plan, known, seat, done, &|| {
+                    work(store, workload, plan, (known, draw), seat, done, &|| {
                         over.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed)
                     })
                 })
@@ -383,7 +387,7 @@ fn work<'a>(
     store: &'a dyn Store,
     workload: &Workload,
     plan: &Plan,
-    known: &Known,
+    keys: (&Known, Draw),
     seat: Seat,
     done: &Done,
     ended: &dyn Fn() -> bool,
@@ -391,11 +395,12 @@ fn work<'a>(
     let mut random = Random::seed_from_u64(mix64(plan.seed) ^ seat.thread);
     let mut worker = Worker::new(store, workload, plan, &mut random)?;
     let place = (seat.thread, seat.threads);
-    let mut operations = Operations::new(workload, plan.shape, known, place, random)?;
+    let mut operations = Operations::new(workload, plan.shape, keys, place, random);
     let mut timetable = plan.rate.and_then(|rate| Timetable::new(rate, seat));
     let mut last = Instant::now();
+    let until = plan.seconds_min.map_or(last, |seconds| last + Duration::from_secs_f64(seconds));
     let mut count = 0;
-    while count < seat.operations(plan.operations) && !ended() {
+    while (count < seat.operations(plan.operations) || last < until) && !ended() {
         let mut late_ns = 0;
         if let Some(timetable) = &mut timetable {
             let Some(turn) = timetable.wait(ended) else { break };
@@ -551,7 +556,7 @@ mod tests {
             Ok(0)
         }
 
-        fn settle(&self) -> Outcome<()> {
+        fn settle(&self) -> Outcome<Option<Instant>> {
             Err("asked to settle".into())
         }
 
@@ -570,6 +575,7 @@ mod tests {
         let workload = workload::find(workload).expect("a workload");
         let config = Config::of(flags).expect("flags");
         let plan = config.plan(workload, 0).expect("a plan");
+        let plan = Plan { seconds_min: config.seconds_min(workload), ..plan };
         let (known, dir) = (Known::new(config.num), Path::new("nowhere"));
         let (plan, stop) = (Plan { settle: false, ..plan }, AtomicBool::new(false));
         let mut progress = Progress::start(true);
@@ -604,6 +610,14 @@ mod tests {
         assert!(longest >= 2_000_000, "{longest}");
         assert!(run.writes.max > 600_000_000, "the queue is as long as the run: {run:?}");
         assert!(longest < run.writes.max / 2, "{longest} of {}", run.writes.max);
+    }
+
+    #[test]
+    fn what_only_reads_can_be_prolonged() {
+        let flags = ["--num", "10", "--reads", "10", "--duration_min", "0.3"];
+        let run = measured("readrandom", (0, 0), &flags);
+        assert!(run.operations > 10 && run.seconds >= 0.3, "{run:?}");
+        assert_eq!(measured("fillrandom", (0, 0), &flags).operations, 10);
     }
 
     #[test]

@@ -6,8 +6,9 @@ use esker::options::{Compression, Filter, WriteOptions};
 use esker::{Batch, Db, KeyspaceOptions, Options, ScanOptions};
 use esker_draw::Outcome;
 use std::path::Path;
+use std::time::Instant;
 
-/// Memtables that may be in memory at once, as with RocksDB: one written, one flushed.
+/// Memtables that may be in memory at once, of the peers too where that can be said.
 const MEMTABLES: u64 = 4;
 
 /// The shape of a store's trees.
@@ -209,7 +210,7 @@ fn options(settings: &Settings) -> Options {
         error_if_exists: !settings.existing,
         memory_budget_bytes: settings.cache_bytes + memtables_bytes_max,
         memtables_bytes_max,
-        compaction_threads: settings.background_threads,
+        compaction_threads: settings.compaction_threads,
         default_keyspace: KeyspaceOptions {
             memtable_bytes: settings.memtable_bytes,
             block_bytes: settings.block_bytes,
@@ -296,9 +297,10 @@ impl Store for EskerStore {
         Ok(Some(seen))
     }
 
-    fn settle(&self) -> Outcome<()> {
+    fn settle(&self) -> Outcome<Option<Instant>> {
         self.0.flush()?;
-        Ok(self.0.wait_idle()?)
+        self.0.wait_idle()?;
+        Ok(None)
     }
 
     fn compact(&self) -> Outcome<()> {

@@ -1,7 +1,8 @@
 //! Keys: what they look like, and which comes next.
 //!
-//! Source of the shapes: LevelDB's and RocksDB's `db_bench` (a number in 16 digits), and YCSB (Zipf's
-//! law with its exponent of 0.99, ranks scattered over all keys; "latest" counts ranks from the end).
+//! Source of the shapes: LevelDB's and RocksDB's `db_bench` (a number in 16 digits), and YCSB (Zipf's law over ten
+//! billion ranks with an exponent of 0.99, scattered over all keys, those to come among them, so that inserts move
+//! none; "latest" counts ranks of those that exist from the end).
 
 use esker::base::checksum::mix64;
 use esker_draw::Outcome;
@@ -15,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const DIGITS: usize = 16;
 /// YCSB's exponent.
 const ZIPF_EXPONENT: f64 = 0.99;
+/// Ranks that YCSB draws from before it scatters them, however many keys there are.
+const SCATTERED_RANKS: f64 = 1e10;
 
 /// How keys are made of numbers.
 #[derive(Clone, Copy, Debug)]
@@ -126,24 +129,29 @@ impl Known {
 }
 
 /// Draws existing keys.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Draw {
     popularity: Popularity,
-    /// Of the keys that existed at the beginning.
     zipf: Zipf<f64>,
+    /// Keys that ranks are scattered over: those that existed at the beginning, and more than will come.
+    span: u64,
 }
 
 impl Draw {
-    /// Draws among keys of which `count` exist at the beginning.
+    /// Draws among keys of which `count` exist at the beginning, while about `inserts` are added.
     ///
     /// # Errors
     /// If there are none.
-    pub fn new(popularity: Popularity, count: u64) -> Outcome<Draw> {
+    pub fn new(popularity: Popularity, count: u64, inserts: u64) -> Outcome<Draw> {
         if count == 0 {
             return Err("no keys to draw from: --num must be at least 1".into());
         }
-        let zipf = Zipf::new(count as f64, ZIPF_EXPONENT)?;
-        Ok(Draw { popularity, zipf })
+        let ranks = match popularity {
+            Popularity::Latest => count as f64,
+            Popularity::Uniform | Popularity::Zipfian => SCATTERED_RANKS,
+        };
+        let zipf = Zipf::new(ranks, ZIPF_EXPONENT)?;
+        Ok(Draw { popularity, zipf, span: count.saturating_add(inserts.saturating_mul(2)) })
     }
 
     /// The number of an existing key.
@@ -152,8 +160,19 @@ impl Draw {
         let count = known.count();
         match self.popularity {
             Popularity::Uniform => random.random_range(0..count),
-            Popularity::Zipfian => mix64(self.rank(random)) % count,
+            Popularity::Zipfian => self.scattered(count, random),
             Popularity::Latest => count - 1 - self.rank(random).min(count - 1),
+        }
+    }
+
+    /// A popular key among the first `count`: others do not exist yet and are drawn again.
+    #[inline]
+    fn scattered(&self, count: u64, random: &mut Random) -> u64 {
+        loop {
+            let number = mix64(self.rank(random)) % self.span;
+            if number < count {
+                return number;
+            }
         }
     }
 
@@ -207,12 +226,18 @@ mod tests {
         }
     }
 
-    /// Share of requests that the most popular hundredth of the keys gets.
-    fn share_of_top(popularity: Popularity) -> f64 {
+    /// Requests of each of ten thousand keys, of 200 000.
+    fn hits(popularity: Popularity) -> Vec<u32> {
         let (known, mut random) = (Known::new(10_000), Random::seed_from_u64(1));
-        let draw = Draw::new(popularity, 10_000).expect("keys");
+        let draw = Draw::new(popularity, 10_000, 0).expect("keys");
         let mut hits = vec![0u32; 10_000];
         (0..200_000).for_each(|_| hits[draw.next(&known, &mut random) as usize] += 1);
+        hits
+    }
+
+    /// Share of requests that the most popular hundredth of the keys gets.
+    fn share_of_top(popularity: Popularity) -> f64 {
+        let mut hits = hits(popularity);
         hits.sort_unstable();
         f64::from(hits[9_900..].iter().sum::<u32>()) / 200_000.0
     }
@@ -222,14 +247,33 @@ mod tests {
         let (uniform, zipfian) =
             (share_of_top(Popularity::Uniform), share_of_top(Popularity::Zipfian));
         assert!(uniform < 0.02, "{uniform}");
-        // The harmonic sums of the exponent: about 0.53; scattering lets some ranks share a key.
-        assert!((0.48..0.62).contains(&zipfian), "{zipfian}");
+        // Sums of `1 / rank^0.99`: 5.3 of the first hundred ranks, 26.5 of all ten billion; the rest falls on all keys alike.
+        assert!((0.19..0.24).contains(&zipfian), "{zipfian}");
+        let most = hits(Popularity::Zipfian).into_iter().max().map_or(0.0, f64::from) / 200_000.0;
+        assert!((0.035..0.041).contains(&most), "1 / 26.5 of the first: {most}");
+    }
+
+    #[test]
+    fn inserts_move_no_popular_key() {
+        let (known, mut random) = (Known::new(1_000), Random::seed_from_u64(1));
+        let draw = Draw::new(Popularity::Zipfian, 1_000, 500).expect("keys");
+        let mut hits = vec![0u32; 1_500];
+        for nth in 0..100_000 {
+            if nth % 200 == 0 {
+                known.insert();
+            }
+            hits[draw.next(&known, &mut random) as usize] += 1;
+        }
+        let most = hits.iter().copied().max().unwrap_or(0);
+        assert!(most > 3_700, "the first has a share whatever comes: {most}");
+        let late = hits[1_000..].iter().sum::<u32>();
+        assert!(late > 5_000, "those that came are drawn as well: {late}");
     }
 
     #[test]
     fn the_latest_are_the_last_inserted() {
         let (known, mut random) = (Known::new(1_000), Random::seed_from_u64(1));
-        let draw = Draw::new(Popularity::Latest, 1_000).expect("keys");
+        let draw = Draw::new(Popularity::Latest, 1_000, 500).expect("keys");
         (0..500).for_each(|_| {
             known.insert();
         });

@@ -1,16 +1,22 @@
 //! What the system says of this process and of a directory.
 
+use esker_draw::Outcome;
 use esker_draw::units::bytes;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// One look of [`wait_until_idle`], and how many in a row must find nothing.
 const IDLE_LOOK: Duration = Duration::from_millis(50);
 const IDLE_LOOKS: u32 = 6;
+/// Between two looks at the memory of this process.
+const MEMORY_LOOK: Duration = Duration::from_millis(20);
 /// Processor time of a look in which a process counts as idle.
 const IDLE_NS_MAX: u64 = 2_000_000;
 
@@ -85,20 +91,48 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Waits until this process has used next to no processor time for a while.
+/// Waits until this process has used next to no processor time for a while; returns since when.
 ///
 /// For engines that cannot be asked whether they still work.
-pub fn wait_until_idle() {
-    let mut quiet = 0;
+pub fn wait_until_idle() -> Instant {
+    let (mut quiet, mut since) = (0, Instant::now());
     let mut before = Usage::now();
     while quiet < IDLE_LOOKS {
         std::thread::sleep(IDLE_LOOK);
         let now = Usage::now();
         let spent = now.since(before);
-        let idle = spent.cpu_ns < IDLE_NS_MAX && spent.written_bytes == 0;
-        quiet = if idle { quiet + 1 } else { 0 };
+        if spent.cpu_ns < IDLE_NS_MAX && spent.written_bytes == 0 {
+            quiet += 1;
+        } else {
+            (quiet, since) = (0, Instant::now());
+        }
         before = now;
     }
+    since
+}
+
+/// Leaves this thread, and those it starts from now on, so many processors.
+///
+/// # Errors
+/// If there are not so many, or the system cannot do it.
+pub fn use_processors(number: usize) -> Outcome<()> {
+    let wrong = |what: &str| format!("--processors={number}: {what}");
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let all = sched_getaffinity(None)?;
+        let mut chosen = CpuSet::new();
+        (0..CpuSet::MAX_CPU)
+            .filter(|&at| all.is_set(at))
+            .take(number)
+            .for_each(|at| chosen.set(at));
+        if number == 0 || chosen.count() as usize != number {
+            return Err(wrong(&format!("must be between 1 and {}", all.count())).into());
+        }
+        Ok(sched_setaffinity(None, &chosen)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    Err(wrong("only Linux can leave a process less").into())
 }
 
 /// Forgets the peak of memory so far, where the system can.
@@ -107,12 +141,57 @@ pub fn forget_peak_memory() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The most memory this process held at once since it began or its peak was forgotten, and holds now.
+/// The most memory this process held at once since it began or its peak was forgotten.
 ///
 /// Mapped files are in it as far as they are in memory.
-pub fn memory_bytes() -> (u64, u64) {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    (field(&status, "VmHWM:") << 10, field(&status, "VmRSS:") << 10)
+pub fn memory_peak_bytes() -> u64 {
+    field(&status(), "VmHWM:") << 10
+}
+
+fn status() -> String {
+    fs::read_to_string("/proc/self/status").unwrap_or_default()
+}
+
+/// Memory of this process that is no file's: what it allocated and has touched.
+fn own_memory_bytes() -> u64 {
+    field(&status(), "RssAnon:") << 10
+}
+
+/// Watches how much memory of its own this process holds, which the system keeps no peak of.
+#[derive(Debug)]
+pub struct OwnMemory {
+    watcher: Option<JoinHandle<u64>>,
+    over: Arc<AtomicBool>,
+}
+
+impl OwnMemory {
+    /// Looks from now on, every [`MEMORY_LOOK`].
+    pub fn watch() -> OwnMemory {
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        let watcher = std::thread::spawn(move || {
+            let mut peak = own_memory_bytes();
+            while !seen.load(Ordering::Relaxed) {
+                std::thread::sleep(MEMORY_LOOK);
+                peak = peak.max(own_memory_bytes());
+            }
+            peak
+        });
+        OwnMemory { watcher: Some(watcher), over }
+    }
+
+    /// The most that was seen. Nobody looks any more.
+    pub fn peak_bytes(mut self) -> u64 {
+        self.over.store(true, Ordering::Relaxed);
+        // It does nothing that panics; 0 is what is shown where the system does not say.
+        self.watcher.take().and_then(|watcher| watcher.join().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for OwnMemory {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Bytes of disk that the files in a directory and below it take.
@@ -146,8 +225,17 @@ mod tests {
         let sum: u64 = big.iter().map(|&b| u64::from(b)).sum();
         assert_eq!(sum, 64 << 20);
         assert!(Usage::now().since(before).cpu_ns > 0);
-        let (peak, _) = memory_bytes();
-        assert!(peak >= 64 << 20, "{peak}");
+        assert!(memory_peak_bytes() >= 64 << 20, "{}", memory_peak_bytes());
+    }
+
+    #[test]
+    fn memory_of_its_own_has_a_peak() {
+        let memory = OwnMemory::watch();
+        let big = black_box(vec![1u8; 96 << 20]);
+        std::thread::sleep(10 * MEMORY_LOOK);
+        drop(big);
+        let peak = memory.peak_bytes();
+        assert!(peak >= 96 << 20, "{peak}");
     }
 
     #[test]

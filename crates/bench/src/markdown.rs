@@ -2,49 +2,97 @@
 
 use crate::report::{Report, Row};
 use crate::result::{Latency, Measured};
+use crate::workload::find;
 use esker_draw::units::{bytes, duration, rate};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+/// Bytes from which on it is shown what was written where the user wrote nothing.
+const WRITTEN_BYTES_MIN: u64 = 1 << 20;
 
 /// One kind of figure: its heading, and what stands in a cell. `None` if a run has no such figure.
 type Figure = (&'static str, fn(&Row<'_>) -> Option<String>);
 
 const FIGURES: &[Figure] = &[
-    ("Operations a second, and processor time of each", |row| {
-        let cpu = duration(1e3 * row.median(|run| run.cpu_us_per_operation));
-        Some(format!("{} · {cpu}", rate(row.median(Measured::rate))))
-    }),
-    ("Latency: p99, p99.9 and longest", |row| {
+    (
+        "Operations a second, with half of the way from the slowest to the fastest round; processor time of each; \
+         processors that were busy",
+        |row| {
+            let spread = match row.count() {
+                1 => String::new(),
+                _ => format!(" ± {:.0}%", 100.0 * row.spread()),
+            };
+            let cpu = duration(1e3 * row.median(|run| run.cpu_us_per_operation));
+            let (rate, busy) = (rate(row.median(Measured::rate)), row.median(Measured::processors));
+            Some(format!("{rate}{spread} · {cpu} · {busy:.1}"))
+        },
+    ),
+    (
+        "Operations a second of what writes, with the time until the store had no more work; that time",
+        |row| {
+            (row.first().user_written_bytes > 0).then(|| {
+                let settled = row.median(|run| run.settle_seconds);
+                format!("{} · {settled:.1} s", rate(row.median(Measured::settled_rate)))
+            })
+        },
+    ),
+    ("Gets that found their key, where some did not", |row| {
         let run = row.first();
-        (!is_mixed(run) && run.main_latency().count > 1)
-            .then(|| latency(row, Measured::main_latency))
+        let found = run.found as f64 / run.operations.max(1) as f64;
+        (gets_keys(run) && found < 1.0).then(|| format!("{:.0}%", 100.0 * found))
     }),
-    ("Gets among puts: p99, p99.9 and longest", |row| {
+    ("Latency: p99, p99.9 and longest of all rounds", |row| {
+        let run = row.first();
+        let is_one = !is_mixed(run) && run.main_latency().count > 1 && !goes_over_all(run);
+        is_one.then(|| latency(row, Measured::main_latency))
+    }),
+    ("Gets among puts: p99, p99.9 and longest of all rounds", |row| {
         is_mixed(row.first()).then(|| latency(row, |run| &run.reads))
     }),
-    ("Puts among gets: p99, p99.9 and longest", |row| {
+    ("Puts among gets: p99, p99.9 and longest of all rounds", |row| {
         is_mixed(row.first()).then(|| latency(row, |run| &run.writes))
     }),
     (
-        "Bytes written for each of the user's, as the system counts them and, in brackets, as the store does; seconds \
-         until the store had no more work",
+        "Bytes written for each of the user's, as the system counts them and, in brackets, as the store does; where the user wrote \
+         none, all of them",
         |row| {
-            row.first().write_amplification()?;
+            let run = row.first();
+            if run.user_written_bytes == 0 {
+                let written = row.median(|run| run.written_bytes as f64) as u64;
+                return (written >= WRITTEN_BYTES_MIN)
+                    .then(|| format!("{} in all", bytes(written)));
+            }
+            run.write_amplification()?;
             let amplification = row.median(|run| run.write_amplification().unwrap_or(0.0));
-            let own = row.first().own_write_amplification().map(|_| {
+            let own = run.own_write_amplification().map(|_| {
                 let own = row.median(|run| run.own_write_amplification().unwrap_or(0.0));
                 format!(" ({own:.2})")
             });
-            let (own, settled) = (own.unwrap_or_default(), row.median(|run| run.settle_seconds));
-            Some(format!("{amplification:.2}{own} · {settled:.1} s"))
+            Some(format!("{amplification:.2}{}", own.unwrap_or_default()))
         },
     ),
-    ("Most memory; most disk; disk in the end", |row| {
+    ("Most memory that is no file's, and with mapped files", |row| {
         let of = |figure: fn(&Measured) -> u64| bytes(row.median(|run| figure(run) as f64) as u64);
-        let disk = [of(|run| run.disk_peak_bytes), of(|run| run.disk_bytes)];
-        Some(format!("{} · {}", of(|run| run.memory_peak_bytes), disk.join(" · ")))
+        let all = of(|run| run.memory_peak_bytes);
+        let own = row.first().own_memory_peak_bytes?;
+        let own = row.median(|run| run.own_memory_peak_bytes.unwrap_or(own) as f64) as u64;
+        Some(format!("{} · {all}", bytes(own)))
+    }),
+    ("Most disk; disk in the end", |row| {
+        let of = |figure: fn(&Measured) -> u64| bytes(row.median(|run| figure(run) as f64) as u64);
+        Some(format!("{} · {}", of(|run| run.disk_peak_bytes), of(|run| run.disk_bytes)))
     }),
 ];
+
+/// Whether a run's operations are gets of one key each, or of several.
+fn gets_keys(run: &Measured) -> bool {
+    find(&run.workload).is_ok_and(|workload| workload.gets_keys())
+}
+
+/// Whether a run's operations each went over everything.
+fn goes_over_all(run: &Measured) -> bool {
+    find(&run.workload).is_ok_and(|workload| workload.any_keys())
+}
 
 fn is_mixed(run: &Measured) -> bool {
     run.writes.count > 0 && run.reads.count > 0
@@ -52,8 +100,8 @@ fn is_mixed(run: &Measured) -> bool {
 
 fn latency(row: &Row<'_>, of: fn(&Measured) -> &Latency) -> String {
     let median = |figure: fn(&Latency) -> u64| duration(row.median(|run| figure(of(run)) as f64));
-    let figures: [fn(&Latency) -> u64; 3] = [|of| of.p99, |of| of.p999, |of| of.max];
-    figures.map(median).join(" · ")
+    let longest = duration(row.most(|run| of(run).max as f64));
+    [median(|of| of.p99), median(|of| of.p999), longest].join(" · ")
 }
 
 /// Machine, engines and tables of a report.
@@ -115,10 +163,45 @@ mod tests {
             lines.map(str::to_owned).collect::<Vec<_>>()
         };
         let latency = |nth: &str, p999| format!("| {nth} | 2 ns · {p999} · 4 ns |");
+        let text = text.as_str();
         assert_eq!(under("\nLatency"), [latency("fillrandom", "333 µs")]);
         assert_eq!(under("\nGets among puts"), [latency("ycsb-a", "111 µs")]);
         assert_eq!(under("\nPuts among gets"), [latency("ycsb-a", "222 µs")]);
-        assert!(text.contains("| ycsb-a | 2.50 (2.40) · 0.5 s |"), "{text}");
-        assert!(text.contains("| ycsb-a | 3 B · 2 B · 1 B |"), "{text}");
+        assert!(text.contains("| ycsb-a | 2.50 (2.40) |"), "{text}");
+        assert!(text.contains("| ycsb-a | 2 B · 1 B |"), "{text}");
+    }
+
+    #[test]
+    fn what_flatters_is_shown_too() {
+        let config = Config::of(&["--benchmarks", "fillrandom,readrandom,seekrandom,readseq"]);
+        let mut report = Report::new(&config.expect("flags"));
+        let mut fill = measured("fillrandom");
+        (fill.reads, fill.own_memory_peak_bytes) = (Latency::default(), Some(1));
+        let mut slower = fill.clone();
+        (slower.seconds, slower.writes.max) = (4.0, 9_000);
+        let mut faster = fill.clone();
+        faster.seconds = 2.0;
+        let mut gets = measured("readrandom");
+        (gets.step, gets.writes, gets.user_written_bytes) = (1, Latency::default(), 0);
+        (gets.operations, gets.found, gets.written_bytes) = (100, 63, 0);
+        let mut scans = gets.clone();
+        (scans.step, scans.workload, scans.written_bytes) = (2, "seekrandom".to_owned(), 7 << 20);
+        let mut walks = gets.clone();
+        (walks.step, walks.workload) = (3, "readseq".to_owned());
+        report.runs = vec![fill, slower, faster, gets, scans, walks];
+        let text = results(&report);
+        let rows = |name: &str| {
+            let start = format!("| {name} | ");
+            let of = |line: &str| line.strip_prefix(&start).map(|rest| rest.to_owned());
+            text.lines().filter_map(of).collect::<Vec<_>>()
+        };
+        // Three, 2.25 and 4.5 a second; half a second more in the end.
+        assert_eq!(rows("fillrandom")[0], "3 ± 38% · 1.00 µs · 0.0 |");
+        assert_eq!(rows("fillrandom")[1], "2.57 · 0.5 s |");
+        assert_eq!(rows("fillrandom")[2], "2 ns · 3 ns · 9.00 µs |", "the longest of all rounds");
+        assert_eq!(rows("fillrandom")[4], "1 B · 3 B |");
+        assert_eq!(rows("readrandom")[1], "63% |");
+        assert_eq!(rows("seekrandom")[2], "7.00 MiB in all |", "{text}");
+        assert!(!rows("readseq").contains(&"2 ns · 3 ns · 4 ns |".to_owned()), "{text}");
     }
 }

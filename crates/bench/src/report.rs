@@ -1,6 +1,6 @@
 //! A report: what was run, where, and what came of it. Kept as JSON.
 
-use crate::config::{Config, REOPEN};
+use crate::config::Config;
 use crate::machine::Machine;
 use crate::place::write;
 use crate::result::Measured;
@@ -67,10 +67,7 @@ impl Report {
         let name =
             |at: Option<usize>| at.and_then(|at| self.config.benchmarks.get(at)?.trim().into());
         let workload: &str = name(Some(step)).unwrap_or_default();
-        match name(step.checked_sub(1)) {
-            Some(REOPEN) => format!("{workload}, cold"),
-            _ => workload.to_owned(),
-        }
+        if self.config.is_cold(step) { format!("{workload}, cold") } else { workload.to_owned() }
     }
 
     /// Rows for tables and plots: runs of the same engine and place in the list, as one.
@@ -110,6 +107,11 @@ impl Row<'_> {
     /// The middle one of a figure; the lower one of two.
     pub fn median(&self, figure: impl Fn(&Measured) -> f64) -> f64 {
         median(self.runs.iter().map(|run| figure(run)).collect())
+    }
+
+    /// The largest of a figure.
+    pub fn most(&self, figure: impl Fn(&Measured) -> f64) -> f64 {
+        self.runs.iter().map(|run| figure(run)).fold(0.0, f64::max)
     }
 
     /// The run whose rate is the median.

@@ -77,8 +77,11 @@ pub struct Measured {
     pub disk_bytes: u64,
     /// The most of them meanwhile.
     pub disk_peak_bytes: u64,
-    /// The most memory meanwhile.
+    /// The most memory meanwhile, mapped files included as far as they are in memory.
     pub memory_peak_bytes: u64,
+    /// The most of it that is no file's. Not in files of older versions.
+    #[serde(default)]
+    pub own_memory_peak_bytes: Option<u64>,
     /// Operations in each tenth of a second.
     pub pace: Vec<u64>,
     /// The longest operation in each tenth of a second, in nanoseconds; 0 if none ended. With a rate, the time from
@@ -91,6 +94,16 @@ impl Measured {
     /// Operations a second.
     pub fn rate(&self) -> f64 {
         self.operations as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Operations a second with the time until the store had no more work.
+    pub fn settled_rate(&self) -> f64 {
+        self.operations as f64 / (self.seconds + self.settle_seconds).max(1e-9)
+    }
+
+    /// Processors that were busy for the process, on average.
+    pub fn processors(&self) -> f64 {
+        self.cpu_us_per_operation * 1e-6 * self.rate()
     }
 
     /// Nanoseconds for each operation of a thread.

@@ -3,6 +3,7 @@
 use crate::config::{Config, REOPEN};
 use crate::drive;
 use crate::keys::Known;
+use crate::machine::use_processors;
 use crate::progress::Progress;
 use crate::result::Measured;
 use crate::store::{Engine, Store};
@@ -123,6 +124,9 @@ pub fn run(
     each: &mut dyn FnMut(Measured),
 ) -> Outcome<()> {
     let steps = steps(config)?;
+    if let Some(processors) = config.processors {
+        use_processors(processors)?;
+    }
     let place = Place::new(config)?;
     let mut open = None;
     for (at_step, step) in steps.into_iter().enumerate() {
@@ -209,6 +213,8 @@ fn reopened(
     known: Option<(Known, bool)>,
 ) -> Outcome<Open> {
     let store = engine.open(&place.store(), &config.settings(true))?;
+    // What it left when it was closed is not to be done beside the workload that comes next.
+    store.settle()?;
     let (known, scattered) = known.unwrap_or_else(|| (Known::new(config.num), false));
     Ok(Open { store, known, scattered })
 }

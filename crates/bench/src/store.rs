@@ -2,6 +2,7 @@
 
 use esker_draw::Outcome;
 use std::path::Path;
+use std::time::Instant;
 
 /// How stores are set up, the same for all.
 #[derive(Clone, Debug)]
@@ -17,8 +18,9 @@ pub struct Settings {
     /// Whether tables are compressed, with the fastest codec an engine has. `db_bench`:
     /// `--compression_type`.
     pub compression: bool,
-    /// Threads for flushes and compactions together.
-    pub background_threads: u32,
+    /// Threads that compact. Flushes have one more, where an engine tells them apart. `db_bench`:
+    /// `--max_background_compactions`.
+    pub compaction_threads: u32,
     /// Whether the store is expected to be there.
     pub existing: bool,
 }
@@ -31,7 +33,7 @@ impl Default for Settings {
             filter_bits_per_key: 10,
             block_bytes: 4096,
             compression: true,
-            background_threads: 2,
+            compaction_threads: 2,
             existing: false,
         }
     }
@@ -101,11 +103,12 @@ pub trait Store: Send + Sync {
         Ok(None)
     }
 
-    /// Writes memory out and waits until the engine has no more work of its own.
+    /// Writes memory out and waits until the engine has no more work of its own; returns since when it had none, if it takes
+    /// longer to find that out.
     ///
     /// # Errors
     /// Of the engine.
-    fn settle(&self) -> Outcome<()>;
+    fn settle(&self) -> Outcome<Option<Instant>>;
 
     /// Brings everything into its final shape.
     ///

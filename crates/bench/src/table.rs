@@ -40,6 +40,7 @@ pub fn results(report: &Report) -> String {
         "ops/s",
         "±",
         "CPU/op",
+        "CPUs",
         "p50",
         "p99",
         "p99.9",
@@ -47,8 +48,10 @@ pub fn results(report: &Report) -> String {
         "write amp",
         "stalled",
         "settling",
+        "ops/s settled",
         "disk",
         "memory",
+        "of its own",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let mut by_step: Vec<Row<'_>> = report.rows();
@@ -67,10 +70,11 @@ fn result_row(row: &Row<'_>) -> Vec<String> {
         rate(median(&Measured::rate)),
         if row.count() > 1 { format!("{:.0}%", 100.0 * row.spread()) } else { "-".to_owned() },
         duration(1e3 * median(&|run| run.cpu_us_per_operation)),
+        format!("{:.1}", median(&Measured::processors)),
         latency(&|run| run.main_latency().p50),
         latency(&|run| run.main_latency().p99),
         latency(&|run| run.main_latency().p999),
-        latency(&|run| run.main_latency().max),
+        duration(row.most(|run| run.main_latency().max as f64)),
         dash(
             first
                 .write_amplification()
@@ -78,8 +82,12 @@ fn result_row(row: &Row<'_>) -> Vec<String> {
         ),
         dash(first.stalled_ns.map(|_| duration(median(&|run| run.stalled_ns.unwrap_or(0) as f64)))),
         duration(1e9 * median(&|run| run.settle_seconds)),
+        dash((first.user_written_bytes > 0).then(|| rate(median(&Measured::settled_rate)))),
         bytes(median(&|run| run.disk_bytes as f64) as u64),
         bytes(median(&|run| run.memory_peak_bytes as f64) as u64),
+        dash(first.own_memory_peak_bytes.map(|first| {
+            bytes(median(&|run| run.own_memory_peak_bytes.unwrap_or(first) as f64) as u64)
+        })),
     ]
 }
 

@@ -228,7 +228,7 @@ pub const WORKLOADS: &[Workload] = &[
         "readrandomwriterandom",
         What::Mixed,
         Start::Filled,
-        Count::Num,
+        Count::Reads,
         "gets and puts, --readwritepercent of them gets",
     ),
     workload("deleterandom", What::DeleteRandom, Start::Filled, Count::Num, "deletes at random"),
@@ -326,9 +326,31 @@ impl Workload {
         )
     }
 
+    /// Whether it can be done again and again and finds the same each time: it may be prolonged.
+    pub fn only_reads(&self) -> bool {
+        self.repeats() || matches!(self.what, What::Everything { .. } | What::Unordered)
+    }
+
+    /// Whether each operation gets a key, or several, that a filled store may have or not.
+    pub fn gets_keys(&self) -> bool {
+        matches!(self.what, What::Read | What::ReadSeveral)
+    }
+
     /// Whether it does not matter to it which keys there are.
     pub fn any_keys(&self) -> bool {
         matches!(self.what, What::Everything { .. } | What::Unordered | What::Compact)
+    }
+
+    /// How keys that exist are drawn, of which there are `count` before the first of `operations`.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn keys(&self, shape: Shape, count: u64, operations: u64) -> Outcome<Draw> {
+        let (popularity, inserts) = match self.what {
+            What::Ycsb(mix) => (mix.popularity, operations / 100 * u64::from(mix.inserts)),
+            _ => (shape.popularity, 0),
+        };
+        Draw::new(popularity, count, inserts)
     }
 
     /// Threads that keep the store busy beside those that are measured.
@@ -366,33 +388,26 @@ pub struct Operations<'a> {
 }
 
 impl<'a> Operations<'a> {
-    /// Those of thread `thread` of `threads`, the last of which may be company.
-    ///
-    /// # Errors
-    /// If there are no keys.
+    /// Those of thread `thread` of `threads`, the last of which may be company. `draw` is [`Workload::keys`].
     pub fn new(
         workload: &Workload,
         shape: Shape,
-        known: &'a Known,
+        (known, draw): (&'a Known, Draw),
         (thread, threads): (u64, u64),
         random: Random,
-    ) -> Outcome<Operations<'a>> {
-        let popularity = match workload.what {
-            What::Ycsb(mix) => mix.popularity,
-            _ => shape.popularity,
-        };
+    ) -> Operations<'a> {
         let writes = thread + workload.company() >= threads && workload.company() > 0;
-        Ok(Operations {
+        Operations {
             what: workload.what,
             shape,
             known,
-            draw: Draw::new(popularity, shape.num)?,
+            draw,
             shuffled: Shuffled::new(shape.num),
             random,
             next: thread,
             step: threads,
             writes,
-        })
+        }
     }
 
     fn any(&mut self) -> u64 {

@@ -24,6 +24,8 @@ pub(crate) const CODEC_MAX: u8 = CODEC_ZSTD;
 /// The length of the uncompressed payload stands before compressed bytes.
 const LENGTH_BYTES: usize = 4;
 const PAYLOAD_BYTES_MAX: usize = i32::MAX as usize;
+/// LZ4 takes no more at once.
+const LZ4_BYTES_MAX: usize = 0x7E00_0000;
 const EXPANSION_MAX: usize = 256;
 const PAYLOAD_BYTES_ALWAYS: usize = 64 << 10;
 
@@ -107,6 +109,9 @@ impl Sealer {
     }
 
     fn lz4(&mut self, payload: &[u8]) -> Option<(u8, usize)> {
+        if payload.len() > LZ4_BYTES_MAX {
+            return None;
+        }
         let most = lz4_flex::block::get_maximum_output_size(payload.len());
         let out = room(&mut self.scratch, most);
         let written = lz4_flex::block::compress_into_with_table(payload, out, &mut self.lz4);

@@ -10,7 +10,7 @@ pub trait Weigh {
     /// Heap bytes, without the cache's own overhead.
     fn heap_bytes(&self) -> usize;
 
-    /// Called when the cache drops the entry to make room; not when another replaces it.
+    /// Called when the cache drops the entry: to make room, or since another takes its place.
     ///
     /// Runs under a lock of the cache: it must not call the cache.
     fn evicted(&self) {}

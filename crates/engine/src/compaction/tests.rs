@@ -368,6 +368,56 @@ fn a_tombstone_beside_a_part_makes_no_table() {
 }
 
 #[test]
+fn tombstones_are_cut_into_tables_as_records_are() {
+    const TABLE_BYTES: u64 = 4 << 10;
+    let fixture = Fixture::new(TABLE_BYTES);
+    let key = |number: u32| number.to_be_bytes();
+    let tombstone = |nth: u32| RangeTombstone {
+        start: key(10 * nth)[..].into(),
+        end: key(10 * nth + 5)[..].into(),
+        seq: 5,
+    };
+    let all: Vec<RangeTombstone> = (0..3_000).map(tombstone).collect();
+    let tombstones = RangeTombstones::build(&fixture.options.order, &all);
+    // A record here and there, one of them where a tombstone ends.
+    let records = (0..30_000).filter(|number| number % 4_000 == 7 || *number == 20_005);
+    let records: Vec<u32> = records.collect();
+    for part in [0..30_000, 7_002..22_003] {
+        let mut output = fixture.output(1, &tombstones);
+        output.start_at(key(part.start)[..].into());
+        for number in records.iter().filter(|number| part.contains(number)) {
+            output.add(&key(*number), Trailer::new(9, Kind::Put), b"value").expect("add");
+        }
+        output.finish_at(Some(key(part.end)[..].into())).expect("finish");
+        let tables = fixture.tables(RunOutput::join(vec![output]).expect("join"));
+        assert!(tables.len() > 5, "{}", tables.len());
+        let (mut found, mut entries) = (Vec::new(), 0);
+        for table in &tables {
+            let reader = table.shared_reader().expect("opens");
+            let of: Vec<_> = table.range_tombstones(&reader).records().collect();
+            assert!(of.len() as u64 * 20 <= TABLE_BYTES + 40, "{} in one table", of.len());
+            found.extend(of);
+            entries += table.meta.entries;
+        }
+        for pair in tables.windows(2) {
+            let (one, next) = (&pair[0].meta, &pair[1].meta);
+            assert!(one.largest <= next.smallest, "{one:?} {next:?}");
+            assert!(one.largest_exclusive || one.largest < next.smallest, "{one:?} {next:?}");
+        }
+        let clip = |t: &RangeTombstone| RangeTombstone {
+            start: t.start.clone().max(key(part.start)[..].into()),
+            end: t.end.clone().min(key(part.end)[..].into()),
+            seq: t.seq,
+        };
+        let expected: Vec<_> = all.iter().map(clip).filter(|t| t.start < t.end).collect();
+        assert_eq!(found.len(), expected.len());
+        assert!(found == expected, "every part of each once");
+        let inside = records.iter().filter(|number| part.contains(number)).count();
+        assert_eq!(entries, inside as u64);
+    }
+}
+
+#[test]
 fn an_output_that_is_dropped_leaves_no_file() {
     let fixture = Fixture::new(4 << 10);
     let tables = || fixture.disk.list(Path::new("/db")).expect("list").len();

@@ -114,7 +114,7 @@ impl Shortening {
     }
 }
 
-/// Entries after which it is asked whether to go on.
+/// Entries after which `stop` is asked.
 const CHECK_ENTRIES: u64 = 4_096;
 
 /// The index of all entries of `sources`; `None` if it would take more than `bytes_max`.
@@ -147,14 +147,13 @@ pub(crate) fn unite(
             heap.swap_remove(0);
         }
         sift_down(&sources, &mut heap, 0);
+        // Asked each time, since a key may be long.
+        if out.builder.heap_bytes() > bytes_max {
+            return Ok(None);
+        }
         taken += 1;
-        if taken.is_multiple_of(CHECK_ENTRIES) {
-            if stop() {
-                return Err(Error::Cancelled);
-            }
-            if out.builder.heap_bytes() > bytes_max {
-                return Ok(None);
-            }
+        if taken.is_multiple_of(CHECK_ENTRIES) && stop() {
+            return Err(Error::Cancelled);
         }
     }
     let index = out.finish();

@@ -6,8 +6,9 @@
 //! code that decides it in a store (`compaction/policy` and `compaction/scheduler`); what a compaction writes is
 //! computed from how many keys its inputs share (`spread.rs`).
 //!
-//! Left out: compression, tombstones, reads, and that outputs are cut where they would overlap too much of the level
-//! below them.
+//! Left out: compression, tombstones, filters, reads and what they cache, values apart from the tree and run indexes
+//! (which [`Plan::validate`] refuses), that outputs are cut where they would overlap too much of the level below them, that
+//! one compaction is done by several threads, and that writers, flushes and compactions share processors.
 
 mod plan;
 mod rule;

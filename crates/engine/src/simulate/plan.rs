@@ -120,12 +120,22 @@ impl Machine {
 }
 
 impl Plan {
-    /// Checks every range.
+    /// Checks every range, and that no option asks for what is not simulated.
     ///
     /// # Errors
     /// `InvalidArgument` naming what is wrong.
     pub fn validate(&self) -> Result<()> {
         self.options.validate()?;
+        for (name, asked) in [
+            ("value_log_bytes_min", self.options.value_log_bytes_min.is_some()),
+            ("run_index", self.options.run_index),
+        ] {
+            if asked {
+                return Err(Error::invalid(format!(
+                    "{name} is set, and simulations have neither values apart from the tree nor run indexes: leave it out"
+                )));
+            }
+        }
         let distinct = if let Keys::Out { of } = self.load.keys { of } else { 1 };
         for (name, value, min) in [
             ("record_bytes", self.load.record_bytes, 1),

@@ -315,3 +315,21 @@ fn a_rule_of_ones_own_decides() {
     assert!(last(&trace)[2].tables > 50, "nothing leaves level 2: {:?}", last(&trace));
     assert_eq!(trace.steps[0].turn, Some(5));
 }
+
+#[test]
+fn what_is_not_simulated_is_refused() {
+    let apart = KeyspaceOptions { value_log_bytes_min: Some(512), ..KeyspaceOptions::default() };
+    let indexed = KeyspaceOptions {
+        compaction: Compaction::Tiered,
+        run_index: true,
+        ..KeyspaceOptions::default()
+    };
+    for (name, options) in [("value_log_bytes_min", apart), ("run_index", indexed)] {
+        let plan = Plan { options, memtables_bytes_max: 1 << 30, ..plan(Scheduler::default()) };
+        let refused = run(&plan, |_| true);
+        let Err(Error::InvalidArgument { what }) = refused else {
+            panic!("{name}: simulated");
+        };
+        assert!(what.starts_with(name), "{what}");
+    }
+}

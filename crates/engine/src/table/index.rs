@@ -468,6 +468,11 @@ impl SlotRef {
         SlotRef { index: Arc::downgrade(index), at: at as u32 }
     }
 
+    /// Whether this is slot `at` of an index.
+    pub(super) fn names(&self, index: &Arc<DataIndex>, at: usize) -> bool {
+        self.at as usize == at && self.index.as_ptr() == Arc::as_ptr(index)
+    }
+
     /// Empties the slot, if its index is still there.
     pub(super) fn clear(&self) {
         if let Some(index) = self.index.upgrade() {

@@ -200,7 +200,7 @@ impl TableReader {
         self.damaged(handle, Damage(what))
     }
 
-    /// The most that this reader will pin: its indexes and filters, or 0 if it pins nothing.
+    /// The most that this reader will pin of its indexes and filters; 0 if it pins nothing.
     pub fn pin_limit_bytes(&self) -> u64 {
         if self.pins.is_empty() { 0 } else { pinnable_bytes(&self.properties) }
     }
@@ -233,8 +233,8 @@ impl TableReader {
     }
 
     fn index_in_memory(&self, partition: usize) -> Option<Arc<DataIndex>> {
-        if let Some(pins) = self.pins.get(partition) {
-            return pins.index.get().cloned();
+        if let Some(index) = self.pins.get(partition).and_then(|pins| pins.index.get()) {
+            return Some(index.clone());
         }
         match self.cache.get(self.cache_key(self.top.partitions[partition].index)) {
             Some(CachedBlock::Index(index)) => Some(index),
@@ -256,21 +256,34 @@ impl TableReader {
             return Ok(index);
         }
         let index = Arc::new(self.read_index(partition)?);
-        match self.pins.get(partition) {
-            Some(pins) => {
-                let pinned = pins.index.get_or_init(|| {
-                    let bytes = index.memory_bytes() as u64;
-                    self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
-                    index.clone()
-                });
-                return Ok(pinned.clone());
-            }
-            None => {
+        let pin = self.pins.get(partition).map(|pins| &pins.index);
+        match pin.map(|pin| self.pin(pin, index.clone(), index.memory_bytes())) {
+            Some(Ok(pinned)) => Ok(pinned.clone()),
+            _ => {
                 let key = self.cache_key(self.top.partitions[partition].index);
                 self.cache.insert(key, CachedBlock::Index(index.clone()));
+                Ok(index)
             }
         }
-        Ok(index)
+    }
+
+    /// Pins a part, unless all that is pinned would take more than was promised: then it is given back, for the cache.
+    fn pin<'a, T>(&self, pin: &'a OnceLock<T>, part: T, bytes: usize) -> Result<&'a T, T> {
+        let (bytes, limit) = (bytes as u64, self.pin_limit_bytes());
+        let before = self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > limit {
+            self.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return pin.get().ok_or(part);
+        }
+        let mut is_first = false;
+        let pinned = pin.get_or_init(|| {
+            is_first = true;
+            part
+        });
+        if !is_first {
+            self.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        Ok(pinned)
     }
 
     /// Reads the index of a partition from the file.
@@ -310,19 +323,19 @@ impl TableReader {
         key: &[u8],
     ) -> Result<bool> {
         let Some(handle) = self.top.partitions[partition].filter else { return Ok(true) };
-        if let Some(pins) = self.pins.get(partition) {
-            let filter = self.read_filter(handle)?;
-            let pinned = pins.filter.get_or_init(|| {
-                self.pinned_bytes.fetch_add(filter.memory_bytes() as u64, Ordering::Relaxed);
-                filter
-            });
-            return Ok(pinned.may_contain(probes, key));
-        }
         let cache_key = self.cache_key(handle);
         if let Some(CachedBlock::Filter(filter)) = self.cache.get(cache_key) {
             return Ok(filter.may_contain(probes, key));
         }
-        let filter = Arc::new(self.read_filter(handle)?);
+        let mut filter = self.read_filter(handle)?;
+        if let Some(pins) = self.pins.get(partition) {
+            let bytes = filter.memory_bytes();
+            match self.pin(&pins.filter, filter, bytes) {
+                Ok(pinned) => return Ok(pinned.may_contain(probes, key)),
+                Err(back) => filter = back,
+            }
+        }
+        let filter = Arc::new(filter);
         self.cache.insert(cache_key, CachedBlock::Filter(filter.clone()));
         Ok(filter.may_contain(probes, key))
     }
@@ -357,16 +370,22 @@ impl TableReader {
         }
     }
 
-    /// Takes a block from the cache that is not in its slot, as when the index was loaded anew.
+    /// Takes a block from the cache that is not in its slot: the index was loaded anew, or two readers put the block in at
+    /// once, and the entry that was replaced emptied the slot of the one that stayed.
     #[inline(never)]
     fn adopt(&self, index: &Arc<DataIndex>, at: usize) -> Option<Block> {
-        match self.cache.get(self.cache_key(index.handle(at))) {
-            Some(CachedBlock::Data(block, _)) => {
-                self.cache_data(index, at, &block);
-                Some(block)
+        let key = self.cache_key(index.handle(at));
+        let Some(CachedBlock::Data(block, slot)) = self.cache.get(key) else { return None };
+        if slot.names(index, at) {
+            index.slot(at).set(&block, self.cache.epoch());
+            if self.cache.get(key).is_none() {
+                // Dropped meanwhile; if it is dropped from here on, that empties the slot.
+                index.slot(at).clear();
             }
-            _ => None,
+        } else {
+            self.cache_data(index, at, &block);
         }
+        Some(block)
     }
 
     /// Reads a data block from the file.
@@ -475,7 +494,8 @@ impl Parts {
     }
 }
 
-/// What the decoded indexes and filters of a table take, about.
+/// What the decoded indexes and filters of a table take, about, and the most that is pinned of them: of an index whose
+/// keys share a lot, which stand there whole, a part is left to the cache.
 fn pinnable_bytes(properties: &Properties) -> u64 {
     // An entry is an integer, two offsets, a slot, and a key that is no longer prefix-compressed.
     let per_block = properties.data_blocks.saturating_mul(24 + SLOT_BYTES as u64);

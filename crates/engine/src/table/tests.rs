@@ -776,6 +776,49 @@ fn many_threads_read_through_a_cache_that_is_too_small() {
 }
 
 #[test]
+fn no_more_is_pinned_than_was_promised() {
+    // Keys of 300 bytes that differ in the last ten: whole, they take many times what they take in the file.
+    let key = |i: u64| [&[b'k'; 290][..], format!("{i:010}").as_bytes()].concat();
+    let entries: Vec<Entry> =
+        (0..20_000u64).map(|i| (key(i), Trailer::new(5, Kind::Put), vec![1; 900])).collect();
+    let options =
+        KeyspaceOptions { compression: vec![Compression::None], ..KeyspaceOptions::default() };
+    let (bytes, summary) = build(&options, &entries, &[]);
+    let context = context(64 << 20, u64::MAX);
+    let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
+    let before = table.memory_bytes();
+    for _ in 0..2 {
+        for (key, trailer, value) in &entries {
+            let got = table.get(key, hash64(key), SEQ_MAX, None).expect("get").expect("there");
+            assert_eq!((got.0, &got.1[..]), (*trailer, &value[..]));
+        }
+        let (pinned, most) = (table.memory_bytes() - before, table.pin_limit_bytes());
+        assert!(most / 2 < pinned && pinned <= most, "{pinned} of {most} bytes");
+    }
+    let partitions = 0..table.properties().partitions as usize;
+    let whole: usize = partitions.map(|p| table.index(p).expect("index").memory_bytes()).sum();
+    assert!(whole as u64 > table.pin_limit_bytes(), "what all of it takes: {whole}");
+}
+
+#[test]
+fn a_block_that_two_readers_put_in_has_its_slot_again() {
+    let entries: Vec<Entry> = (0..100u64)
+        .map(|i| (format!("{i:04}").into_bytes(), Trailer::new(5, Kind::Put), vec![1; 100]))
+        .collect();
+    let options = KeyspaceOptions::default();
+    let (bytes, summary) = build(&options, &entries, &[]);
+    let context = context(24 << 20, u64::MAX);
+    let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
+    let index = table.index(0).expect("index");
+    let block = table.load_data(index.handle(0)).expect("a block");
+    (0..2).for_each(|_| table.cache_data(&index, 0, &block));
+    assert!(table.cached_data(&index, 0).is_some());
+    assert!(index.slot(0).is_full(), "from now on it is had without the cache");
+    context.cache.set_capacity_bytes(0);
+    assert!(!index.slot(0).is_full());
+}
+
+#[test]
 fn a_block_is_not_kept_while_memory_for_it_is_promised() {
     const COUNT: u64 = 80;
     let options =

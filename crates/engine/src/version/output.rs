@@ -33,6 +33,9 @@ pub(crate) struct RunOutput {
     tombstones: Vec<Fragment>,
     /// Index of the first fragment that is not written completely.
     next_tombstone: usize,
+    /// Index of the first fragment that does not end where the run is, and bytes of those before it in the present table.
+    next_border: usize,
+    tombstone_bytes: u64,
     /// Where the present table's part of the key space starts; `None` for the first.
     lower: Option<Arc<[u8]>>,
     grandparents: Vec<Arc<Table>>,
@@ -69,6 +72,8 @@ impl RunOutput {
             level,
             tombstones,
             next_tombstone: 0,
+            next_border: 0,
+            tombstone_bytes: 0,
             lower: None,
             grandparents,
             next_grandparent: 0,
@@ -90,6 +95,7 @@ impl RunOutput {
     pub(crate) fn start_at(&mut self, lower: Arc<[u8]>) {
         let order = &self.options.order;
         self.next_tombstone = self.tombstones.partition_point(|f| !order.less(&lower, &f.span.end));
+        self.next_border = self.next_tombstone;
         self.lower = Some(lower);
     }
 
@@ -117,8 +123,9 @@ impl RunOutput {
         key: &[u8],
         add: impl FnOnce(&mut TableBuilder) -> Result<()>,
     ) -> Result<()> {
+        self.cut_among_tombstones(Some(key))?;
         if self.wants_cut(key) {
-            self.finish_at(Some(Arc::from(key)))?;
+            self.end_table(Some(Arc::from(key)))?;
         }
         let open = match &mut self.current {
             Some(open) => open,
@@ -175,8 +182,35 @@ impl RunOutput {
         Ok(Open { builder, number })
     }
 
+    /// Ends tables where fragments end that take as much as a table may, up to `key` (`None`: all of them): tombstones are
+    /// one block, which is read as a whole.
+    #[inline]
+    fn cut_among_tombstones(&mut self, key: Option<&[u8]>) -> Result<()> {
+        while let Some(fragment) = self.tombstones.get(self.next_border) {
+            let order = &self.options.order;
+            let end = &fragment.span.end;
+            if key.is_some_and(|key| order.less(key, end)) {
+                break;
+            }
+            self.next_border += 1;
+            self.tombstone_bytes += bytes_of(fragment);
+            if self.tombstone_bytes >= self.options.table_bytes_max {
+                // Fragments that end at the last key or before it were passed with it, so that its records stay together.
+                let end = end.clone();
+                self.end_table(Some(end))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the present table before `upper` (`None`: at the end of the run). What is added next starts there.
     pub(crate) fn finish_at(&mut self, upper: Option<Arc<[u8]>>) -> Result<()> {
+        self.cut_among_tombstones(upper.as_deref())?;
+        self.end_table(upper)
+    }
+
+    fn end_table(&mut self, upper: Option<Arc<[u8]>>) -> Result<()> {
+        self.tombstone_bytes = 0;
         let clipped = self.take_tombstones(upper.as_ref());
         if self.current.is_none() && !clipped.is_empty() {
             self.current = Some(self.start_table()?);
@@ -250,6 +284,13 @@ impl Drop for RunOutput {
             let _ = self.store.in_directory(|vfs| vfs.remove(&self.path(number)));
         }
     }
+}
+
+/// What the tombstones of a fragment take in a table, about.
+fn bytes_of(fragment: &Fragment) -> u64 {
+    let span = &fragment.span;
+    // Beside its ends a tombstone has its sequence number and their lengths.
+    ((span.start.len() + span.end.len() + 12) * fragment.seqs.len()) as u64
 }
 
 /// The later of a key and a lower bound.
