@@ -1,4 +1,4 @@
-//! RocksDB, and RocksDB with its values in blob files.
+//! RocksDB, also with its values in blob files, and with writes that enter log and memtable one behind the other.
 
 use esker_bench::Outcome;
 use esker_bench::store::{Engine, Settings, Store, Walk};
@@ -21,10 +21,15 @@ const MEMTABLES: i32 = 4;
 const FAMILY: &str = "default";
 
 /// RocksDB.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rocks {
-    /// Keep large values in blob files.
-    pub(crate) blobs: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rocks {
+    /// As it is.
+    Plain,
+    /// Large values are kept in blob files.
+    Blobs,
+    /// A group of writers writes its log while the one before it is still writing the memtable: more for many threads, of
+    /// which some wait longer.
+    Pipelined,
 }
 
 struct RocksStore {
@@ -55,7 +60,8 @@ impl Rocks {
             tables.set_bloom_filter(f64::from(settings.filter_bits_per_key), false);
         }
         options.set_block_based_table_factory(&tables);
-        if self.blobs {
+        options.set_enable_pipelined_write(self == Rocks::Pipelined);
+        if self == Rocks::Blobs {
             options.set_enable_blob_files(true);
             options.set_min_blob_size(BLOB_BYTES_MIN);
             options.set_enable_blob_gc(true);
@@ -70,19 +76,23 @@ impl Rocks {
 
 impl Engine for Rocks {
     fn name(&self) -> String {
-        if self.blobs { "rocksdb+blobs".to_owned() } else { "rocksdb".to_owned() }
+        match self {
+            Rocks::Plain => "rocksdb".to_owned(),
+            Rocks::Blobs => "rocksdb+blobs".to_owned(),
+            Rocks::Pipelined => "rocksdb+pipeline".to_owned(),
+        }
     }
 
     fn setup(&self, settings: &Settings) -> String {
-        let blobs = if self.blobs {
-            "; enable_blob_files, min_blob_size = 512, enable_blob_gc"
-        } else {
-            ""
+        let more = match self {
+            Rocks::Plain => "",
+            Rocks::Blobs => "; enable_blob_files, min_blob_size = 512, enable_blob_gc",
+            Rocks::Pipelined => "; enable_pipelined_write",
         };
         format!(
             "11.8.1 by the crate rocksdb, built for processors with SSE 4.2, PCLMUL and AVX2: \
              max_write_buffer_number = {MEMTABLES}, max_background_jobs = {}, max_subcompactions = {}, bytes_per_sync = 1 MiB, \
-             an LRU cache, full Bloom filters, LZ4, gets pinned, several keys by batched MultiGet{blobs}",
+             an LRU cache, full Bloom filters, LZ4, gets pinned, several keys by batched MultiGet{more}",
             settings.compaction_threads + 1,
             settings.compaction_threads
         )

@@ -33,6 +33,7 @@ pub enum Suite {
 }
 
 const LSM_TREES: &str = "esker,rocksdb,leveldb,fjall";
+const MANY_WRITERS: &str = "esker,rocksdb,rocksdb+pipeline,leveldb,fjall";
 const WITH_LMDB: &str = "esker,rocksdb,leveldb,fjall,lmdb";
 const WITH_B_TREES: &str = "esker,rocksdb,leveldb,fjall,lmdb,redb";
 
@@ -68,14 +69,14 @@ const BASIC: &[Chapter] = &[
     Chapter {
         name: "threads",
         about: "a million records, keys and values of 128 bytes, 16 threads, half of the operations gets",
-        engines: LSM_TREES,
+        engines: MANY_WRITERS,
         flags: "--num 1000000 --reads 20000000 --duration 20 --threads 16 --key_size 128 --value_size 128 --readwritepercent 50 \
                 --benchmarks fillrandom,readrandomwriterandom",
     },
     Chapter {
         name: "paced",
         about: "the same threads at 50 000 operations a second, which all can do",
-        engines: LSM_TREES,
+        engines: MANY_WRITERS,
         flags: "--num 1000000 --threads 16 --key_size 128 --value_size 128 --readwritepercent 50 \
                 --rate 50000 --benchmarks fillrandom,readrandomwriterandom",
     },
@@ -88,7 +89,7 @@ const BASIC: &[Chapter] = &[
     Chapter {
         name: "sync-threads",
         about: "each put on disk before the next of its thread, 16 threads",
-        engines: LSM_TREES,
+        engines: MANY_WRITERS,
         flags: "--num 10000000 --duration 10 --threads 16 --benchmarks fillsync",
     },
 ];

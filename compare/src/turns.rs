@@ -33,9 +33,11 @@ pub fn engines() -> Vec<Box<dyn Engine>> {
         // Merged rarely, which is what an index of runs is for.
         Box::new(Esker { tree: Tree::Indexed, runs: Some(16), ..Esker::default() }),
         #[cfg(feature = "rocksdb")]
-        Box::new(Rocks { blobs: false }),
+        Box::new(Rocks::Plain),
         #[cfg(feature = "rocksdb")]
-        Box::new(Rocks { blobs: true }),
+        Box::new(Rocks::Blobs),
+        #[cfg(feature = "rocksdb")]
+        Box::new(Rocks::Pipelined),
         #[cfg(feature = "leveldb")]
         Box::new(LevelDb),
         #[cfg(feature = "fjall")]
