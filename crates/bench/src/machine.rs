@@ -165,7 +165,7 @@ pub struct OwnMemory {
 }
 
 impl OwnMemory {
-    /// Looks from now on, every [`MEMORY_LOOK`].
+    /// Looks from now on, fifty times a second.
     pub fn watch() -> OwnMemory {
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
