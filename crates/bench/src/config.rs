@@ -192,11 +192,6 @@ impl Config {
         before.is_some_and(|name| name.trim() == REOPEN)
     }
 
-    /// How long a workload goes on at least, where nothing has to find an empty cache.
-    pub fn seconds_min(&self, workload: &Workload) -> Option<f64> {
-        (self.duration_min > 0.0 && workload.only_reads()).then_some(self.duration_min)
-    }
-
     /// How a workload is run as step `step`.
     ///
     /// # Errors
@@ -223,7 +218,8 @@ impl Config {
                 Count::Once => self.threads,
             },
             seconds_max: self.duration.filter(|_| !workload.is_load()),
-            seconds_min: self.seconds_min(workload).filter(|_| !self.is_cold(step)),
+            seconds_min: Some(self.duration_min)
+                .filter(|&min| min > 0.0 && workload.only_reads() && !self.is_cold(step)),
             rate: self.rate,
             sync: self.sync || workload.sync,
             // Each step draws keys of its own; the same step of another engine, the same.
@@ -231,5 +227,28 @@ impl Config {
             step,
             settle: true,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::find;
+
+    #[test]
+    fn what_finds_an_empty_cache_is_not_prolonged() {
+        let steps = "fillrandom,reopen,readrandom,readrandom,readseq,overwrite";
+        let config = Config::of(&["--duration_min", "5", "--benchmarks", steps]).expect("flags");
+        let least = |step: usize| {
+            let workload = find(&config.benchmarks[step]).expect("a workload");
+            config.plan(workload, step).expect("a plan").seconds_min
+        };
+        assert_eq!([0, 2, 3, 4, 5].map(least), [None, None, Some(5.0), Some(5.0), None]);
+    }
+
+    #[test]
+    fn a_workload_cannot_end_before_it_may() {
+        let refused = Config::of(&["--duration", "1", "--duration_min", "2"]);
+        assert!(refused.is_err_and(|error| error.to_string().contains("--duration_min")));
     }
 }

@@ -575,7 +575,6 @@ mod tests {
         let workload = workload::find(workload).expect("a workload");
         let config = Config::of(flags).expect("flags");
         let plan = config.plan(workload, 0).expect("a plan");
-        let plan = Plan { seconds_min: config.seconds_min(workload), ..plan };
         let (known, dir) = (Known::new(config.num), Path::new("nowhere"));
         let (plan, stop) = (Plan { settle: false, ..plan }, AtomicBool::new(false));
         let mut progress = Progress::start(true);

@@ -239,6 +239,19 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn a_thread_can_be_left_one_processor() {
+        // Of a thread of its own, so that other tests keep what they have.
+        let alone = std::thread::spawn(|| {
+            let all = std::thread::available_parallelism().expect("a number").get();
+            assert!(use_processors(0).is_err() && use_processors(all + 1).is_err());
+            use_processors(1).expect("one");
+            std::thread::available_parallelism().expect("a number").get()
+        });
+        assert_eq!(alone.join().expect("no panic"), 1);
+    }
+
+    #[test]
     fn fields_are_found_by_name() {
         assert_eq!(field("a: 1\nVmRSS:\t  77 kB\n", "VmRSS:"), 77);
         assert_eq!(field("a: 1\n", "b:"), 0);

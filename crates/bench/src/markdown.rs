@@ -74,9 +74,8 @@ const FIGURES: &[Figure] = &[
     ("Most memory that is no file's, and with mapped files", |row| {
         let of = |figure: fn(&Measured) -> u64| bytes(row.median(|run| figure(run) as f64) as u64);
         let all = of(|run| run.memory_peak_bytes);
-        let own = row.first().own_memory_peak_bytes?;
-        let own = row.median(|run| run.own_memory_peak_bytes.unwrap_or(own) as f64) as u64;
-        Some(format!("{} · {all}", bytes(own)))
+        row.first().own_memory_peak_bytes?;
+        Some(format!("{} · {all}", of(|run| run.own_memory_peak_bytes.unwrap_or(0))))
     }),
     ("Most disk; disk in the end", |row| {
         let of = |figure: fn(&Measured) -> u64| bytes(row.median(|run| figure(run) as f64) as u64);
@@ -163,7 +162,6 @@ mod tests {
             lines.map(str::to_owned).collect::<Vec<_>>()
         };
         let latency = |nth: &str, p999| format!("| {nth} | 2 ns · {p999} · 4 ns |");
-        let text = text.as_str();
         assert_eq!(under("\nLatency"), [latency("fillrandom", "333 µs")]);
         assert_eq!(under("\nGets among puts"), [latency("ycsb-a", "111 µs")]);
         assert_eq!(under("\nPuts among gets"), [latency("ycsb-a", "222 µs")]);

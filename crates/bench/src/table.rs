@@ -85,9 +85,11 @@ fn result_row(row: &Row<'_>) -> Vec<String> {
         dash((first.user_written_bytes > 0).then(|| rate(median(&Measured::settled_rate)))),
         bytes(median(&|run| run.disk_bytes as f64) as u64),
         bytes(median(&|run| run.memory_peak_bytes as f64) as u64),
-        dash(first.own_memory_peak_bytes.map(|first| {
-            bytes(median(&|run| run.own_memory_peak_bytes.unwrap_or(first) as f64) as u64)
-        })),
+        dash(
+            first.own_memory_peak_bytes.map(|_| {
+                bytes(median(&|run| run.own_memory_peak_bytes.unwrap_or(0) as f64) as u64)
+            }),
+        ),
     ]
 }
 
