@@ -1,6 +1,7 @@
-//! Block cache: decoded parts of table files, shared by all tables, bounded in bytes.
+//! What is kept of files in memory, bounded in bytes: a map of decoded parts that are found by their place in the file, and
+//! [queues](Queues) of what has places of its own.
 //!
-//! Flow: table::reader -> [`Cache::get`], on a miss read and decode -> [`Cache::insert`].
+//! Flow: table::block_cache -> [`Cache::get`], on a miss read and decode -> [`Cache::insert`].
 //! Invariants: (1) a key names bytes that never change (files are immutable and their numbers are used
 //! once), so that no entry is ever stale or invalidated; entries of removed files simply age out;
 //! (2) the weights of resident entries stay within the capacity.
@@ -13,55 +14,27 @@
 mod entry;
 #[cfg(not(any(esker_loom, esker_shuttle)))]
 mod evicting;
+mod queues;
 #[cfg(any(esker_loom, esker_shuttle))]
 mod stand_in;
 
 pub use entry::{CacheKey, ENTRY_OVERHEAD_BYTES, Weigh};
+pub use queues::{Answer, Moment, Place, Queues, Rule};
 
-use entry::weight;
-use esker_base::heap::Heap;
-use esker_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(any(esker_loom, esker_shuttle)))]
 use evicting as inner;
 #[cfg(any(esker_loom, esker_shuttle))]
 use stand_in as inner;
 
-/// Epochs that pass while the contents turn over once.
-const EPOCHS_PER_TURNOVER: u64 = 4;
-
 /// A sharded cache of cheaply cloned entries.
 pub struct Cache<V: Weigh + Clone> {
     inner: inner::Inner<V>,
-    heap: Heap,
-    impatient_heap: Heap,
-    /// Weight put in since the epoch began, and after how much the next one begins.
-    epoch_bytes: AtomicU64,
-    epoch_bytes_max: AtomicU64,
-    epoch: AtomicU32,
 }
 
 impl<V: Weigh + Clone> Cache<V> {
     /// An empty cache that holds at most about `capacity_bytes`.
     pub fn new(capacity_bytes: u64) -> Cache<V> {
-        let inner = inner::new(capacity_bytes);
-        let heap = Heap::new(capacity_bytes);
-        let epoch_bytes_max = AtomicU64::new(inner.capacity() / EPOCHS_PER_TURNOVER);
-        let (epoch_bytes, epoch) = (AtomicU64::new(0), AtomicU32::new(0));
-        let impatient_heap = heap.impatient();
-        Cache { inner, heap, impatient_heap, epoch_bytes, epoch_bytes_max, epoch }
-    }
-
-    /// Where memory for entries should come from, and for what is kept beside the cache.
-    #[inline]
-    pub fn heap(&self) -> &Heap {
-        &self.heap
-    }
-
-    /// The same for entries that are soon made anew; those that are [in passing](esker_base::heap::SharedBytes::is_in_passing)
-    /// should not be put in.
-    #[inline]
-    pub fn impatient_heap(&self) -> &Heap {
-        &self.impatient_heap
+        Cache { inner: inner::new(capacity_bytes) }
     }
 
     /// The entry, if it is there.
@@ -72,23 +45,7 @@ impl<V: Weigh + Clone> Cache<V> {
 
     /// Puts an entry in, evicting others as needed. One heavier than a shard is not kept.
     pub fn insert(&self, key: CacheKey, value: V) {
-        let weight = weight(&value);
-        let before = self.epoch_bytes.fetch_add(weight, Ordering::Relaxed);
-        if before + weight > self.epoch_bytes_max.load(Ordering::Relaxed) {
-            self.epoch_bytes.store(0, Ordering::Relaxed);
-            self.epoch.fetch_add(1, Ordering::Relaxed);
-        }
         self.inner.insert(key, value);
-    }
-
-    /// A number that moves on a few times while the contents turn over once, and stands still while
-    /// nothing is put in.
-    ///
-    /// Who finds entries without asking the cache should ask it once an epoch, so that it knows
-    /// what is in use.
-    #[inline]
-    pub fn epoch(&self) -> u32 {
-        self.epoch.load(Ordering::Relaxed)
     }
 
     /// Bytes held now.
@@ -104,7 +61,6 @@ impl<V: Weigh + Clone> Cache<V> {
     /// Changes the capacity; evicts at once if it shrinks.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
         self.inner.set_capacity(capacity_bytes);
-        self.epoch_bytes_max.store(self.capacity_bytes() / EPOCHS_PER_TURNOVER, Ordering::Relaxed);
     }
 
     /// Number of entries held now.

@@ -9,11 +9,6 @@ pub const ENTRY_OVERHEAD_BYTES: usize = 160;
 pub trait Weigh {
     /// Heap bytes, without the cache's own overhead.
     fn heap_bytes(&self) -> usize;
-
-    /// Called when the cache drops the entry: to make room, or since another takes its place.
-    ///
-    /// Runs under a lock of the cache: it must not call the cache.
-    fn evicted(&self) {}
 }
 
 /// Names a block of a file for ever: the file's number, which is never used again, and the offset.
@@ -37,6 +32,6 @@ impl std::hash::Hash for CacheKey {
 
 /// What an entry takes of the capacity.
 #[inline]
-pub(super) fn weight<V: Weigh>(value: &V) -> u64 {
+pub(crate) fn weight<V: Weigh>(value: &V) -> u64 {
     (value.heap_bytes() + ENTRY_OVERHEAD_BYTES) as u64
 }

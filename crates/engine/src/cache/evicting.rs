@@ -2,19 +2,19 @@
 
 use super::entry::{CacheKey, Weigh, weight};
 use quick_cache::sync::Cache as QuickCache;
-use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+use quick_cache::sync::DefaultLifecycle;
+use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasher, Hasher};
-use std::marker::PhantomData;
 
 /// What a mean entry weighs; only sizes the first hash tables.
-const ENTRY_BYTES_EXPECTED: u64 = 4_096;
+const ENTRY_BYTES_EXPECTED: u64 = 16_384;
 
 /// No shard is smaller than this, or a large block would not fit in it.
 const SHARD_BYTES_MIN: u64 = 4 << 20;
 const SHARDS_MAX: u64 = 64;
 
 /// The map.
-pub(super) type Inner<V> = QuickCache<CacheKey, V, ByBytes, Mix, Farewell<V>>;
+pub(super) type Inner<V> = QuickCache<CacheKey, V, ByBytes, Mix>;
 
 /// An empty map.
 pub(super) fn new<V: Weigh + Clone>(capacity_bytes: u64) -> Inner<V> {
@@ -22,15 +22,15 @@ pub(super) fn new<V: Weigh + Clone>(capacity_bytes: u64) -> Inner<V> {
     // Rounded down to a power of two, which the cache would otherwise round up to.
     let shards = 1usize << shards.ilog2();
     let items = (capacity_bytes / ENTRY_BYTES_EXPECTED).clamp(16, 1 << 22) as usize;
-    let farewell = Farewell(PhantomData);
+    let lifecycle = DefaultLifecycle::default();
     match OptionsBuilder::new()
         .weight_capacity(capacity_bytes)
         .estimated_items_capacity(items)
         .shards(shards)
         .build()
     {
-        Ok(options) => QuickCache::with_options(options, ByBytes, Mix, farewell),
-        Err(_) => QuickCache::with(items, capacity_bytes, ByBytes, Mix, farewell),
+        Ok(options) => QuickCache::with_options(options, ByBytes, Mix, lifecycle),
+        Err(_) => QuickCache::with(items, capacity_bytes, ByBytes, Mix, lifecycle),
     }
 }
 
@@ -77,21 +77,5 @@ impl<V: Weigh> Weighter<CacheKey, V> for ByBytes {
     #[inline]
     fn weight(&self, _: &CacheKey, value: &V) -> u64 {
         weight(value)
-    }
-}
-
-/// Tells entries that they are dropped, and frees them once the lock is let go.
-#[derive(Clone, Debug)]
-pub(super) struct Farewell<V>(PhantomData<fn(V)>);
-
-impl<V: Weigh> Lifecycle<CacheKey, V> for Farewell<V> {
-    /// An insertion mostly evicts one or two; more are freed under the lock.
-    type RequestState = [Option<V>; 2];
-
-    fn on_evict(&self, state: &mut Self::RequestState, _: CacheKey, value: V) {
-        value.evicted();
-        if let Some(free) = state.iter_mut().find(|s| s.is_none()) {
-            *free = Some(value);
-        }
     }
 }

@@ -28,7 +28,6 @@ impl<V: Weigh> List<V> {
         while self.weight() > self.capacity_bytes
             && let Some((_, value)) = self.entries.pop_front()
         {
-            value.evicted();
             evicted.push(value);
         }
         evicted
@@ -45,9 +44,6 @@ impl<V: Weigh + Clone> Inner<V> {
         let mut list = self.0.lock();
         let before = list.entries.iter().position(|(at, _)| *at == key);
         let replaced = before.and_then(|at| list.entries.remove(at));
-        if let Some((_, replaced)) = &replaced {
-            replaced.evicted();
-        }
         list.entries.push_back((key, value));
         let evicted = list.evict();
         drop(list);

@@ -235,6 +235,12 @@ impl TableCursor {
         self.readahead.run = run;
         if self.options.use_cache {
             let found = self.table.cached_data(index, at);
+            // Who goes on soon needs the block beside it.
+            match way {
+                Way::Jump => {}
+                Way::Forward => index.warm_block(at + 1),
+                Way::Backward => index.warm_block(at.wrapping_sub(1)),
+            }
             let stripe = self.table.counters.local();
             if let Some(block) = found {
                 stripe.add(TableCounter::BlockCacheHits, 1);

@@ -10,8 +10,9 @@
 //! follow what all of them share. Whole keys are compared only among equal integers.
 
 use crate::block::{Damage, TRAILER_BYTES};
+use crate::cache::{Answer, Place, Rule};
 use esker_base::coding::{put_varint, take_bytes, take_u64, take_varint, take_varint_u32};
-use esker_base::heap::{Heap, HeapBox};
+use esker_base::heap::{Heap, HeapBox, SharedBytes};
 use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Trailer};
 use std::cmp::Ordering;
@@ -283,7 +284,7 @@ impl Separators {
 
 /// The index of one partition: its data blocks, which stand one behind the other.
 #[derive(Debug)]
-pub struct DataIndex {
+pub(super) struct DataIndex {
     pub(super) separators: Separators,
     /// Where each block begins, and where the last one's trailer ends.
     starts: HeapBox<u64>,
@@ -363,6 +364,14 @@ impl DataIndex {
         let Separators { samples, keys, .. } = &self.separators;
         let middle = samples.get(samples.len() / 2).copied().unwrap_or(0);
         black_box(middle | keys.first().copied().map_or(0, u64::from));
+    }
+
+    /// Brings the front of block `i` near, if there is such a block and it is cached, without waiting for it.
+    #[inline]
+    pub(super) fn warm_block(&self, i: usize) {
+        if let Some(slot) = self.slots.get(i) {
+            slot.warm_block();
+        }
     }
 
     /// Where block `i` may be had from memory.
@@ -456,9 +465,9 @@ fn take_entries(input: &mut &[u8], bytes_min: usize) -> Result<usize, Damage> {
     }
 }
 
-/// Names a slot from inside a cache entry, without keeping the index alive.
+/// Names a slot from a queue of the cache, without keeping the index alive.
 #[derive(Clone, Debug)]
-pub struct SlotRef {
+pub(super) struct SlotRef {
     index: Weak<DataIndex>,
     at: u32,
 }
@@ -467,16 +476,35 @@ impl SlotRef {
     pub(super) fn new(index: &Arc<DataIndex>, at: usize) -> SlotRef {
         SlotRef { index: Arc::downgrade(index), at: at as u32 }
     }
+}
 
-    /// Whether this is slot `at` of an index.
-    pub(super) fn names(&self, index: &Arc<DataIndex>, at: usize) -> bool {
-        self.at as usize == at && self.index.as_ptr() == Arc::as_ptr(index)
+impl Place for SlotRef {
+    type Kept = SharedBytes;
+
+    #[inline]
+    fn is_gone(&self) -> bool {
+        self.index.strong_count() == 0
     }
 
-    /// Empties the slot, if its index is still there.
-    pub(super) fn clear(&self) {
+    #[inline]
+    fn warm(&self) {
         if let Some(index) = self.index.upgrade() {
-            index.slot(self.at as usize).clear();
+            index.slot(self.at as usize).warm();
+        }
+    }
+
+    #[inline]
+    fn warm_kept(&self) {
+        if let Some(index) = self.index.upgrade() {
+            index.slot(self.at as usize).warm_ends();
+        }
+    }
+
+    #[inline]
+    fn ask(&self, rule: Rule) -> Answer<SharedBytes> {
+        match self.index.upgrade() {
+            Some(index) => index.slot(self.at as usize).ask(rule),
+            None => Answer::Gone,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! Threads: a builder belongs to one thread; a reader is shared by all; a cursor belongs to one.
 //! Crash: a table counts only once the manifest names it, which is after `finish` has synced it.
 
+mod block_cache;
 mod builder;
 #[cfg(test)]
 mod copied_tests;
@@ -33,6 +34,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
+pub use block_cache::BlockCache;
 pub use builder::{TableBuilder, TableSummary};
 pub use cursor::{CursorOptions, Keep, TableCursor};
 pub(crate) use digest::StoredDigest;
@@ -45,42 +47,3 @@ pub use lookup::Spot;
 pub use reader::{TableContext, TableReader};
 pub use references::LogShare;
 pub(crate) use salvage::{TableRemains, Tombstones};
-
-use crate::block::Block;
-use crate::cache::{Cache, Weigh};
-use index::DataIndex;
-use index::SlotRef;
-use std::sync::Arc;
-
-/// A decoded part of a table in the block cache.
-#[derive(Clone, Debug)]
-pub enum CachedBlock {
-    /// A data block, and the slot that has it too.
-    #[doc(hidden)]
-    Data(Block, SlotRef),
-    /// The index of a partition.
-    #[doc(hidden)]
-    Index(Arc<DataIndex>),
-    /// The filter of a partition.
-    Filter(Arc<FilterBlock>),
-}
-
-impl Weigh for CachedBlock {
-    #[inline]
-    fn heap_bytes(&self) -> usize {
-        match self {
-            CachedBlock::Data(block, _) => block.heap_bytes(),
-            CachedBlock::Index(index) => index.memory_bytes(),
-            CachedBlock::Filter(filter) => filter.memory_bytes(),
-        }
-    }
-
-    fn evicted(&self) {
-        if let CachedBlock::Data(_, slot) = self {
-            slot.clear();
-        }
-    }
-}
-
-/// The block cache that all tables of a database share.
-pub type BlockCache = Cache<CachedBlock>;

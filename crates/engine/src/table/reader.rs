@@ -5,11 +5,10 @@
 //! was told to pin keeps every index and filter it has once loaded, and nothing else of the file.
 //! Threads: any number; the only things that change are the pins, each set once.
 
-use super::CachedBlock;
+use super::block_cache::CachedPart;
 use super::file::TableFile;
 use super::filter::{FilterBlock, Probes};
 use super::format::{FOOTER_BYTES, Handle, Properties, decode_range_tombstones};
-use super::index::SlotRef;
 use super::index::{DataIndex, TopIndex};
 use super::slot::SLOT_BYTES;
 use super::{BlockCache, CursorOptions, TableCursor};
@@ -236,8 +235,8 @@ impl TableReader {
         if let Some(index) = self.pins.get(partition).and_then(|pins| pins.index.get()) {
             return Some(index.clone());
         }
-        match self.cache.get(self.cache_key(self.top.partitions[partition].index)) {
-            Some(CachedBlock::Index(index)) => Some(index),
+        match self.cache.part(self.cache_key(self.top.partitions[partition].index)) {
+            Some(CachedPart::Index(index)) => Some(index),
             _ => None,
         }
     }
@@ -261,7 +260,7 @@ impl TableReader {
             Some(Ok(pinned)) => Ok(pinned.clone()),
             _ => {
                 let key = self.cache_key(self.top.partitions[partition].index);
-                self.cache.insert(key, CachedBlock::Index(index.clone()));
+                self.cache.insert_part(key, CachedPart::Index(index.clone()));
                 Ok(index)
             }
         }
@@ -324,7 +323,7 @@ impl TableReader {
     ) -> Result<bool> {
         let Some(handle) = self.top.partitions[partition].filter else { return Ok(true) };
         let cache_key = self.cache_key(handle);
-        if let Some(CachedBlock::Filter(filter)) = self.cache.get(cache_key) {
+        if let Some(CachedPart::Filter(filter)) = self.cache.part(cache_key) {
             return Ok(filter.may_contain(probes, key));
         }
         let mut filter = self.read_filter(handle)?;
@@ -336,7 +335,7 @@ impl TableReader {
             }
         }
         let filter = Arc::new(filter);
-        self.cache.insert(cache_key, CachedBlock::Filter(filter.clone()));
+        self.cache.insert_part(cache_key, CachedPart::Filter(filter.clone()));
         Ok(filter.may_contain(probes, key))
     }
 
@@ -348,44 +347,10 @@ impl TableReader {
             .map_err(|d| self.damaged(handle, d))
     }
 
-    /// Data block `at` of an index, if its slot or the cache has it.
+    /// Data block `at` of an index, if the cache has it.
     #[inline]
-    pub(super) fn cached_data(&self, index: &Arc<DataIndex>, at: usize) -> Option<Block> {
-        match index.slot(at).get(self.cache.epoch()) {
-            Some((block, false)) => Some(block),
-            Some((block, true)) => {
-                self.touch(index, at);
-                Some(block)
-            }
-            None => self.adopt(index, at),
-        }
-    }
-
-    /// Tells the cache that a block it has is in use.
-    #[inline(never)]
-    fn touch(&self, index: &DataIndex, at: usize) {
-        if self.cache.get(self.cache_key(index.handle(at))).is_none() {
-            // It was dropped while its slot was being filled: do not keep what nobody accounts for.
-            index.slot(at).clear();
-        }
-    }
-
-    /// Takes a block from the cache that is not in its slot: the index was loaded anew, or two readers put the block in at
-    /// once, and the entry that was replaced emptied the slot of the one that stayed.
-    #[inline(never)]
-    fn adopt(&self, index: &Arc<DataIndex>, at: usize) -> Option<Block> {
-        let key = self.cache_key(index.handle(at));
-        let Some(CachedBlock::Data(block, slot)) = self.cache.get(key) else { return None };
-        if slot.names(index, at) {
-            index.slot(at).set(&block, self.cache.epoch());
-            if self.cache.get(key).is_none() {
-                // Dropped meanwhile; if it is dropped from here on, that empties the slot.
-                index.slot(at).clear();
-            }
-        } else {
-            self.cache_data(index, at, &block);
-        }
-        Some(block)
+    pub(super) fn cached_data(&self, index: &DataIndex, at: usize) -> Option<Block> {
+        index.slot(at).get()
     }
 
     /// Reads a data block from the file.
@@ -395,14 +360,9 @@ impl TableReader {
         Block::new(payload).map_err(|d| self.damaged(handle, d))
     }
 
-    /// Puts a data block into its slot and into the cache, in this order; but not one in passing.
+    /// Puts a data block into the cache.
     pub(super) fn cache_data(&self, index: &Arc<DataIndex>, at: usize, block: &Block) {
-        if block.is_in_passing() {
-            return;
-        }
-        index.slot(at).set(block, self.cache.epoch());
-        let entry = CachedBlock::Data(block.clone(), SlotRef::new(index, at));
-        self.cache.insert(self.cache_key(index.handle(at)), entry);
+        self.cache.insert_block(self.cache_key(index.handle(at)), index, at, block);
     }
 
     #[inline]

@@ -1,17 +1,12 @@
-//! Slots: the short way from an index entry to its cached data block.
+//! Slots: where cached data blocks stand, beside the index entries that lead to them.
 //!
-//! Every entry of a decoded index has a slot that may hold the block it leads to, so that a warm
-//! read touches one line of slots instead of walking the cache's hash table and lists.
-//! Invariants: (1) a block is put into a slot before it is put into the cache under an entry that
-//! names the slot, and the cache empties the slot when it drops that entry; so no slot keeps a block
-//! for long that the cache does not account for; (2) slots hold only blocks that fill their bytes.
-//! Threads: any. Lock order: a cache shard, then a slot; whoever holds a slot takes no other lock.
-//!
-//! A slot hides use from the cache, which then could not tell hot blocks from cold ones. So the
-//! cache counts epochs, a few for each time its contents turn over, and the first hit on a slot in a
-//! new epoch is also made on the cache.
+//! Every entry of a decoded index has a slot that may hold the block it leads to, so that a warm read touches one line of slots and
+//! no hash table. Whether a block was used, and when it left, its slot knows; [queues](crate::cache::Queues) decide by that which stay.
+//! Invariant: slots hold only blocks that fill their bytes.
+//! Threads: any. Whoever holds a slot takes no other lock.
 
 use crate::block::Block;
+use crate::cache::{Answer, Moment, Rule};
 use esker_base::heap::SharedBytes;
 use esker_base::pages::prefetch;
 use esker_base::sync::{CHECKED, Mutex};
@@ -30,8 +25,13 @@ const _: () = assert!(CHECKED || size_of::<Slot>() == SLOT_BYTES);
 struct Resident {
     data: Option<SharedBytes>,
     end: u32,
-    epoch: u32,
+    /// While it holds a block, how often that was used since it was asked, at most [`USES_MAX`]; else when the last one left the
+    /// first queue, or 0.
+    note: u32,
 }
+
+/// More uses are not told from so many.
+const USES_MAX: u32 = 3;
 
 /// Where the bytes lie that a search is going to look at, besides the first line.
 const SEARCHED_LINES: [usize; 6] = [64, 128, 192, 256, 320, 384];
@@ -43,9 +43,28 @@ impl Slot {
         prefetch(&raw const self.0);
     }
 
-    /// The block, and whether this is its first hit in `epoch`.
+    /// Brings near what a search of the block looks at, without waiting for it.
     #[inline]
-    pub(super) fn get(&self, epoch: u32) -> Option<(Block, bool)> {
+    pub(super) fn warm_block(&self) {
+        let resident = self.0.lock();
+        if let Some(data) = &resident.data {
+            data.prefetch(0);
+            SEARCHED_LINES.iter().for_each(|&at| data.prefetch(at));
+        }
+    }
+
+    /// Brings near what is written where the block's memory is freed, without waiting for it.
+    #[inline]
+    pub(super) fn warm_ends(&self) {
+        let resident = self.0.lock();
+        if let Some(data) = &resident.data {
+            data.prefetch_ends(resident.end as usize);
+        }
+    }
+
+    /// The block, which counts as a use of it.
+    #[inline]
+    pub(super) fn get(&self) -> Option<Block> {
         let mut resident = self.0.lock();
         let data = resident.data.as_ref()?;
         // The restart table and the keys stand at the front. Loading those lines now, side by side,
@@ -56,21 +75,43 @@ impl Slot {
         }
         black_box(lines);
         let block = Block::whole(data.clone(), resident.end);
-        let first = resident.epoch != epoch;
-        resident.epoch = epoch;
-        Some((block, first))
+        if resident.note < USES_MAX {
+            resident.note += 1;
+        }
+        Some(block)
     }
 
-    /// Keeps a block, if it fills its bytes.
-    pub(super) fn set(&self, block: &Block, epoch: u32) {
-        let Some((data, end)) = block.as_whole() else { return };
-        let before = {
-            let mut resident = self.0.lock();
-            resident.end = end;
-            resident.epoch = epoch;
-            resident.data.replace(data.clone())
-        };
-        drop(before);
+    /// Takes a block, if there is none and it fills its bytes; then, when one left the first queue, or 0.
+    pub(super) fn fill(&self, block: &Block) -> Option<Moment> {
+        let (data, end) = block.as_whole()?;
+        let mut resident = self.0.lock();
+        if resident.data.is_some() {
+            return None;
+        }
+        resident.data = Some(data.clone());
+        resident.end = end;
+        Some(std::mem::take(&mut resident.note))
+    }
+
+    /// Whether the block leaves.
+    pub(super) fn ask(&self, rule: Rule) -> Answer<SharedBytes> {
+        let mut resident = self.0.lock();
+        if resident.data.is_none() {
+            return Answer::Gone;
+        }
+        match (rule, resident.note) {
+            (Rule::First(_), 1..) => {
+                resident.note = 0;
+                return Answer::Stays;
+            }
+            (Rule::Main, uses @ 1..) => {
+                resident.note = uses - 1;
+                return Answer::Stays;
+            }
+            (Rule::First(now), 0) => resident.note = now,
+            (Rule::Main, 0) | (Rule::Must, _) => resident.note = 0,
+        }
+        resident.data.take().map_or(Answer::Gone, Answer::Leaves)
     }
 
     /// True if it holds a block.
@@ -81,7 +122,6 @@ impl Slot {
 
     /// Lets go of the block.
     pub(super) fn clear(&self) {
-        let before = self.0.lock().data.take();
-        drop(before);
+        drop(self.ask(Rule::Must));
     }
 }

@@ -801,7 +801,7 @@ fn no_more_is_pinned_than_was_promised() {
 }
 
 #[test]
-fn a_block_that_two_readers_put_in_has_its_slot_again() {
+fn a_block_that_two_readers_put_in_counts_once() {
     let entries: Vec<Entry> = (0..100u64)
         .map(|i| (format!("{i:04}").into_bytes(), Trailer::new(5, Kind::Put), vec![1; 100]))
         .collect();
@@ -811,11 +811,68 @@ fn a_block_that_two_readers_put_in_has_its_slot_again() {
     let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
     let index = table.index(0).expect("index");
     let block = table.load_data(index.handle(0)).expect("a block");
-    (0..2).for_each(|_| table.cache_data(&index, 0, &block));
+    let before = context.cache.entries();
+    table.cache_data(&index, 0, &block);
+    let (entries, bytes) = (context.cache.entries(), context.cache.usage_bytes());
+    assert!(entries == before + 1 && bytes > block.heap_bytes() as u64);
+    table.cache_data(&index, 0, &table.load_data(index.handle(0)).expect("again"));
+    assert_eq!((context.cache.entries(), context.cache.usage_bytes()), (entries, bytes));
     assert!(table.cached_data(&index, 0).is_some());
-    assert!(index.slot(0).is_full(), "from now on it is had without the cache");
     context.cache.set_capacity_bytes(0);
     assert!(!index.slot(0).is_full());
+}
+
+#[test]
+fn what_is_cached_stays_when_its_table_is_closed_and_leaves_with_its_index() {
+    let entries: Vec<Entry> = (0..20_000u64)
+        .map(|i| (format!("{i:08}").into_bytes(), Trailer::new(i, Kind::Put), vec![i as u8; 60]))
+        .collect();
+    let (bytes, summary) = build(&KeyspaceOptions::default(), &entries, &[]);
+    // Nothing is pinned, so that indexes are in the cache.
+    let context = context(24 << 20, 0);
+    let open = || open_in(bytes.clone(), summary.file_bytes, &KeyspaceOptions::default(), &context);
+    let get_all = || {
+        let before = context.counters.total(TableCounter::BlockCacheMisses);
+        let table = open().expect("open");
+        for (key, _, value) in &entries {
+            let got = table.get(key, hash64(key), SEQ_MAX, None).expect("get").expect("there");
+            assert_eq!(got.1[..], value[..]);
+        }
+        context.counters.total(TableCounter::BlockCacheMisses) - before
+    };
+    let blocks = get_all();
+    assert!(blocks > 200);
+    let (cached, usage) = (context.cache.entries() as u64, context.cache.usage_bytes());
+    assert!(cached > blocks && usage > 1_000_000, "{cached} entries of {usage} bytes");
+    assert_eq!(get_all(), 0, "another reader of the same table");
+    // As if there were so many other tables that the indexes had to leave.
+    context.cache.set_capacity_bytes(0);
+    context.cache.set_capacity_bytes(24 << 20);
+    assert_eq!(context.cache.usage_bytes(), 0);
+    assert_eq!(get_all(), blocks);
+}
+
+#[test]
+fn indexes_and_filters_have_three_quarters_of_the_cache_at_the_most() {
+    let options = KeyspaceOptions { block_bytes: 512, ..KeyspaceOptions::default() };
+    let entries: Vec<Entry> = (0..200_000u64)
+        .map(|i| (format!("{i:030}").into_bytes(), Trailer::new(i, Kind::Put), vec![i as u8; 60]))
+        .collect();
+    let (bytes, summary) = build(&options, &entries, &[]);
+    let context = context(1 << 20, 0);
+    let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
+    let partitions = 0..table.properties().partitions as usize;
+    let of_index = |p| table.index_in_passing(p).expect("index").memory_bytes();
+    let (count, wanted) = (partitions.len(), partitions.map(of_index).sum::<usize>());
+    assert!(wanted > 2 << 20, "{wanted} bytes of indexes");
+    for entry in &entries {
+        let got = table.get(&entry.0, hash64(&entry.0), SEQ_MAX, None).expect("get");
+        assert!(got.is_some_and(|(trailer, value)| trailer == entry.1 && value[..] == entry.2[..]));
+        assert!(context.cache.usage_bytes() <= context.cache.capacity_bytes());
+    }
+    // The rest are blocks; there are no more parts than two for each partition.
+    let blocks = context.cache.entries().saturating_sub(2 * count);
+    assert!(blocks > 256, "a quarter of the cache is 512 blocks of 512 bytes: {blocks}");
 }
 
 #[test]

@@ -331,12 +331,16 @@ impl Table {
         let store = &self.store;
         let path = names::table(&store.dir, self.meta.number);
         let file = store.env.vfs.open(&path, Access::Random)?;
+        let stays = store.may_keep(self);
         let promised = store.pin_bytes_promised.load(Ordering::Relaxed);
+        // What goes with the reader would have to be read again each time; what is cached stays.
+        let pin_bytes_max =
+            if stays { store.memory.pinned_bytes.saturating_sub(promised) } else { 0 };
         let context = TableContext {
             cache: store.cache.clone(),
             number: self.meta.number,
             counters: store.counters.clone(),
-            pin_bytes_max: store.memory.pinned_bytes.saturating_sub(promised),
+            pin_bytes_max,
         };
         let meta = &self.meta;
         let file = TableFile::new(file, &path, meta.file_bytes, meta.salt);
@@ -347,12 +351,9 @@ impl Table {
             return Err(Error::corruption(path, 0, what));
         }
         // Two threads may open at once; the second keeps the first one's reader.
-        let promise = |reader: &TableReader| {
-            store.pin_bytes_promised.fetch_add(reader.pin_limit_bytes(), Ordering::Relaxed);
-        };
-        if store.may_keep(self) {
+        if stays {
             let kept = self.kept.get_or_init(|| {
-                promise(&reader);
+                store.pin_bytes_promised.fetch_add(reader.pin_limit_bytes(), Ordering::Relaxed);
                 reader
             });
             return Ok(Opened::Kept(kept));
@@ -360,7 +361,6 @@ impl Table {
         let none = None::<Arc<TableReader>>;
         let before = self.passing.compare_and_swap(&none, Some(reader.clone()));
         if before.is_none() {
-            promise(&reader);
             store.note_passing(self);
         }
         // It may have been closed again by somebody in between: then our own is handed out.
@@ -369,14 +369,7 @@ impl Table {
     }
 
     fn close(&self) {
-        if let Some(reader) = self.passing.swap(None) {
-            self.take_back_promise(&reader);
-        }
-    }
-
-    fn take_back_promise(&self, reader: &TableReader) {
-        let promised = &self.store.pin_bytes_promised;
-        promised.fetch_sub(reader.pin_limit_bytes(), Ordering::Relaxed);
+        self.passing.store(None);
     }
 
     /// The order of its keys.
@@ -407,9 +400,9 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        self.close();
         if let Some(reader) = self.kept.get() {
-            self.take_back_promise(reader);
+            let promised = &self.store.pin_bytes_promised;
+            promised.fetch_sub(reader.pin_limit_bytes(), Ordering::Relaxed);
         }
         if self.is_obsolete() {
             self.store.garbage.lock().push(self.meta.number);

@@ -1,0 +1,454 @@
+//! Which of the things that stand in places of their own stay there: two queues in the manner of S3-FIFO.
+//!
+//! ```text
+//! put in -> first queue, a hundredth of the bytes -> used meanwhile? -> main queue -> used meanwhile? -> its end again
+//!                                                 -> not: leaves                   -> not: leaves
+//! put in again soon after it has left the first queue, or while the main one has room -> main queue
+//! ```
+//!
+//! So what a long scan brings passes through the first queue and leaves the main one alone. The first is so short that what leaves it is
+//! still in the processor's caches, and its memory with it. The queues know the order and the
+//! weights; where a thing stands, whether it was used, and when it left, its place knows. A use therefore costs nothing here, and what makes
+//! room looks at the ends of two arrays, and at places that were brought near before. Places may go away with what stands in them: who puts something in
+//! also looks for such entries.
+//! Invariants: (1) a place that is full has one entry in a queue, but for the moment between its being filled and put in;
+//! (2) when no call is under way, weights stay within the capacity.
+//! Threads: any; sharded. Lock order: a shard, then a place; whoever holds a place takes no other lock.
+//! Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023; differs: bytes instead of entries, a
+//! first queue of a hundredth instead of a tenth (as the window of W-TinyLFU), one use is enough to go on, the main queue is filled first, and the ghost
+//! queue is a number in the place, which counts for as long as half of the entries take to leave.
+
+use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+
+/// No shard is smaller than this, or a large thing would not fit in it.
+const SHARD_BYTES_MIN: u64 = 4 << 20;
+const SHARDS_MAX: u64 = 64;
+
+/// The share of the capacity that the first queue has, as a divisor.
+const FIRST_SHARE: u64 = 100;
+
+/// Places so far from where a queue is left are brought near, and then what stands there.
+const NEAR: usize = 8;
+const NEAR_KEPT: usize = 4;
+
+/// Who puts something in looks at so many entries of the main queue whether their places are gone.
+const SWEPT: usize = 2;
+
+/// So many that leave are freed once the lock is let go; more, under it.
+const FREED_LATER: usize = 4;
+
+/// A place for one thing, named from a queue without keeping the place alive.
+pub trait Place {
+    /// What stands there.
+    type Kept;
+
+    /// True if it is gone itself, and what stood there with it.
+    fn is_gone(&self) -> bool;
+
+    /// Brings near what [`Place::ask`] looks at, without waiting for it.
+    fn warm(&self);
+
+    /// Brings near what is needed to free what stands there, if the place is near.
+    fn warm_kept(&self);
+
+    /// Whether what stands there leaves.
+    fn ask(&self, rule: Rule) -> Answer<Self::Kept>;
+}
+
+/// What decides whether a thing leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// If it was not used. If so, it begins anew without uses; if not, the place notes that it left at this moment.
+    First(Moment),
+    /// The same, but a use is taken off, and nothing is noted.
+    Main,
+    /// It does, used or not.
+    Must,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub enum Answer<K> {
+    /// It stays.
+    Stays,
+    /// It left; what it was.
+    Leaves(K),
+    /// Nothing stands there, or the place is gone itself.
+    Gone,
+}
+
+/// When something left the first queue: how many had left it before in its shard. Never 0.
+pub type Moment = u32;
+
+/// The queues.
+#[derive(Debug)]
+pub struct Queues<P> {
+    shards: Box<[Shard<P>]>,
+    shard_bytes: AtomicU64,
+}
+
+/// Alone on its lines, so that two threads do not pull at one.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard<P>(Mutex<Pair<P>>);
+
+#[derive(Debug)]
+struct Pair<P> {
+    first: Queue<P>,
+    main: Queue<P>,
+    now: Moment,
+    /// Where in the main queue places are looked at that may be gone.
+    swept: usize,
+}
+
+#[derive(Debug)]
+struct Queue<P> {
+    entries: VecDeque<Entry<P>>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Entry<P> {
+    place: P,
+    bytes: u32,
+}
+
+impl<P: Place> Queues<P> {
+    /// Empty ones for at most so many bytes.
+    pub fn new(capacity_bytes: u64) -> Queues<P> {
+        let shards = (capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let shards = 1u64 << shards.ilog2();
+        let queue = || Queue { entries: VecDeque::new(), bytes: 0 };
+        let pair = || Shard(Mutex::new(Pair { first: queue(), main: queue(), now: 1, swept: 0 }));
+        Queues {
+            shards: (0..shards).map(|_| pair()).collect(),
+            shard_bytes: AtomicU64::new(capacity_bytes / shards),
+        }
+    }
+
+    /// Puts in what was put into a place just now, and makes room for it. False, and it is to be taken out of its place, if
+    /// it is larger than it may be.
+    ///
+    /// The same thing has the same `hash` each time, all bits of which are as good as random; `left` is what its place noted, or 0.
+    pub fn insert(&self, hash: u64, place: P, bytes: u64, left: Moment) -> bool {
+        let shard_bytes = self.shard_bytes.load(Ordering::Relaxed);
+        let weight = match u32::try_from(bytes) {
+            Ok(weight) if bytes <= shard_bytes => weight,
+            _ => return false,
+        };
+        let at = hash as usize & (self.shards.len() - 1);
+        let mut freed = [const { None }; FREED_LATER];
+        let mut pair = self.shards[at].0.lock();
+        pair.insert(Entry { place, bytes: weight }, left, shard_bytes);
+        pair.shrink(shard_bytes, |kept| {
+            if let Some(free) = freed.iter_mut().find(|f| f.is_none()) {
+                *free = Some(kept);
+            }
+        });
+        drop(pair);
+        true
+    }
+
+    /// Changes the capacity; what is too much leaves at once.
+    pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
+        let shard_bytes = capacity_bytes / self.shards.len() as u64;
+        self.shard_bytes.store(shard_bytes, Ordering::Relaxed);
+        for shard in &self.shards {
+            let mut freed = Vec::new();
+            let mut pair = shard.0.lock();
+            pair.shrink(shard_bytes, |kept| freed.push(kept));
+            drop(pair);
+            drop(freed);
+        }
+    }
+
+    /// Bytes of all entries.
+    pub fn usage_bytes(&self) -> u64 {
+        self.sum(|pair| pair.bytes())
+    }
+
+    /// How many entries there are.
+    pub fn entries(&self) -> usize {
+        self.sum(|pair| pair.len() as u64) as usize
+    }
+
+    fn sum(&self, of: impl Fn(&Pair<P>) -> u64) -> u64 {
+        self.shards.iter().map(|shard| of(&shard.0.lock())).sum()
+    }
+}
+
+impl<P: Place> Pair<P> {
+    fn bytes(&self) -> u64 {
+        self.first.bytes + self.main.bytes
+    }
+
+    fn len(&self) -> usize {
+        self.first.entries.len() + self.main.entries.len()
+    }
+
+    fn insert(&mut self, entry: Entry<P>, left: Moment, bytes_max: u64) {
+        self.sweep();
+        let fits = self.main.bytes + u64::from(entry.bytes) <= bytes_max - bytes_max / FIRST_SHARE;
+        let is_back = left != 0 && (self.now.wrapping_sub(left) as usize) < self.len() / 2;
+        let queue = if fits || is_back { &mut self.main } else { &mut self.first };
+        queue.push(entry);
+    }
+
+    /// Drops entries of places that are gone, of the next few.
+    fn sweep(&mut self) {
+        let Queue { entries, bytes } = &mut self.main;
+        for _ in 0..SWEPT {
+            match entries.get(self.swept) {
+                None => self.swept = 0,
+                Some(entry) if entry.place.is_gone() => {
+                    *bytes -= u64::from(entry.bytes);
+                    entries.swap_remove_front(self.swept);
+                }
+                Some(_) => self.swept += 1,
+            }
+        }
+    }
+
+    /// Lets leave until no more than this is left.
+    fn shrink(&mut self, bytes_max: u64, mut freed: impl FnMut(P::Kept)) {
+        // Who is used all the time, while this goes on, stays no longer than others.
+        let mut patience = self.first.entries.len() + 4 * self.main.entries.len();
+        while self.bytes() > bytes_max {
+            let is_first =
+                self.main.entries.is_empty() || self.first.bytes > bytes_max / FIRST_SHARE;
+            let queue = if is_first { &mut self.first } else { &mut self.main };
+            let Some(entry) = queue.pop() else { break };
+            let rule = match is_first {
+                _ if patience == 0 => Rule::Must,
+                true => Rule::First(self.now),
+                false => Rule::Main,
+            };
+            patience = patience.saturating_sub(1);
+            match entry.place.ask(rule) {
+                Answer::Stays => self.main.push(entry),
+                Answer::Leaves(kept) => {
+                    freed(kept);
+                    if is_first {
+                        self.now = self.now.wrapping_add(1).max(1);
+                    }
+                }
+                Answer::Gone => {}
+            }
+        }
+    }
+}
+
+impl<P: Place> Queue<P> {
+    fn push(&mut self, entry: Entry<P>) {
+        self.bytes += u64::from(entry.bytes);
+        self.entries.push_back(entry);
+    }
+
+    fn pop(&mut self) -> Option<Entry<P>> {
+        let entry = self.entries.pop_front()?;
+        self.bytes -= u64::from(entry.bytes);
+        if let Some(soon) = self.entries.get(NEAR) {
+            soon.place.warm();
+        }
+        if let Some(soon) = self.entries.get(NEAR_KEPT) {
+            soon.place.warm_kept();
+        }
+        Some(entry)
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::{Rc, Weak};
+
+    /// Places by number, each for one thing.
+    type Places = Rc<Vec<Spot>>;
+
+    #[derive(Debug, Default)]
+    struct Spot {
+        is_full: Cell<bool>,
+        uses: Cell<u32>,
+        left: Cell<Moment>,
+        warmed: Cell<u32>,
+        /// Used again whenever it is asked.
+        is_restless: Cell<bool>,
+    }
+
+    #[derive(Debug)]
+    struct Name(Weak<Vec<Spot>>, usize);
+
+    impl Place for Name {
+        type Kept = usize;
+
+        fn is_gone(&self) -> bool {
+            self.0.strong_count() == 0
+        }
+
+        fn warm(&self) {
+            if let Some(places) = self.0.upgrade() {
+                places[self.1].warmed.set(places[self.1].warmed.get() + 1);
+            }
+        }
+
+        fn warm_kept(&self) {
+            self.warm();
+        }
+
+        fn ask(&self, rule: Rule) -> Answer<usize> {
+            let Some(places) = self.0.upgrade() else { return Answer::Gone };
+            let spot = &places[self.1];
+            let uses = spot.uses.get();
+            if rule != Rule::Must && (uses > 0 || spot.is_restless.get()) {
+                spot.uses.set(if rule == Rule::Main { uses.saturating_sub(1) } else { 0 });
+                return Answer::Stays;
+            }
+            assert!(spot.is_full.replace(false), "one entry for each");
+            spot.uses.set(0);
+            if let Rule::First(now) = rule {
+                spot.left.set(now);
+            }
+            Answer::Leaves(self.1)
+        }
+    }
+
+    fn places(count: usize) -> Places {
+        Rc::new((0..count).map(|_| Spot::default()).collect())
+    }
+
+    /// A cache of things of 10 bytes, in one shard.
+    struct Cache(Queues<Name>);
+
+    impl Cache {
+        fn of(things: u64) -> Cache {
+            Cache(Queues::new(10 * things))
+        }
+
+        /// True if it was there.
+        fn read(&self, places: &Places, i: usize) -> bool {
+            let spot = &places[i];
+            if spot.is_full.get() {
+                spot.uses.set((spot.uses.get() + 1).min(3));
+                return true;
+            }
+            spot.is_full.set(true);
+            let left = spot.left.take();
+            assert!(self.0.insert(i as u64, Name(Rc::downgrade(places), i), 10, left));
+            false
+        }
+
+        fn hits(&self, places: &Places, of: impl Iterator<Item = usize>) -> usize {
+            of.filter(|&i| self.read(places, i)).count()
+        }
+    }
+
+    fn full(places: &Places, of: std::ops::Range<usize>) -> usize {
+        of.filter(|&i| places[i].is_full.get()).count()
+    }
+
+    #[test]
+    fn a_long_scan_leaves_alone_what_is_used() {
+        let (cache, places) = (Cache::of(1_000), places(100_000));
+        for _ in 0..3 {
+            cache.hits(&places, 0..900);
+        }
+        // Far more than there is room for, each once.
+        assert_eq!(cache.hits(&places, 1_000..100_000), 0);
+        assert_eq!(full(&places, 0..900), 900);
+        assert_eq!(cache.0.entries(), 1_000);
+        assert_eq!(cache.0.usage_bytes(), 10_000);
+    }
+
+    #[test]
+    fn a_scan_again_and_again_finds_what_fits() {
+        let (cache, places) = (Cache::of(1_000), places(3_000));
+        cache.hits(&places, 0..3_000);
+        let hits = cache.hits(&places, 0..3_000);
+        assert!((950..1_000).contains(&hits), "{hits}: least recently used would be 0");
+    }
+
+    #[test]
+    fn what_is_popular_now_takes_the_place_of_what_was() {
+        let (cache, places) = (Cache::of(1_000), places(3_000));
+        for _ in 0..3 {
+            cache.hits(&places, 0..1_000);
+        }
+        // Of each what is popular now is asked for between two others; it comes back before it is forgotten.
+        let mut random = 1u64;
+        for i in 0..100_000u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i | 1);
+            cache.read(&places, 1_000 + (random >> 33) as usize % 800);
+        }
+        assert!(full(&places, 1_000..1_800) > 780);
+    }
+
+    #[test]
+    fn what_comes_back_soon_goes_to_the_main_queue_and_what_comes_back_late_does_not() {
+        let (cache, places) = (Cache::of(1_000), places(10_000));
+        cache.hits(&places, 0..2_000);
+        let before = full(&places, 0..1_000);
+        // Left lately: 1_900 is used once more, and then many pass.
+        assert!(!places[1_900].is_full.get() && places[1_900].left.get() > 0);
+        cache.read(&places, 1_900);
+        cache.hits(&places, 2_000..3_000);
+        assert!(places[1_900].is_full.get(), "it came back soon");
+        assert_eq!(full(&places, 0..1_000), before - 1, "in the place of another");
+        // 2_100 left before more than half of the entries did.
+        assert!(places[2_100].left.get() > 0);
+        cache.read(&places, 2_100);
+        cache.hits(&places, 3_000..3_100);
+        assert!(!places[2_100].is_full.get());
+    }
+
+    #[test]
+    fn entries_of_places_that_are_gone_make_room() {
+        let (cache, old, new) = (Cache::of(1_000), places(1_000), places(1_000));
+        for _ in 0..3 {
+            cache.hits(&old, 0..1_000);
+        }
+        drop(old);
+        // Two are looked at for each that is put in.
+        cache.hits(&new, 0..600);
+        assert!(full(&new, 0..600) > 480, "{}", full(&new, 0..600));
+        assert_eq!(cache.hits(&new, 0..1_000), full(&new, 0..600));
+        assert!(full(&new, 0..1_000) > 800);
+        assert!(cache.0.usage_bytes() <= 10_000);
+    }
+
+    #[test]
+    fn who_is_used_all_the_time_must_leave_too() {
+        let (cache, places) = (Cache::of(100), places(100));
+        cache.hits(&places, 0..100);
+        places.iter().for_each(|spot| spot.is_restless.set(true));
+        cache.0.set_capacity_bytes(500);
+        assert_eq!((cache.0.entries(), cache.0.usage_bytes()), (50, 500));
+        cache.0.set_capacity_bytes(0);
+        assert_eq!((cache.0.entries(), full(&places, 0..100)), (0, 0));
+        assert!(!cache.0.insert(1, Name(Rc::downgrade(&places), 1), 10, 0), "nothing fits");
+    }
+
+    #[test]
+    fn what_is_larger_than_a_shard_is_not_taken() {
+        let queues: Queues<Name> = Queues::new(64 << 20);
+        let places = places(2);
+        let name = |i| Name(Rc::downgrade(&places), i);
+        assert!(!queues.insert(0, name(0), (4 << 20) + 1, 0));
+        assert_eq!(queues.entries(), 0);
+        places[1].is_full.set(true);
+        assert!(queues.insert(1, name(1), 4 << 20, 0));
+        assert_eq!((queues.entries(), queues.usage_bytes()), (1, 4 << 20));
+    }
+
+    #[test]
+    fn what_leaves_next_was_brought_near() {
+        let (cache, places) = (Cache::of(1_000), places(2_000));
+        cache.hits(&places, 0..2_000);
+        let left: Vec<&Spot> = places.iter().filter(|spot| spot.left.get() > 0).collect();
+        assert!(left.len() > 900);
+        let warmed = left.iter().filter(|spot| spot.warmed.get() == 2).count();
+        assert!(warmed + 2 * NEAR >= left.len(), "{warmed} of {}", left.len());
+    }
+}
