@@ -133,14 +133,15 @@ impl<P: Place> Queues<P> {
     ///
     /// The same thing has the same `hash` each time, all bits of which are as good as random; `left` is what its place noted, or 0.
     pub fn insert(&self, hash: u64, place: P, bytes: u64, left: Moment) -> bool {
+        let at = hash as usize & (self.shards.len() - 1);
+        let mut freed = [const { None }; FREED_LATER];
+        let mut pair = self.shards[at].0.lock();
+        // Under the lock: if it is about to become less, whoever makes it so comes by here later.
         let shard_bytes = self.shard_bytes.load(Ordering::Relaxed);
         let weight = match u32::try_from(bytes) {
             Ok(weight) if bytes <= shard_bytes => weight,
             _ => return false,
         };
-        let at = hash as usize & (self.shards.len() - 1);
-        let mut freed = [const { None }; FREED_LATER];
-        let mut pair = self.shards[at].0.lock();
         pair.insert(Entry { place, bytes: weight }, left, shard_bytes);
         pair.shrink(shard_bytes, |kept| {
             if let Some(free) = freed.iter_mut().find(|f| f.is_none()) {

@@ -125,3 +125,59 @@ impl Slot {
         drop(self.ask(Rule::Must));
     }
 }
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::block::{BlockBuilder, Payload};
+    use esker_base::heap::Heap;
+    use esker_base::{Kind, Trailer};
+
+    fn block() -> Block {
+        let (mut builder, mut bytes) = (BlockBuilder::new(16), Vec::new());
+        builder.add(b"key", Trailer::new(1, Kind::Put), &[7; 1_000]);
+        builder.finish(&mut bytes);
+        let (start, end) = (0, bytes.len());
+        let data = SharedBytes::copied(&Heap::global(), &bytes);
+        Block::new(Payload { data, start, end }).expect("a block")
+    }
+
+    fn stays(slot: &Slot, rule: Rule) -> bool {
+        match slot.ask(rule) {
+            Answer::Stays => true,
+            Answer::Leaves(data) => {
+                assert!(data.len() >= 1_000);
+                false
+            }
+            Answer::Gone => panic!("there was a block"),
+        }
+    }
+
+    #[test]
+    fn uses_are_counted_up_to_three_and_taken_off_one_by_one() {
+        let (slot, block) = (Slot::default(), block());
+        assert!(slot.get().is_none() && matches!(slot.ask(Rule::Must), Answer::Gone));
+        assert_eq!(slot.fill(&block), Some(0));
+        assert_eq!(slot.fill(&block), None, "there is one");
+        (0..9).for_each(|_| assert!(slot.get().is_some()));
+        assert_eq!([0; 4].map(|_| stays(&slot, Rule::Main)), [true, true, true, false]);
+        assert!(slot.get().is_none());
+        assert_eq!(slot.fill(&block), Some(0), "it did not leave the first queue");
+    }
+
+    #[test]
+    fn in_the_first_queue_one_use_is_enough_and_who_leaves_is_remembered() {
+        let (slot, block) = (Slot::default(), block());
+        slot.fill(&block);
+        (0..3).for_each(|_| assert!(slot.get().is_some()));
+        assert!(stays(&slot, Rule::First(5)), "it was used");
+        assert!(!stays(&slot, Rule::First(6)), "it begins anew");
+        assert_eq!(slot.fill(&block), Some(6));
+        assert!(!stays(&slot, Rule::First(9)), "when it left before was no use");
+        assert_eq!(slot.fill(&block), Some(9));
+        assert!(slot.get().is_some() && !stays(&slot, Rule::Must));
+        assert_eq!(slot.fill(&block), Some(0));
+        slot.clear();
+        assert!(!slot.is_full());
+    }
+}

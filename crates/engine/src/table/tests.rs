@@ -771,6 +771,9 @@ fn many_threads_read_through_a_cache_that_is_too_small() {
             context.cache.set_capacity_bytes(0);
             let index = table.index(0).expect("index");
             assert!((0..index.len()).all(|i| !index.slot(i).is_full()));
+            // What there is no room for is read, and stays nowhere.
+            table.get(&entries[0].0, hash64(&entries[0].0), SEQ_MAX, None).expect("get");
+            assert!((0..index.len()).all(|i| !index.slot(i).is_full()));
         }
     }
 }

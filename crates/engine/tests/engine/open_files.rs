@@ -63,3 +63,21 @@ fn tables_are_closed_to_open_others() {
     assert_eq!(db.stats().open_files, 1);
     db.close().expect("close");
 }
+
+#[test]
+fn what_is_cached_is_found_though_its_table_was_closed_meanwhile() {
+    let disk = StrictVfs::new();
+    let db = open(&disk);
+    for number in 0..KEYS {
+        db.put(&key(number), &[7; 100]).expect("put");
+    }
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    assert!(live_tables(&db) > 2 * OPEN_MAX);
+    check(&db, &[7; 100]);
+    let misses = |db: &Db| db.stats().reads.block_cache_misses;
+    let before = misses(&db);
+    assert!(before > 100, "{before}");
+    check(&db, &[7; 100]);
+    assert_eq!(misses(&db), before);
+    db.close().expect("close");
+}
