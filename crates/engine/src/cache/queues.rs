@@ -364,6 +364,18 @@ mod tests {
     }
 
     #[test]
+    fn one_use_is_enough_to_stay() {
+        let (cache, places) = (Cache::of(1_000), places(3_000));
+        // The main queue is full now, and the first one holds the last ten.
+        cache.hits(&places, 0..1_100);
+        assert_eq!(full(&places, 1_090..1_100), 10);
+        assert!(cache.read(&places, 1_095));
+        cache.hits(&places, 1_100..3_000);
+        assert_eq!(full(&places, 1_090..1_100), 1);
+        assert!(places[1_095].is_full.get());
+    }
+
+    #[test]
     fn a_scan_again_and_again_finds_what_fits() {
         let (cache, places) = (Cache::of(1_000), places(3_000));
         cache.hits(&places, 0..3_000);

@@ -90,7 +90,6 @@ impl BlockCache {
         let with_it = (self.parts.usage_bytes() + bytes).min(parts_max(*capacity_bytes));
         self.blocks.set_capacity_bytes(*capacity_bytes - with_it);
         self.parts.insert(key, part);
-        self.blocks.set_capacity_bytes(*capacity_bytes - self.parts.usage_bytes());
     }
 
     /// Puts a block into its slot, and others out of theirs to make room; but not one that is there, or in passing, or shares
