@@ -134,6 +134,12 @@ impl BlockCache {
             .set_capacity_bytes(capacity_bytes - self.parts.usage_bytes().min(capacity_bytes));
     }
 
+    /// Number of blocks held now.
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks.entries()
+    }
+
     /// Number of entries held now.
     pub fn entries(&self) -> usize {
         self.parts.entries() + self.blocks.entries()
