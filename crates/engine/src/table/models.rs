@@ -26,8 +26,8 @@ fn get(table: &TableReader, k: u8) {
 
 /// Two threads read two blocks in turn, each of which pushes the other out of the cache.
 ///
-/// At most three preemptions. At the end no slot has a block that the cache has not.
-/// Seen to find: `cache_data` that fills the cache before the slot; `evicted` that does not empty the slot.
+/// At most three preemptions. At the end slots have the blocks that the queues have, and no others.
+/// Seen to find: `insert_block` that fills the queues before the slot; a slot that is asked, and says that its block leaves without letting go of it.
 #[test]
 fn a_slot_has_only_what_the_cache_has() {
     let options = KeyspaceOptions {
@@ -54,6 +54,38 @@ fn a_slot_has_only_what_the_cache_has() {
             assert_eq!(full, context.cache.blocks(), "full slots, and entries");
             assert!(full < 2 && context.cache.usage_bytes() <= context.cache.capacity_bytes());
             (0..2).for_each(|k| get(&table, k));
+        };
+        spawn(body).join().expect("the model ends");
+    });
+}
+
+/// One thread reads a block while another takes the cache's capacity away.
+///
+/// At most three preemptions. At the end there is nothing in the cache, nor in a slot.
+/// Seen to find: an insertion that looks at the capacity before it has the lock.
+#[test]
+fn a_capacity_that_is_taken_away_holds_at_once() {
+    let options = KeyspaceOptions {
+        block_bytes: 512,
+        compression: vec![Compression::None],
+        ..KeyspaceOptions::default()
+    };
+    let (bytes, summary) = build(&options, &entries(), &[]);
+    explore("a capacity that is taken away", 3, move || {
+        let (bytes, options) = (bytes.clone(), options.clone());
+        let body = move || {
+            let context = context(4_000, u64::MAX);
+            let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
+            let index = table.index(0).expect("index");
+            let other = {
+                let cache = context.cache.clone();
+                spawn(move || cache.set_capacity_bytes(0))
+            };
+            get(&table, 0);
+            other.join().expect("the other ends");
+            assert_eq!(context.cache.usage_bytes(), 0);
+            assert!((0..index.len()).all(|i| !index.slot(i).is_full()));
+            get(&table, 0);
         };
         spawn(body).join().expect("the model ends");
     });
