@@ -7,7 +7,7 @@
 //! (2) the weights of resident entries stay within the capacity.
 //! Threads: any; sharded, a hit takes one shard's lock for reading.
 //!
-//! Eviction is Clock-PRO like (crate `quick_cache`), so that one long scan does not wash out what
+//! Eviction from the map is Clock-PRO like (crate `quick_cache`), so that one long scan does not wash out what
 //! gets use. Model checkers cannot see into that crate's locks; for them `stand_in` takes its
 //! place, which drops entries under a lock and in turn.
 
@@ -18,7 +18,8 @@ mod queues;
 #[cfg(any(esker_loom, esker_shuttle))]
 mod stand_in;
 
-pub use entry::{CacheKey, ENTRY_OVERHEAD_BYTES, Weigh};
+pub(crate) use entry::weight;
+pub use entry::{CacheKey, Weigh};
 pub use queues::{Answer, Moment, Place, Queues, Rule};
 
 #[cfg(not(any(esker_loom, esker_shuttle)))]

@@ -35,7 +35,7 @@ pub struct Options {
     /// The part of the budget that the block cache may hold; 0 keeps no block. Default: none given, which
     /// means what memtables, pins, and an eighth for compactions leave.
     pub block_cache_bytes: Option<u64>,
-    /// The part of the budget that indexes and filters may hold outside of the block cache, where nothing
+    /// The part of the budget that indexes and filters of tables that stay open may hold outside of the block cache, where nothing
     /// displaces them; 0 leaves all of them to the cache. Default: none given, which means a quarter of what
     /// memtables and compactions leave, or all of it but the block cache if that is given.
     pub pinned_bytes_max: Option<u64>,

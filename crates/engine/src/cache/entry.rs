@@ -3,7 +3,7 @@
 use std::hash::Hasher;
 
 /// Bytes that the cache itself spends on an entry: slot, table share and ghost, about.
-pub const ENTRY_OVERHEAD_BYTES: usize = 160;
+const ENTRY_OVERHEAD_BYTES: usize = 160;
 
 /// Says what an entry really holds on the heap.
 pub trait Weigh {
@@ -28,6 +28,16 @@ impl std::hash::Hash for CacheKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.file ^ self.offset_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
+}
+
+/// No shard is smaller than this, or a large entry would not fit in it.
+const SHARD_BYTES_MIN: u64 = 4 << 20;
+const SHARDS_MAX: u64 = 64;
+
+/// Into how many shards a capacity is divided: a power of two.
+pub(super) fn shards(capacity_bytes: u64) -> usize {
+    let shards = (capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+    1 << shards.ilog2()
 }
 
 /// What an entry takes of the capacity.

@@ -1,32 +1,24 @@
 //! The cache's entries, in a sharded map that evicts (crate `quick_cache`).
 
-use super::entry::{CacheKey, Weigh, weight};
-use quick_cache::sync::Cache as QuickCache;
-use quick_cache::sync::DefaultLifecycle;
+use super::entry::{CacheKey, Weigh, shards, weight};
+use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasher, Hasher};
 
 /// What a mean entry weighs; only sizes the first hash tables.
 const ENTRY_BYTES_EXPECTED: u64 = 16_384;
 
-/// No shard is smaller than this, or a large block would not fit in it.
-const SHARD_BYTES_MIN: u64 = 4 << 20;
-const SHARDS_MAX: u64 = 64;
-
 /// The map.
 pub(super) type Inner<V> = QuickCache<CacheKey, V, ByBytes, Mix>;
 
 /// An empty map.
 pub(super) fn new<V: Weigh + Clone>(capacity_bytes: u64) -> Inner<V> {
-    let shards = (capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
-    // Rounded down to a power of two, which the cache would otherwise round up to.
-    let shards = 1usize << shards.ilog2();
     let items = (capacity_bytes / ENTRY_BYTES_EXPECTED).clamp(16, 1 << 22) as usize;
     let lifecycle = DefaultLifecycle::default();
     match OptionsBuilder::new()
         .weight_capacity(capacity_bytes)
         .estimated_items_capacity(items)
-        .shards(shards)
+        .shards(shards(capacity_bytes))
         .build()
     {
         Ok(options) => QuickCache::with_options(options, ByBytes, Mix, lifecycle),

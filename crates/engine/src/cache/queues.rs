@@ -18,13 +18,10 @@
 //! first queue of a hundredth instead of a tenth (as the window of W-TinyLFU), one use is enough to go on, the main queue is filled first, and the ghost
 //! queue is a number in the place, which counts for as long as half of the entries take to leave.
 
+use super::entry::shards;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
-
-/// No shard is smaller than this, or a large thing would not fit in it.
-const SHARD_BYTES_MIN: u64 = 4 << 20;
-const SHARDS_MAX: u64 = 64;
 
 /// The share of the capacity that the first queue has, as a divisor.
 const FIRST_SHARE: u64 = 100;
@@ -118,13 +115,12 @@ struct Entry<P> {
 impl<P: Place> Queues<P> {
     /// Empty ones for at most so many bytes.
     pub fn new(capacity_bytes: u64) -> Queues<P> {
-        let shards = (capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
-        let shards = 1u64 << shards.ilog2();
+        let shards = shards(capacity_bytes);
         let queue = || Queue { entries: VecDeque::new(), bytes: 0 };
         let pair = || Shard(Mutex::new(Pair { first: queue(), main: queue(), now: 1, swept: 0 }));
         Queues {
             shards: (0..shards).map(|_| pair()).collect(),
-            shard_bytes: AtomicU64::new(capacity_bytes / shards),
+            shard_bytes: AtomicU64::new(capacity_bytes / shards as u64),
         }
     }
 
@@ -389,7 +385,7 @@ mod tests {
         for _ in 0..3 {
             cache.hits(&places, 0..1_000);
         }
-        // Of each what is popular now is asked for between two others; it comes back before it is forgotten.
+        // Each of them comes back before it is forgotten that it has left.
         let mut random = 1u64;
         for i in 0..100_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i | 1);

@@ -11,7 +11,7 @@
 use super::filter::FilterBlock;
 use super::index::{DataIndex, SlotRef};
 use crate::block::Block;
-use crate::cache::{Cache, CacheKey, ENTRY_OVERHEAD_BYTES, Queues, Weigh};
+use crate::cache::{Cache, CacheKey, Queues, Weigh, weight};
 use esker_base::checksum::mix64;
 use esker_base::heap::Heap;
 use esker_base::sync::Mutex;
@@ -85,9 +85,8 @@ impl BlockCache {
     /// Puts an index or a filter in. One that is heavier than a shard is not kept.
     pub(super) fn insert_part(&self, key: CacheKey, part: CachedPart) {
         let capacity_bytes = self.capacity_bytes.lock();
-        let bytes = (part.heap_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
         // Room first, so that there is never more than there may be.
-        let with_it = (self.parts.usage_bytes() + bytes).min(parts_max(*capacity_bytes));
+        let with_it = (self.parts.usage_bytes() + weight(&part)).min(parts_max(*capacity_bytes));
         self.blocks.set_capacity_bytes(*capacity_bytes - with_it);
         self.parts.insert(key, part);
     }

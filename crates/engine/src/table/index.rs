@@ -466,7 +466,7 @@ fn take_entries(input: &mut &[u8], bytes_min: usize) -> Result<usize, Damage> {
 }
 
 /// Names a slot from a queue of the cache, without keeping the index alive.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct SlotRef {
     index: Weak<DataIndex>,
     at: u32,

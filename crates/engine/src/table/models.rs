@@ -17,6 +17,17 @@ fn entries() -> Vec<Entry> {
     (0..2u8).map(|k| (vec![k], Trailer::new(u64::from(k) + 1, Kind::Put), vec![k; 600])).collect()
 }
 
+/// A table of them, with the options it was made with and its length.
+fn two_blocks() -> (KeyspaceOptions, Vec<u8>, u64) {
+    let options = KeyspaceOptions {
+        block_bytes: 512,
+        compression: vec![Compression::None],
+        ..KeyspaceOptions::default()
+    };
+    let (bytes, summary) = build(&options, &entries(), &[]);
+    (options, bytes, summary.file_bytes)
+}
+
 fn get(table: &TableReader, k: u8) {
     let found = table.get(&[k], hash64(&[k]), SEQ_MAX, None).expect("get");
     let (trailer, value) = found.expect("it is there");
@@ -30,18 +41,13 @@ fn get(table: &TableReader, k: u8) {
 /// Seen to find: `insert_block` that fills the queues before the slot; a slot that is asked, and says that its block leaves without letting go of it.
 #[test]
 fn a_slot_has_only_what_the_cache_has() {
-    let options = KeyspaceOptions {
-        block_bytes: 512,
-        compression: vec![Compression::None],
-        ..KeyspaceOptions::default()
-    };
-    let (bytes, summary) = build(&options, &entries(), &[]);
+    let (options, bytes, file_bytes) = two_blocks();
     explore("blocks that push each other out", 3, move || {
         let (bytes, options) = (bytes.clone(), options.clone());
         let body = move || {
             // An index, which is too small to be pinned, and one block of 600 bytes, but not two.
             let context = context(1_600, u64::MAX);
-            let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
+            let table = open_in(bytes, file_bytes, &options, &context).expect("open");
             let index = table.index(0).expect("index");
             let other = {
                 let table: Arc<TableReader> = table.clone();
@@ -65,17 +71,12 @@ fn a_slot_has_only_what_the_cache_has() {
 /// Seen to find: an insertion that looks at the capacity before it has the lock.
 #[test]
 fn a_capacity_that_is_taken_away_holds_at_once() {
-    let options = KeyspaceOptions {
-        block_bytes: 512,
-        compression: vec![Compression::None],
-        ..KeyspaceOptions::default()
-    };
-    let (bytes, summary) = build(&options, &entries(), &[]);
+    let (options, bytes, file_bytes) = two_blocks();
     explore("a capacity that is taken away", 3, move || {
         let (bytes, options) = (bytes.clone(), options.clone());
         let body = move || {
             let context = context(4_000, u64::MAX);
-            let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
+            let table = open_in(bytes, file_bytes, &options, &context).expect("open");
             let index = table.index(0).expect("index");
             let other = {
                 let cache = context.cache.clone();
