@@ -65,6 +65,18 @@ struct Traced {
     recorder: Option<(PathBuf, Arc<Recorder>)>,
 }
 
+/// Ends a trace when it goes. The store's own end may be too late for those who read along: who waits for Ctrl-C
+/// keeps a handle of it for as long as the process lives.
+struct TraceEnd(Option<Arc<Recorder>>);
+
+impl Drop for TraceEnd {
+    fn drop(&mut self) {
+        if let Some(recorder) = &self.0 {
+            recorder.end();
+        }
+    }
+}
+
 impl TraceArgs {
     /// What the engine notices is told, what it does is written down.
     fn listen(&self) -> Result<Traced> {
@@ -89,13 +101,17 @@ impl TraceArgs {
 
 impl Traced {
     /// Opens the store; only then an old trace goes.
-    fn open(self, dir: &Path, options: &Options) -> Result<Db> {
+    fn open(self, dir: &Path, options: &Options) -> Result<(Db, TraceEnd)> {
         let db = Db::open_with(dir, options.clone(), self.setup);
         let db = db.map_err(|error| explain(dir, error))?;
-        if let Some((path, recorder)) = self.recorder {
-            recorder.begin().map_err(|error| Failure::io("write", &path, &error))?;
-        }
-        Ok(db)
+        let recorder = match self.recorder {
+            None => None,
+            Some((path, recorder)) => {
+                recorder.begin().map_err(|error| Failure::io("write", &path, &error))?;
+                Some(recorder)
+            }
+        };
+        Ok((db, TraceEnd(recorder)))
     }
 }
 
@@ -105,6 +121,7 @@ pub(crate) struct Store {
     pub(crate) db: Db,
     pub(crate) keyspace: Keyspace,
     pub(crate) options: Options,
+    trace_end: TraceEnd,
 }
 
 /// Files that an open reads from end to end.
@@ -136,7 +153,7 @@ impl StoreArgs {
         expect_store(&self.db)?;
         let options = self.tuning.options()?;
         let db = Db::open_read_only_with(&self.db, options.clone(), setup());
-        self.enter(db.map_err(|error| explain(&self.db, error))?, options, false)
+        self.enter(db.map_err(|error| explain(&self.db, error))?, options, TraceEnd(None), false)
     }
 
     /// Opens an existing store for reading, and says what was read for it and `verify` does not read again:
@@ -155,8 +172,8 @@ impl StoreArgs {
     pub(crate) fn write_traced(&self, trace: &TraceArgs) -> Result<Store> {
         expect_store(&self.db)?;
         let options = Options { create_if_missing: false, ..self.tuning.options()? };
-        let db = trace.listen()?.open(&self.db, &options)?;
-        self.enter(db, options, false)
+        let (db, trace_end) = trace.listen()?.open(&self.db, &options)?;
+        self.enter(db, options, trace_end, false)
     }
 
     /// Opens a store for writing; creates it, with the keyspace asked for, if there is none.
@@ -173,11 +190,11 @@ impl StoreArgs {
             expect_room(&self.db)?;
             self.keyspace.as_deref().map_or(Ok(()), names::check_keyspace)?;
         }
-        let db = trace.listen()?.open(&self.db, &options)?;
-        self.enter(db, options, !exists)
+        let (db, trace_end) = trace.listen()?.open(&self.db, &options)?;
+        self.enter(db, options, trace_end, !exists)
     }
 
-    fn enter(&self, db: Db, options: Options, new: bool) -> Result<Store> {
+    fn enter(&self, db: Db, options: Options, trace_end: TraceEnd, new: bool) -> Result<Store> {
         let name = self.keyspace.as_deref().unwrap_or(DEFAULT_KEYSPACE);
         let dir = self.db.clone();
         let known = db.keyspace_names().iter().any(|known| known == name);
@@ -185,7 +202,7 @@ impl StoreArgs {
             true => db.create_keyspace(name, options.default_keyspace.clone())?,
             false => find_keyspace(&db, &dir, name)?,
         };
-        Ok(Store { dir, db, keyspace, options })
+        Ok(Store { dir, db, keyspace, options, trace_end })
     }
 }
 
@@ -211,7 +228,9 @@ impl Store {
     /// Makes everything durable and closes the store.
     pub(crate) fn close(self) -> Result<()> {
         drop(self.keyspace);
-        Ok(self.db.close()?)
+        let closed = self.db.close();
+        drop(self.trace_end);
+        Ok(closed?)
     }
 }
 

@@ -157,6 +157,7 @@ struct State {
     /// When the last step of each run was over.
     begun: BTreeMap<u32, u64>,
     failed: Option<io::Error>,
+    ended: bool,
 }
 
 impl Recorder {
@@ -168,7 +169,8 @@ impl Recorder {
     pub fn create(path: &Path) -> io::Result<Recorder> {
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
         let out = BufWriter::new(file);
-        let state = State { out, is_empty: false, begun: BTreeMap::new(), failed: None };
+        let state =
+            State { out, is_empty: false, begun: BTreeMap::new(), failed: None, ended: false };
         Ok(Recorder { path: path.to_owned(), state: Mutex::new(state) })
     }
 
@@ -178,6 +180,11 @@ impl Recorder {
     /// Of the file system.
     pub fn begin(&self) -> io::Result<()> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).empty()
+    }
+
+    /// The store is closed: says so to those who read along, once. Nothing follows; [`Drop`] does it too.
+    pub fn end(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).end();
     }
 
     /// The first failure to write, which ended the trace.
@@ -209,19 +216,22 @@ impl State {
         // What is written is there when the process dies.
         self.out.flush()
     }
+
+    fn end(&mut self) {
+        let had_ended = std::mem::replace(&mut self.ended, true);
+        if !had_ended && self.failed.is_none() {
+            for (&run, &at_us) in &self.begun {
+                // Without it the traces are as complete.
+                let _ = write_entry(&mut self.out, &Entry::Loaded { run, at_us });
+            }
+            let _ = self.out.flush();
+        }
+    }
 }
 
 impl Drop for Recorder {
-    /// The store is closed: says so to those who read along.
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if state.failed.is_none() {
-            for (&run, &at_us) in &state.begun {
-                // Without it the traces are as complete.
-                let _ = write_entry(&mut state.out, &Entry::Loaded { run, at_us });
-            }
-            let _ = state.out.flush();
-        }
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).end();
     }
 }
 
@@ -230,6 +240,7 @@ impl EventListener for Recorder {
         let Event::Step { keyspace, step } = event else { return };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.failed.is_none()
+            && !state.ended
             && let Err(error) = state.write(keyspace.0, step)
         {
             state.failed = Some(error);
@@ -318,6 +329,8 @@ mod tests {
         let seen: Vec<(&str, usize, u64)> =
             traces.iter().map(|(name, t)| (name.as_str(), t.steps.len(), t.loaded_us)).collect();
         assert_eq!(seen, [("keyspace 0", 2, 5), ("keyspace 3", 1, 2)]);
+        recorder.end();
+        recorder.on_event(&Event::Step { keyspace: KeyspaceId(0), step: step(6) });
         drop(recorder);
         let closed = fs::read(&path).expect("read, when it is closed");
         let ends = Reader::default().read(&closed[text.len()..]).expect("lines");
