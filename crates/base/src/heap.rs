@@ -202,7 +202,7 @@ enum Refusal {
 
 impl Range {
     fn map(bytes: u64) -> Option<Arc<Range>> {
-        let bytes = (bytes / 2 * 3).min(RANGE_BYTES_MAX) as usize;
+        let bytes = (bytes / 2).saturating_mul(3).min(RANGE_BYTES_MAX) as usize;
         let chunks = bytes.div_ceil(CHUNK_BYTES);
         let mapped_bytes = (chunks + 1) * CHUNK_BYTES;
         // SAFETY: a fresh private mapping at an address the kernel chooses.

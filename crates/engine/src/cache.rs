@@ -3,7 +3,7 @@
 //!
 //! Flow: table::block_cache -> [`Cache::get`], on a miss read and decode -> [`Cache::insert`].
 //! Invariants: (1) a key names bytes that never change (files are immutable and their numbers are used
-//! once), so that no entry is ever stale or invalidated; entries of removed files simply age out;
+//! once), so that no entry is ever stale; those of removed files are forgotten for the room that they take;
 //! (2) the weights of resident entries stay within the capacity.
 //! Threads: any; sharded, a hit takes one shard's lock for reading.
 //!
@@ -47,6 +47,13 @@ impl<V: Weigh + Clone> Cache<V> {
     /// Puts an entry in, evicting others as needed. One heavier than a shard is not kept.
     pub fn insert(&self, key: CacheKey, value: V) {
         self.inner.insert(key, value);
+    }
+
+    /// Lets go of what these files had. Looks at each entry.
+    pub fn forget_files(&self, numbers: &[u64]) {
+        let mut sorted = numbers.to_vec();
+        sorted.sort_unstable();
+        inner::remove(&self.inner, |key| sorted.binary_search(&key.file).is_ok());
     }
 
     /// Bytes held now.
@@ -111,6 +118,21 @@ mod tests {
         assert!(cache.usage_bytes() > cache.capacity_bytes() / 2);
         assert_eq!(cache.get(key(1, 9_999 * 4096)).map(|b| b.0.len()), Some(1_000 + 3 * 500));
         assert!(cache.get(key(2, 9_999 * 4096)).is_none());
+    }
+
+    #[test]
+    fn what_files_had_is_forgotten() {
+        let cache: Cache<Bytes> = Cache::new(8 << 20);
+        for file in 1..=9 {
+            (0..4).for_each(|i| cache.insert(key(file, i), entry(100)));
+        }
+        cache.forget_files(&[7, 2, 33, 9]);
+        assert_eq!(cache.entries(), 24);
+        for file in 1..=9 {
+            let is_there = ![7, 2, 9].contains(&file);
+            assert!((0..4).all(|i| cache.get(key(file, i)).is_some() == is_there), "{file}");
+        }
+        assert_eq!(cache.usage_bytes(), 24 * weight(&entry(100)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::entry::{CacheKey, Weigh, shards, weight};
 use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
+use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
 
 /// What a mean entry weighs; only sizes the first hash tables.
@@ -24,6 +25,18 @@ pub(super) fn new<V: Weigh + Clone>(capacity_bytes: u64) -> Inner<V> {
         Ok(options) => QuickCache::with_options(options, ByBytes, Mix, lifecycle),
         Err(_) => QuickCache::with(items, capacity_bytes, ByBytes, Mix, lifecycle),
     }
+}
+
+/// Removes entries. What they hold is freed without a lock.
+pub(super) fn remove<V: Weigh + Clone>(inner: &Inner<V>, is_one: impl Fn(&CacheKey) -> bool) {
+    let removed = RefCell::new(Vec::new());
+    inner.retain(|key, value| {
+        let goes = is_one(key);
+        if goes {
+            removed.borrow_mut().push(value.clone());
+        }
+        !goes
+    });
 }
 
 /// Mixes one integer, without a secret: files get their numbers and blocks their places one after the other, and

@@ -3,7 +3,9 @@
 //! ```text
 //! put in -> first queue, a hundredth of the bytes -> used meanwhile? -> main queue -> used meanwhile? -> its end again
 //!                                                 -> not: leaves                   -> not: leaves
-//! put in again soon after it has left the first queue, or while the main one has room -> main queue
+//! put in while the main queue has room, or again soon after it has left the first one -> main queue
+//! put in again later than that -> the next of the main queue: used? -> a use less, and first queue
+//!                                                             not:  -> leaves, and main queue
 //! ```
 //!
 //! So what a long scan brings passes through the first queue and leaves the main one alone. The first is so short that what leaves it is
@@ -16,7 +18,8 @@
 //! Threads: any; sharded. Lock order: a shard, then a place; whoever holds a place takes no other lock.
 //! Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023; differs: bytes instead of entries, a
 //! first queue of a hundredth instead of a tenth (as the window of W-TinyLFU), one use is enough to go on, the main queue is filled first, and the ghost
-//! queue is a number in the place, which counts for as long as half of the entries take to leave.
+//! queue is a number in the place. Who comes back before an eighth as many have left as there are entries is let in; who does before twice as many have,
+//! votes. So loops over up to twice as much as there is room for keep what there is room for, whatever was used before, and do not push themselves out.
 
 use super::entry::shards;
 use esker_base::sync::Mutex;
@@ -35,6 +38,14 @@ const SWEPT: usize = 2;
 
 /// So many that leave are freed once the lock is let go; more, under it.
 const FREED_LATER: usize = 4;
+
+/// Of so many used ones in a row, the next one leaves: nobody goes round all of the main queue to put something in.
+const ASKED: usize = 64;
+
+/// Who was away while fewer left than this share of the entries is let in, as a divisor; while fewer than so many times the
+/// entries, votes.
+const SOON: usize = 8;
+const LATE: usize = 2;
 
 /// A place for one thing, named from a queue without keeping the place alive.
 pub trait Place {
@@ -113,9 +124,9 @@ struct Entry<P> {
 }
 
 impl<P: Place> Queues<P> {
-    /// Empty ones for at most so many bytes.
+    /// Empty ones for at most so many bytes, or a quarter of it later on: a shard then has 2 MiB still, if there are several.
     pub fn new(capacity_bytes: u64) -> Queues<P> {
-        let shards = shards(capacity_bytes);
+        let shards = shards(capacity_bytes / 2);
         let queue = || Queue { entries: VecDeque::new(), bytes: 0 };
         let pair = || Shard(Mutex::new(Pair { first: queue(), main: queue(), now: 1, swept: 0 }));
         Queues {
@@ -138,27 +149,40 @@ impl<P: Place> Queues<P> {
             Ok(weight) if bytes <= shard_bytes => weight,
             _ => return false,
         };
-        pair.insert(Entry { place, bytes: weight }, left, shard_bytes);
-        pair.shrink(shard_bytes, |kept| {
+        let mut leave = |kept| {
             if let Some(free) = freed.iter_mut().find(|f| f.is_none()) {
                 *free = Some(kept);
             }
-        });
+        };
+        pair.insert(Entry { place, bytes: weight }, left, shard_bytes, &mut leave);
+        pair.shrink(shard_bytes, ASKED, leave);
         drop(pair);
         true
     }
 
-    /// Changes the capacity; what is too much leaves at once.
+    /// Changes the capacity, one thread at a time; what is too much leaves at once.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
         let shard_bytes = capacity_bytes / self.shards.len() as u64;
-        self.shard_bytes.store(shard_bytes, Ordering::Relaxed);
+        if self.shard_bytes.swap(shard_bytes, Ordering::Relaxed) <= shard_bytes {
+            return;
+        }
         for shard in &self.shards {
             let mut freed = Vec::new();
             let mut pair = shard.0.lock();
-            pair.shrink(shard_bytes, |kept| freed.push(kept));
+            // Four times round at most: by then nobody has uses left but who is used meanwhile.
+            let patience = pair.first.entries.len() + 4 * pair.main.entries.len();
+            pair.shrink(shard_bytes, patience, |kept| freed.push(kept));
+            pair.first.give_back();
+            pair.main.give_back();
             drop(pair);
             drop(freed);
         }
+    }
+
+    /// The most that all entries may take.
+    #[cfg(test)]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.shard_bytes.load(Ordering::Relaxed) * self.shards.len() as u64
     }
 
     /// Bytes of all entries.
@@ -185,12 +209,34 @@ impl<P: Place> Pair<P> {
         self.first.entries.len() + self.main.entries.len()
     }
 
-    fn insert(&mut self, entry: Entry<P>, left: Moment, bytes_max: u64) {
+    fn insert(
+        &mut self,
+        entry: Entry<P>,
+        left: Moment,
+        bytes_max: u64,
+        freed: impl FnMut(P::Kept),
+    ) {
         self.sweep();
         let fits = self.main.bytes + u64::from(entry.bytes) <= bytes_max - bytes_max / FIRST_SHARE;
-        let is_back = left != 0 && (self.now.wrapping_sub(left) as usize) < self.len() / 2;
-        let queue = if fits || is_back { &mut self.main } else { &mut self.first };
+        let away = if left == 0 { usize::MAX } else { self.now.wrapping_sub(left) as usize };
+        let is_back = away < self.len() / SOON;
+        let is_main = fits || is_back || away < LATE * self.len() && self.vote(freed);
+        let queue = if is_main { &mut self.main } else { &mut self.first };
         queue.push(entry);
+    }
+
+    /// Votes against the next of the main queue. True if it left.
+    fn vote(&mut self, mut freed: impl FnMut(P::Kept)) -> bool {
+        let Some(next) = self.main.pop() else { return true };
+        match next.place.ask(Rule::Main) {
+            Answer::Stays => {
+                self.main.push(next);
+                return false;
+            }
+            Answer::Leaves(kept) => freed(kept),
+            Answer::Gone => {}
+        }
+        true
     }
 
     /// Drops entries of places that are gone, of the next few.
@@ -208,13 +254,14 @@ impl<P: Place> Pair<P> {
         }
     }
 
-    /// Lets leave until no more than this is left.
-    fn shrink(&mut self, bytes_max: u64, mut freed: impl FnMut(P::Kept)) {
-        // Who is used all the time, while this goes on, stays no longer than others.
-        let mut patience = self.first.entries.len() + 4 * self.main.entries.len();
+    /// Lets leave until no more than this is left; once so many were asked, used or not: who is used all the time meanwhile stays no
+    /// longer than others.
+    fn shrink(&mut self, bytes_max: u64, mut patience: usize, mut freed: impl FnMut(P::Kept)) {
         while self.bytes() > bytes_max {
-            let is_first =
-                self.main.entries.is_empty() || self.first.bytes > bytes_max / FIRST_SHARE;
+            // The last of the first queue waits for its use however large it is.
+            let has_more =
+                self.first.bytes > bytes_max / FIRST_SHARE && self.first.entries.len() > 1;
+            let is_first = has_more || self.main.entries.is_empty();
             let queue = if is_first { &mut self.first } else { &mut self.main };
             let Some(entry) = queue.pop() else { break };
             let rule = match is_first {
@@ -241,6 +288,13 @@ impl<P: Place> Queue<P> {
     fn push(&mut self, entry: Entry<P>) {
         self.bytes += u64::from(entry.bytes);
         self.entries.push_back(entry);
+    }
+
+    /// Memory that so few do not need.
+    fn give_back(&mut self) {
+        if self.entries.capacity() / 4 > self.entries.len() {
+            self.entries.shrink_to(2 * self.entries.len());
+        }
     }
 
     fn pop(&mut self) -> Option<Entry<P>> {
@@ -271,6 +325,7 @@ mod tests {
         uses: Cell<u32>,
         left: Cell<Moment>,
         warmed: Cell<u32>,
+        asked: Cell<u32>,
         /// Used again whenever it is asked.
         is_restless: Cell<bool>,
     }
@@ -298,6 +353,7 @@ mod tests {
         fn ask(&self, rule: Rule) -> Answer<usize> {
             let Some(places) = self.0.upgrade() else { return Answer::Gone };
             let spot = &places[self.1];
+            spot.asked.set(spot.asked.get() + 1);
             let uses = spot.uses.get();
             if rule != Rule::Must && (uses > 0 || spot.is_restless.get()) {
                 spot.uses.set(if rule == Rule::Main { uses.saturating_sub(1) } else { 0 });
@@ -380,6 +436,52 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_finds_what_fits_whatever_was_used_before() {
+        for length in [300, 700, 950, 1_100, 1_300, 1_500, 1_900] {
+            let (cache, places) = (Cache::of(1_000), places(3_000));
+            for _ in 0..5 {
+                cache.hits(&places, 0..1_000);
+            }
+            let one = || cache.hits(&places, 1_000..1_000 + length);
+            let hits: Vec<usize> = (0..30).map(|_| one()).collect();
+            assert!(hits[29] >= 870.min(length), "{length}: {hits:?}");
+        }
+    }
+
+    #[test]
+    fn of_large_things_the_last_one_waits_for_its_use() {
+        // Room for three, a hundredth of which is less than one.
+        let (cache, places) = (Cache::of(3), places(9));
+        for _ in 0..3 {
+            cache.hits(&places, 0..3);
+        }
+        cache.read(&places, 3);
+        assert!(cache.read(&places, 3), "it was put in");
+        cache.hits(&places, 4..6);
+        assert!(places[3].is_full.get(), "it went on into the main queue");
+        let hits: Vec<usize> = (0..20).map(|_| cache.hits(&places, 6..8)).collect();
+        assert_eq!(hits[19], 2, "{hits:?}");
+    }
+
+    #[test]
+    fn who_puts_something_in_asks_few() {
+        let (cache, places) = (Cache::of(1_000), places(1_200));
+        for _ in 0..5 {
+            cache.hits(&places, 0..1_000);
+        }
+        let asked = || places.iter().map(|spot| spot.asked.get() as usize).sum::<usize>();
+        for i in 1_000..1_200 {
+            let before = asked();
+            cache.read(&places, i);
+            // Used at once, so that it goes on into the main queue, where everybody was used.
+            cache.read(&places, i);
+            assert!(asked() - before <= ASKED + 20, "{}", asked() - before);
+            assert!(cache.0.usage_bytes() <= 10_000);
+        }
+        assert!(full(&places, 1_000..1_200) > 150, "{}", full(&places, 1_000..1_200));
+    }
+
+    #[test]
     fn what_is_popular_now_takes_the_place_of_what_was() {
         let (cache, places) = (Cache::of(1_000), places(3_000));
         for _ in 0..3 {
@@ -403,13 +505,28 @@ mod tests {
         assert!(!places[1_900].is_full.get() && places[1_900].left.get() > 0);
         cache.read(&places, 1_900);
         cache.hits(&places, 2_000..3_000);
-        assert!(places[1_900].is_full.get(), "it came back soon");
+        assert!(places[1_900].is_full.get(), "it came back soon enough");
         assert_eq!(full(&places, 0..1_000), before - 1, "in the place of another");
-        // 2_100 left before more than half of the entries did.
+        // 2_100 left before more than an eighth did: the next of the main queue, which was not used, is not worth more.
+        let before = full(&places, 0..1_000);
         assert!(places[2_100].left.get() > 0);
         cache.read(&places, 2_100);
         cache.hits(&places, 3_000..3_100);
-        assert!(!places[2_100].is_full.get());
+        assert!(places[2_100].is_full.get());
+        assert_eq!(full(&places, 0..1_000), before - 1);
+        // Were they used, one has a use less.
+        let uses = || places[..1_000].iter().map(|spot| spot.uses.get()).sum::<u32>();
+        cache.hits(&places, (0..1_000).filter(|&i| places[i].is_full.get()));
+        let (before, used) = (full(&places, 0..1_000), uses());
+        assert!(places[2_500].left.get() > 0);
+        cache.read(&places, 2_500);
+        cache.hits(&places, 3_100..3_200);
+        assert!(!places[2_500].is_full.get());
+        assert_eq!((full(&places, 0..1_000), uses()), (before, used - 1));
+        // So long ago that twice as many have left as there are: as if it had never been there.
+        cache.hits(&places, 3_200..3_500);
+        cache.read(&places, 1_200);
+        assert_eq!((full(&places, 0..1_000), uses()), (before, used - 1));
     }
 
     #[test]
@@ -444,11 +561,14 @@ mod tests {
         let queues: Queues<Name> = Queues::new(64 << 20);
         let places = places(2);
         let name = |i| Name(Rc::downgrade(&places), i);
-        assert!(!queues.insert(0, name(0), (4 << 20) + 1, 0));
+        assert!(!queues.insert(0, name(0), (8 << 20) + 1, 0));
         assert_eq!(queues.entries(), 0);
         places[1].is_full.set(true);
-        assert!(queues.insert(1, name(1), 4 << 20, 0));
-        assert_eq!((queues.entries(), queues.usage_bytes()), (1, 4 << 20));
+        assert!(queues.insert(1, name(1), 8 << 20, 0));
+        assert_eq!((queues.entries(), queues.usage_bytes()), (1, 8 << 20));
+        queues.set_capacity_bytes(16 << 20);
+        assert_eq!(queues.usage_bytes(), 0);
+        assert!(queues.insert(1, name(0), 2 << 20, 0), "a quarter is left to each shard");
     }
 
     #[test]

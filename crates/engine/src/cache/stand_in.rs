@@ -17,6 +17,15 @@ pub(super) fn new<V: Weigh + Clone>(capacity_bytes: u64) -> Inner<V> {
     Inner(Mutex::new(List { capacity_bytes, entries: VecDeque::new() }))
 }
 
+/// Removes entries. What they hold is freed without the lock.
+pub(super) fn remove<V: Weigh + Clone>(inner: &Inner<V>, is_one: impl Fn(&CacheKey) -> bool) {
+    let mut list = inner.0.lock();
+    let removed = list.entries.iter().filter(|(key, _)| is_one(key)).cloned().collect::<Vec<_>>();
+    list.entries.retain(|(key, _)| !is_one(key));
+    drop(list);
+    drop(removed);
+}
+
 impl<V: Weigh> List<V> {
     fn weight(&self) -> u64 {
         self.entries.iter().map(|(_, value)| weight(value)).sum()

@@ -194,11 +194,17 @@ impl Background {
         Seen { changes: state.changes, asks: state.asks }
     }
 
-    /// Waits until something changed since then. False if the thread should end.
-    pub(super) fn wait_change(&self, seen: Seen) -> bool {
+    /// Waits until something changed since then, or for about this long. False if the thread should end.
+    pub(super) fn wait_change(&self, seen: Seen, at_most: Option<Duration>) -> bool {
         let mut state = self.state.lock();
         while state.changes == seen.changes && !state.stop {
-            self.work.wait(&mut state);
+            match at_most {
+                None => self.work.wait(&mut state),
+                Some(at_most) => {
+                    self.work.wait_for(&mut state, at_most);
+                    break;
+                }
+            }
         }
         !state.stop
     }

@@ -290,13 +290,18 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     let right = taken
         .and_then(|()| all_bytewise(core))
         .and_then(|_| check_live(core, &parts))
-        .and_then(|()| core.right_to_erase());
+        .map(|()| core.right_to_erase());
     let arrived = right.and_then(|right| Ok((arrive(core, range, state, parts.clone())?, right)));
     let (number, _one_at_a_time) = arrived.inspect_err(|_| {
         parts.iter().for_each(|(_, written)| written.remove(&core.store));
     })?;
-    // From here on the files are the epoch's, whenever it comes into force.
-    core.wait_for_epochs(number)?;
+    // From here on the files are the epoch's.
+    if let Err(error) = core.wait_for_epochs(number) {
+        // A store that is poisoned does not know what is on the disk, and keeps them.
+        if core.check_writable().is_err() || core.withdraw(number)? {
+            return Err(error);
+        }
+    }
     core.measure_level0();
     core.background.wake_workers();
     core.store.sweep();

@@ -103,9 +103,14 @@ impl Epochs {
         all.into_iter().find_map(|groups| groups.get(group))
     }
 
-    /// The number of the newest epoch that a group arrives with.
-    pub(super) fn newest_arrival(&self) -> Option<u64> {
-        self.sealed.iter().rev().find(|epoch| epoch.arrival.is_some()).map(|epoch| epoch.number)
+    /// Takes back what was to arrive with an epoch. `None` if it is in force.
+    pub(super) fn withdraw(&mut self, number: u64) -> Option<Arc<Arrival>> {
+        let epoch = self.sealed.iter_mut().find(|epoch| epoch.number == number)?;
+        let arrival = epoch.arrival.take()?;
+        if self.applied(&arrival.range.group).is_none() {
+            self.names.remove(&arrival.range.group);
+        }
+        Some(arrival)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -133,12 +138,18 @@ impl Epochs {
         }
         if newest.is_none() && self.sealed.iter().any(|epoch| epoch.brings(group)) {
             return Err(Error::invalid(format!(
-                "group {} has come as files that are not in force yet: flush it, or delete it, before anything is applied to it",
+                "group {} is just coming as files: apply nothing to it until ingest_group has returned",
                 group.escape_ascii()
             )));
         }
         match self.applied(group) {
             Some(newest) => newest.check_newer(index)?,
+            None if index == 0 => {
+                return Err(Error::invalid(format!(
+                    "group {}: request 0, which stands for none: begin with 1 or more",
+                    group.escape_ascii()
+                )));
+            }
             None => self.check_apart(group)?,
         }
         let state = GroupState { index, note: note.clone() };
@@ -170,7 +181,7 @@ impl Epochs {
         }
     }
 
-    /// Fails if the name of a new group begins another one's, or the other way round: what belongs to which could not be told.
+    /// Fails if the name of a group begins another one's, or the other way round: what belongs to which could not be told.
     pub(super) fn check_apart(&self, group: &[u8]) -> Result<()> {
         // As none begins another, one that does would stand right before or behind.
         let behind = (Bound::Excluded(group), Bound::Unbounded);

@@ -220,6 +220,14 @@ impl Core {
         Ok(())
     }
 
+    /// Takes back what was to arrive with an epoch, which could not be put in force: all is as before. False if it is in force.
+    pub(super) fn withdraw(&self, number: u64) -> Result<bool> {
+        let mut versions = self.lock_versions()?;
+        let Some(arrival) = self.epochs.lock().withdraw(number) else { return Ok(false) };
+        arrival.parts.iter().for_each(|(_, written)| versions.give_up_files(written));
+        Ok(true)
+    }
+
     /// True if something would be lost by a crash.
     pub(super) fn has_unpersisted(&self) -> bool {
         let keyspaces = self.keyspaces.load();

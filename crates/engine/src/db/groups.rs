@@ -50,7 +50,8 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     // No index is made, and no keyspace made or dropped, until the group is gone.
     let _shared = core.indexes.gate.read();
     let keyspaces = concerned(core)?;
-    let _one_at_a_time = core.right_to_erase()?;
+    let _one_at_a_time = core.right_to_erase();
+    core.epochs.lock().check_apart(&range.group)?;
     let (seq, idle) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
@@ -99,15 +100,10 @@ fn give_up(core: &Core, gone: &[Weak<Table>]) {
 }
 
 impl Core {
-    /// The right to erase groups: tables note up to which number they were cleared, so that one that comes later must be larger.
-    ///
-    /// # Errors
-    /// A group that has come from elsewhere could not be put in force yet.
-    pub(super) fn right_to_erase(&self) -> Result<MutexGuard<'_, ()>> {
-        let right = self.deleting.lock();
-        let under_way = self.epochs.lock().newest_arrival();
-        under_way.map_or(Ok(()), |number| self.wait_for_epochs(number))?;
-        Ok(right)
+    /// The right to erase groups, until what erases is in force or taken back: tables note up to which number they were cleared, so
+    /// that one that comes later must be larger.
+    pub(super) fn right_to_erase(&self) -> MutexGuard<'_, ()> {
+        self.deleting.lock()
     }
 }
 

@@ -182,7 +182,7 @@ fn three_parts(fails: bool) {
             thread::spawn(move || {
                 loop {
                     let seen = background.seen();
-                    if !background.help() && !background.wait_change(seen) {
+                    if !background.help() && !background.wait_change(seen, None) {
                         return;
                     }
                 }

@@ -80,11 +80,12 @@ impl Db {
     /// ([`Db::ingest_group`]), this waits until it has.
     ///
     /// # Errors
-    /// `InvalidArgument`: the name is too long, or nothing but bytes of 0xff, or some keyspace has an index of a field. Of the disk;
+    /// `InvalidArgument`: the name is too long, or nothing but bytes of 0xff, or begins the name of another group that requests were
+    /// applied to, or the other way round; or some keyspace has an index of a field. Of the disk;
     /// then nobody knows whether the group would be there after a crash, until the call is made again.
     /// # Cost
     /// One edit of the manifest, one sync of the log if there is one, and the removal of the group's files. Nothing is flushed,
-    /// compacted or read.
+    /// compacted or read, and no memory taken.
     /// # Source
     /// PheonixLSM, and Pebble's excise; see docs/external-durability.md.
     pub fn delete_group(&self, group: &[u8]) -> Result<DeletedGroup> {
@@ -119,8 +120,8 @@ impl Db {
     /// `InvalidArgument`: the store has a log of its own, `dir` holds another group or more than that, a keyspace that the group has
     /// keys in is missing or was dropped meanwhile, or some keyspace has an index of a field or keys that are not in bytewise order. `NotFound`: `dir` holds
     /// no store; `Busy`: somebody has it open. `Corruption` if a checksum is wrong. `Cancelled` if the store is closed meanwhile. Nothing
-    /// changed. Of the disk, while memtables are flushed: then all is as before, but the group comes into force with the next flush
-    /// that succeeds, and until then nothing can be applied to it; flush it, or delete it.
+    /// changed. Of the disk, also while memtables are flushed: nothing changed either, and the files are gone with the next
+    /// edit of the manifest; only a crash before that may find the group in force.
     /// # Cost
     /// Tables get a second name, or are copied where `dir` is on another file system; their checksums are read. Where the keyspace
     /// keeps large values apart, or has another id there, everything is written anew. Memtables are flushed; those who delete groups

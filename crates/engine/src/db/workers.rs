@@ -4,7 +4,7 @@
 //! A panic in a job poisons the database and wakes whoever waits. A job that fails for want of space, or
 //! by an I/O error that left nothing behind, is tried again.
 
-use super::background::Asked;
+use super::background::{Asked, Seen};
 use super::core::Core;
 use super::flushing::FlushSet;
 use super::secondary::build::build_next;
@@ -17,6 +17,9 @@ use esker_base::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// As often as that it is looked whether files that are no longer needed have been let go.
+const HELD_WAIT: Duration = Duration::from_secs(1);
 
 impl Core {
     /// Waits until some job is done, or for this long. Without threads, does what there is to do.
@@ -122,9 +125,9 @@ fn run(core: &Arc<Core>, next: Next) {
         let go_on = match outcome {
             Ok(Ok(done)) => {
                 failures = 0;
-                done || core.background.wait_change(seen)
+                done || wait_change(core, seen)
             }
-            Ok(Err(Error::Cancelled)) => core.background.wait_change(seen),
+            Ok(Err(Error::Cancelled)) => wait_change(core, seen),
             Ok(Err(error)) => {
                 failures += 1;
                 retry_or_poison(core, error);
@@ -139,6 +142,12 @@ fn run(core: &Arc<Core>, next: Next) {
             return;
         }
     }
+}
+
+/// Waits until there may be work. Who lets go of files that are no longer needed tells nobody: they are looked for.
+fn wait_change(core: &Core, seen: Seen) -> bool {
+    let at_most = core.store.has_held().then_some(HELD_WAIT);
+    core.background.wait_change(seen, at_most)
 }
 
 fn retry_or_poison(core: &Core, error: Error) {

@@ -2,7 +2,7 @@
 //!
 //! Indexes and filters that are not pinned are found by their place in the file, in a [`Cache`]. Data blocks stand in the slots of
 //! their index, which is at hand when one is looked for; [`Queues`] decide which stay. When an index leaves, its blocks leave with
-//! it, and count until the queues come by.
+//! it, and count until the queues come by. What a file had is forgotten when the file goes.
 //! Invariants: (1) a block is put into its slot before the queues have an entry that names the slot, and queues empty the slot
 //! when they drop that entry: so a slot keeps nothing for long that the cache does not account for; (2) what indexes and filters take,
 //! blocks do not have.
@@ -82,13 +82,34 @@ impl BlockCache {
         self.parts.get(key)
     }
 
-    /// Puts an index or a filter in. One that is heavier than a shard is not kept.
+    /// Puts an index or a filter in, unless there is one. One that is heavier than a shard is not kept.
     pub(super) fn insert_part(&self, key: CacheKey, part: CachedPart) {
         let capacity_bytes = self.capacity_bytes.lock();
+        if self.parts.get(key).is_some() {
+            return;
+        }
         // Room first, so that there is never more than there may be.
         let with_it = (self.parts.usage_bytes() + weight(&part)).min(parts_max(*capacity_bytes));
         self.blocks.set_capacity_bytes(*capacity_bytes - with_it);
         self.parts.insert(key, part);
+        if self.parts.get(key).is_none() {
+            self.leave_to_blocks(*capacity_bytes);
+        }
+    }
+
+    /// Forgets the indexes and filters of these files, which are gone: what they took is for blocks again.
+    pub fn forget_files(&self, numbers: &[u64]) {
+        let capacity_bytes = self.capacity_bytes.lock();
+        if !numbers.is_empty() && self.parts.entries() > 0 {
+            self.parts.forget_files(numbers);
+            self.leave_to_blocks(*capacity_bytes);
+        }
+    }
+
+    /// Blocks may have what indexes and filters do not take now.
+    fn leave_to_blocks(&self, capacity_bytes: u64) {
+        let parts = self.parts.usage_bytes().min(capacity_bytes);
+        self.blocks.set_capacity_bytes(capacity_bytes - parts);
     }
 
     /// Puts a block into its slot, and others out of theirs to make room; but not one that is there, or in passing, or shares
@@ -129,8 +150,7 @@ impl BlockCache {
         let mut capacity = self.capacity_bytes.lock();
         *capacity = capacity_bytes;
         self.parts.set_capacity_bytes(parts_max(capacity_bytes));
-        self.blocks
-            .set_capacity_bytes(capacity_bytes - self.parts.usage_bytes().min(capacity_bytes));
+        self.leave_to_blocks(capacity_bytes);
     }
 
     /// Number of blocks held now.
@@ -142,6 +162,18 @@ impl BlockCache {
     /// Number of entries held now.
     pub fn entries(&self) -> usize {
         self.parts.entries() + self.blocks.entries()
+    }
+
+    /// Number of indexes and filters held now.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> usize {
+        self.parts.entries()
+    }
+
+    /// What blocks may take.
+    #[cfg(test)]
+    pub(super) fn blocks_capacity_bytes(&self) -> u64 {
+        self.blocks.capacity_bytes()
     }
 }
 

@@ -2,7 +2,7 @@
 //! else from the file and checked.
 //!
 //! Invariants: (1) what is pinned or cached passed its checksum and its decoder; (2) a table that
-//! was told to pin keeps every index and filter it has once loaded, and nothing else of the file.
+//! was told to pin keeps the indexes and filters it has once loaded, up to what was promised, and nothing else of the file.
 //! Threads: any number; the only things that change are the pins, each set once.
 
 use super::block_cache::CachedPart;
@@ -202,6 +202,11 @@ impl TableReader {
     /// The most that this reader will pin of its indexes and filters; 0 if it pins nothing.
     pub fn pin_limit_bytes(&self) -> u64 {
         if self.pins.is_empty() { 0 } else { pinnable_bytes(&self.properties) }
+    }
+
+    /// From now on all is left to the cache.
+    pub fn pin_nothing(&mut self) {
+        self.pins = Box::default();
     }
 
     /// Bytes of memory that this reader holds outside the block cache.

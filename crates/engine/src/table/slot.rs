@@ -43,20 +43,20 @@ impl Slot {
         prefetch(&raw const self.0);
     }
 
-    /// Brings near what a search of the block looks at, without waiting for it.
+    /// Brings near what a search of the block looks at, without waiting for it, nor for others.
     #[inline]
     pub(super) fn warm_block(&self) {
-        let resident = self.0.lock();
+        let Some(resident) = self.0.try_lock() else { return };
         if let Some(data) = &resident.data {
             data.prefetch(0);
             SEARCHED_LINES.iter().for_each(|&at| data.prefetch(at));
         }
     }
 
-    /// Brings near what is written where the block's memory is freed, without waiting for it.
+    /// Brings near what is written where the block's memory is freed, without waiting for it, nor for others.
     #[inline]
     pub(super) fn warm_ends(&self) {
-        let resident = self.0.lock();
+        let Some(resident) = self.0.try_lock() else { return };
         if let Some(data) = &resident.data {
             data.prefetch_ends(resident.end as usize);
         }

@@ -1,9 +1,11 @@
 //! Tables against a sorted list, in many shapes, and on damaged files.
 
+use super::block_cache::CachedPart;
 use super::{
     BlockCache, CursorOptions, TableBuilder, TableContext, TableFile, TableReader, TableSummary,
     read_identity,
 };
+use crate::cache::{CacheKey, weight};
 use crate::cursor::Cursor;
 use crate::options::{Compression, Filter, FilterPolicy, KeyspaceOptions};
 use crate::random::Random;
@@ -853,6 +855,42 @@ fn what_is_cached_stays_when_its_table_is_closed_and_leaves_with_its_index() {
     context.cache.set_capacity_bytes(24 << 20);
     assert_eq!(context.cache.usage_bytes(), 0);
     assert_eq!(get_all(), blocks);
+}
+
+#[test]
+fn what_indexes_and_filters_no_longer_take_is_for_blocks_again() {
+    let entries: Vec<Entry> = (0..100_000u64)
+        .map(|i| (format!("{i:08}").into_bytes(), Trailer::new(i, Kind::Put), vec![i as u8; 60]))
+        .collect();
+    let whole = KeyspaceOptions { index_partition_bytes: 16 << 20, ..KeyspaceOptions::default() };
+    // All of it in one index, which is heavier than a shard of what parts may have; and in several, which are not.
+    for (options, are_kept) in [(whole, false), (KeyspaceOptions::default(), true)] {
+        let options = KeyspaceOptions { block_bytes: 512, ..options };
+        let (bytes, summary) = build(&options, &entries, &[]);
+        let context = context(1 << 20, 0);
+        let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
+        let cache = &context.cache;
+        let parts_bytes = || cache.capacity_bytes() - cache.blocks_capacity_bytes();
+        assert_eq!(parts_bytes(), 0);
+        for (key, _, value) in entries.iter().step_by(100) {
+            let got = table.get(key, hash64(key), SEQ_MAX, None).expect("get").expect("there");
+            assert_eq!(got.1[..], value[..]);
+            assert!(cache.usage_bytes() <= cache.capacity_bytes());
+        }
+        let taken = parts_bytes();
+        // A filter takes 125 kB.
+        assert_eq!(taken > 200 << 10, are_kept, "{taken}");
+        cache.forget_files(&[context.number + 1]);
+        assert!((taken / 2..=taken).contains(&parts_bytes()), "another file");
+        cache.forget_files(&[context.number]);
+        assert_eq!((parts_bytes(), cache.entries()), (0, cache.blocks()));
+        // Two readers have decoded the same part: it counts once.
+        let index = table.index_in_passing(0).expect("index");
+        let key = CacheKey { file: context.number, offset_bytes: 0 };
+        (0..2).for_each(|_| cache.insert_part(key, CachedPart::Index(index.clone())));
+        let weight = if are_kept { weight(&CachedPart::Index(index)) } else { 0 };
+        assert!((weight..weight + 64).contains(&parts_bytes()), "{weight}, {}", parts_bytes());
+    }
 }
 
 #[test]

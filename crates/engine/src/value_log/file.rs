@@ -83,6 +83,8 @@ pub(crate) struct ValueStore {
     open: Mutex<VecDeque<Weak<ValueFile>>>,
     /// Files that nobody holds and the manifest does not name any more.
     garbage: Mutex<Vec<PathBuf>>,
+    /// How many it does not name and somebody holds.
+    held: AtomicU64,
 }
 
 /// A file that values are read from.
@@ -121,6 +123,7 @@ impl ValueStore {
             files: Mutex::default(),
             open: Mutex::default(),
             garbage: Mutex::default(),
+            held: AtomicU64::new(0),
         }
     }
 
@@ -155,6 +158,11 @@ impl ValueStore {
             Some(directory.map_or(0, |directory| directory.memory_bytes() as u64))
         })
         .fold((0, 0), |(files, bytes), more| (files + 1, bytes + more))
+    }
+
+    /// True if there are files that the manifest does not name any more, and that are not removed because somebody held them.
+    pub(crate) fn has_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > 0 || !self.garbage.lock().is_empty()
     }
 
     /// Removes the files that nobody holds or names. Returns how many.
@@ -330,7 +338,9 @@ impl ValueFile {
 
     /// The manifest does not name this file any more: it goes when the last holder does.
     pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+        if !self.obsolete.swap(true, Ordering::AcqRel) {
+            self.store.held.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -343,6 +353,7 @@ impl Drop for ValueFile {
         }
         drop(files);
         if self.obsolete.load(Ordering::Acquire) {
+            self.store.held.fetch_sub(1, Ordering::Relaxed);
             self.store.garbage.lock().push(self.path.clone());
         }
     }

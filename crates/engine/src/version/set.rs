@@ -400,6 +400,18 @@ impl VersionSet {
         self.void_files.retain(|(number, _)| !kept.contains(number));
     }
 
+    /// Nobody will name these files any more. They go, unless the manifest may have an edit that does: then when it is written anew.
+    pub(crate) fn give_up_files(&mut self, files: &Written) {
+        if !self.is_broken() {
+            files.remove(&self.store);
+            return;
+        }
+        let dir = &self.store.dir;
+        let tables = files.tables.iter().map(|meta| (meta.number, names::table(dir, meta.number)));
+        let values = files.values.iter().map(|meta| (meta.number, meta.path(dir)));
+        self.void_files.extend(tables.chain(values));
+    }
+
     fn remove_file(&self, path: PathBuf) {
         match self.store.env.vfs.remove(&path) {
             Ok(()) | Err(Error::NotFound { .. }) => {}

@@ -49,6 +49,8 @@ pub(crate) struct TableStore {
     syncing_dir: Mutex<()>,
     /// Numbers of table files that nobody holds any more.
     garbage: Mutex<Vec<u64>>,
+    /// How many tables are in no version to come, and held by somebody.
+    held: AtomicU64,
     /// The right to remove them: whoever has it is done when it is free again.
     sweeping: Mutex<()>,
     /// True once the directory is not ours any more. Held by those who make or remove files in it that no manifest names.
@@ -120,6 +122,7 @@ impl TableStore {
             poison: OnceLock::new(),
             syncing_dir: Mutex::new(()),
             garbage: Mutex::new(Vec::new()),
+            held: AtomicU64::new(0),
             sweeping: Mutex::new(()),
             given_up: RwLock::new(false),
         }
@@ -243,6 +246,12 @@ impl TableStore {
         self.garbage.lock().extend(tables.iter().map(|meta| meta.number));
     }
 
+    /// True if there are files that are no longer needed, and stay because somebody, such as a cursor, held them.
+    pub(crate) fn has_held(&self) -> bool {
+        let of_tables = self.held.load(Ordering::Relaxed) > 0 || !self.garbage.lock().is_empty();
+        of_tables || self.values.has_held()
+    }
+
     /// Removes the files of obsolete tables that nobody holds. Returns how many. When it returns, those are gone too that
     /// another thread was about to remove.
     ///
@@ -251,6 +260,7 @@ impl TableStore {
         let _one_at_a_time = self.sweeping.lock();
         let of_values = self.values.sweep();
         let numbers = std::mem::take(&mut *self.garbage.lock());
+        self.cache.forget_files(&numbers);
         for &number in &numbers {
             let path = names::table(&self.dir, number);
             match self.in_directory(|vfs| vfs.remove(&path)) {
@@ -259,6 +269,15 @@ impl TableStore {
             }
         }
         of_values + numbers.len()
+    }
+
+    /// Promises so much of the memory for pins. False if there is less.
+    fn promise_pins(&self, bytes: u64) -> bool {
+        let with_it = |promised: u64| {
+            let with_it = promised.checked_add(bytes)?;
+            (with_it <= self.memory.pinned_bytes).then_some(with_it)
+        };
+        self.pin_bytes_promised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_it).is_ok()
     }
 
     /// Notes an opened table that does not stay open, and closes others of them that were not used lately, if
@@ -344,7 +363,7 @@ impl Table {
         };
         let meta = &self.meta;
         let file = TableFile::new(file, &path, meta.file_bytes, meta.salt);
-        let reader = Arc::new(TableReader::open(file, &self.options, &context)?);
+        let mut reader = TableReader::open(file, &self.options, &context)?;
         let (entries, ranges) = (reader.properties().entries, reader.properties().range_tombstones);
         if entries != self.meta.entries || ranges != self.meta.range_tombstones {
             let what = "the table and the manifest disagree on its contents";
@@ -353,11 +372,15 @@ impl Table {
         // Two threads may open at once; the second keeps the first one's reader.
         if stays {
             let kept = self.kept.get_or_init(|| {
-                store.pin_bytes_promised.fetch_add(reader.pin_limit_bytes(), Ordering::Relaxed);
-                reader
+                // Others may have been promised it meanwhile.
+                if !store.promise_pins(reader.pin_limit_bytes()) {
+                    reader.pin_nothing();
+                }
+                Arc::new(reader)
             });
             return Ok(Opened::Kept(kept));
         }
+        let reader = Arc::new(reader);
         let none = None::<Arc<TableReader>>;
         let before = self.passing.compare_and_swap(&none, Some(reader.clone()));
         if before.is_none() {
@@ -389,7 +412,9 @@ impl Table {
 
     /// No version to come holds this table: its file goes when the last holder does.
     pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+        if !self.obsolete.swap(true, Ordering::AcqRel) {
+            self.store.held.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// True if no version to come holds this table.
@@ -405,6 +430,7 @@ impl Drop for Table {
             promised.fetch_sub(reader.pin_limit_bytes(), Ordering::Relaxed);
         }
         if self.is_obsolete() {
+            self.store.held.fetch_sub(1, Ordering::Relaxed);
             self.store.garbage.lock().push(self.meta.number);
         }
     }

@@ -5,8 +5,8 @@ use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::{Applied, Batch, Compaction, Db, Durability, Error, KeyspaceOptions, Options, Setup};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 const EXPORT: &str = "/export";
 const GROUPS: u64 = 6;
@@ -280,9 +280,9 @@ fn what_is_no_export_of_the_group_is_refused_and_changes_nothing() {
     logged.export_group(&group(CARRIED), "/other").expect_err("it has a log");
 }
 
-/// The edit that puts the group in force fails, and is made again later: the files must be there then.
+/// The edit that puts the group in force fails: all is as before, and its files go. It can come again.
 #[test]
-fn a_group_arrives_later_if_the_manifest_cannot_be_written_now() {
+fn a_group_that_cannot_be_put_in_force_changes_nothing() {
     for options in all_options() {
         let strict = StrictVfs::new();
         let source = store(setup(&strict), EXPORT, &options, 1);
@@ -295,20 +295,29 @@ fn a_group_arrives_later_if_the_manifest_cannot_be_written_now() {
         let fails = |path: &Path| path.to_string_lossy().contains("db/MANIFEST");
         vfs.inject(rule.from_then_on().on(fails));
         let old = state(&target, CARRIED);
+        let persisted = persisted_state(&strict, &options, CARRIED);
+        let files_before = files(&strict, DIR);
         target.ingest_group(&group(CARRIED), "/carried").expect_err("no manifest");
-        // Until it is in force, all is as before, and nothing can be applied in between.
         assert!(state(&target, CARRIED).contents == old.contents);
         assert_eq!(target.group(&group(CARRIED)).map(|group| group.applied), Some(200));
+        // The edit may stand in the manifest: a crash finds the old state or the new one, with its files.
+        for survival in [Survival::All, Survival::None] {
+            let crashed = open(setup(&strict.crash(survival, 1)), DIR, &options);
+            let found = state(&crashed, CARRIED);
+            assert!(found == sent || found == persisted, "{found:?}");
+        }
+        let mut come = files(&strict, DIR);
+        come.retain(|name| !files_before.contains(name));
+        vfs.heal();
+        // The next edit comes with a manifest that has nothing of it: then its files go.
+        target.create_keyspace("more", KeyspaceOptions::default()).expect("create");
+        let left = files(&strict, DIR);
+        assert!(!come.is_empty() && come.iter().all(|name| !left.contains(name)), "{left:?}");
+        target.delete_group(&group(2)).expect("delete");
         let mut batch = Batch::new();
         batch.put(b"g3/00", b"");
-        let refused = target.apply(Applied { group: b"g3/", index: 201, note: b"" }, batch);
-        assert!(refused.expect_err("it arrives").to_string().contains("not in force yet"));
-        target.default_keyspace().create_index("field").expect_err("it arrives");
-        vfs.heal();
-        // Another edit comes first: what the failed one named must stay.
-        target.create_keyspace("more", KeyspaceOptions::default()).expect("create");
-        // Nothing is erased in another order than it was asked for.
-        target.delete_group(&group(2)).expect("delete");
+        target.apply(Applied { group: b"g3/", index: 201, note: b"" }, batch).expect("apply");
+        target.ingest_group(&group(CARRIED), "/carried").expect("ingest");
         assert!(state(&target, CARRIED) == sent);
         assert!(state(&target, 2).contents[0].is_empty());
         apply(&target, &mut Random(8), 1, 201..=260);
@@ -323,7 +332,7 @@ fn a_group_arrives_later_if_the_manifest_cannot_be_written_now() {
     }
 }
 
-/// Also while it is not in force yet.
+/// Also while it is not in force yet; and if it cannot be put in force, the name is free again.
 #[test]
 fn a_name_is_taken_by_a_group_that_arrives() {
     let options = below_log();
@@ -331,19 +340,35 @@ fn a_name_is_taken_by_a_group_that_arrives() {
     let source = store(setup(&strict), EXPORT, &options, 1);
     source.export_group(&group(CARRIED), "/carried").expect("export");
     let vfs = FaultyVfs::new(Arc::new(strict.clone()));
-    let target = open(setup_on(Arc::new(vfs.clone()), 7), DIR, &options);
+    let threads = Setup { inline_background: false, ..setup_on(Arc::new(vfs.clone()), 7) };
+    let target = open(threads, DIR, &options);
     target.create_keyspace("other", options.default_keyspace.clone()).expect("create");
     let rule = FaultRule::nth(1, &[Op::Create, Op::CreateLog, Op::Append], Fault::NoSpace);
-    let fails = |path: &Path| path.to_string_lossy().contains("db/MANIFEST");
+    let refused = Arc::new(Mutex::new(Vec::new()));
+    let (seen, by) = (refused.clone(), target.clone());
+    // When it is about to be put in force.
+    let fails = move |path: &Path| {
+        let is_manifest = path.to_string_lossy().contains("db/MANIFEST");
+        if is_manifest {
+            let apply = |group| by.apply(Applied { group, index: 7_000, note: b"" }, Batch::new());
+            let errors = [b"g3/more/".as_slice(), b"g3/"].map(|g| apply(g).expect_err("arrives"));
+            seen.lock().expect("whole").extend(errors.map(|error| error.to_string()));
+        }
+        is_manifest
+    };
     vfs.inject(rule.from_then_on().on(fails));
     let failed = target.ingest_group(&group(CARRIED), "/carried").expect_err("no manifest");
     assert!(matches!(failed, Error::NoSpace { .. }), "{failed}");
-    let apply = |group| target.apply(Applied { group, index: 1, note: b"" }, Batch::new());
-    let refused = apply(b"g3/more/").expect_err("g3/ arrives").to_string();
-    assert!(refused.contains("begin alike"), "{refused}");
     vfs.heal();
-    target.flush().expect("flush");
-    assert!(target.group(&group(CARRIED)).is_some(), "it has arrived");
+    let refused = std::mem::take(&mut *refused.lock().expect("whole"));
+    assert!(refused.len() >= 2 && refused[0].contains("begin alike"), "{refused:?}");
+    assert!(refused[1].contains("just coming as files"), "{refused:?}");
+    let apply = |group| target.apply(Applied { group, index: 1, note: b"" }, Batch::new());
+    apply(b"g3/more/").expect("nothing has come");
+    let error = target.ingest_group(&group(CARRIED), "/carried").expect_err("the other way round");
+    assert!(error.to_string().contains("begin alike"), "{error}");
+    target.delete_group(b"g3/more/").expect("delete");
+    target.ingest_group(&group(CARRIED), "/carried").expect("ingest");
     assert!(apply(b"g3/more/").is_err() && apply(b"g4/").is_ok());
 }
 

@@ -1,10 +1,14 @@
 //! What stays of a deleted group where tables are shared is never seen again, also after a repair; and what comes later stays.
 
-use super::support::{DIR, Random, setup};
+use super::support::{DIR, Random, below_log, grouped, setup, setup_on};
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::StrictVfs;
 use esker::event::{CompactionReason, Event, EventListener};
 use esker::repair::repair;
-use esker::{Batch, Compaction, Db, GroupPrefix, KeyspaceOptions, Options, Setup, WriteOptions};
+use esker::{
+    Applied, Batch, Compaction, Db, Error, GroupPrefix, KeyspaceOptions, Options, Setup,
+    WriteOptions,
+};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -173,12 +177,14 @@ fn what_it_left_in_a_shared_table_is_rewritten_at_leisure() {
     db.close().expect("close");
 }
 
-/// Work at leisure takes long: what another deletion removes meanwhile does not wait for it. With tiers it was part of the
-/// work, which then ends in vain.
+/// Work at leisure takes long: what another deletion removes meanwhile does not wait for it. Where a run index is kept, a whole run
+/// is the work, which then ends in vain.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "threads in the background remove files")]
 fn the_files_of_others_go_while_what_one_left_is_rewritten() {
-    for compaction in [Compaction::Leveled, Compaction::Tiered] {
+    for (compaction, run_index) in
+        [(Compaction::Leveled, false), (Compaction::Tiered, false), (Compaction::Tiered, true)]
+    {
         let disk = StrictVfs::new();
         let ((begun, has_begun), (ended, has_ended)) = (mpsc::channel(), mpsc::channel());
         let listener = move |event: &Event| match event {
@@ -190,6 +196,7 @@ fn the_files_of_others_go_while_what_one_left_is_rewritten() {
         };
         let keyspace = KeyspaceOptions {
             compaction,
+            run_index,
             table_bytes_max: 4 << 20,
             group_table_bytes_min: 2 << 20,
             ..KeyspaceOptions::default()
@@ -220,22 +227,109 @@ fn the_files_of_others_go_while_what_one_left_is_rewritten() {
         let shared = db.delete_group(&group(1)).expect("delete");
         assert_eq!((shared.tables, shared.shared_tables), (0, 1), "{compaction:?}: {shared:?}");
         let to_be_read = has_begun.recv().expect("it is rewritten");
-        assert_eq!(to_be_read > 30_000_000, compaction == Compaction::Tiered, "{to_be_read}");
+        assert_eq!(to_be_read > 30_000_000, run_index, "{compaction:?}: {to_be_read}");
         let before = files(&disk, ".tbl").len() as u64;
         let own = db.delete_group(&group(3)).expect("delete");
         assert!(own.tables > 5 && own.shared_tables == 0, "{compaction:?}: {own:?}");
         let left = || files(&disk, ".tbl").len() as u64;
         let most = before + 1 - own.tables; // One is being written.
         let start = Instant::now();
-        while compaction == Compaction::Tiered && left() > most && start.elapsed().as_secs() < 60 {
+        while run_index && left() > most && start.elapsed().as_secs() < 60 {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(left() <= most, "{} of {before} are left, {own:?}", left());
-        assert!(compaction == Compaction::Tiered || has_ended.try_recv().is_err(), "too quick");
+        assert!(run_index || has_ended.try_recv().is_err(), "too quick");
         db.wait_idle().expect("idle");
         assert_eq!(has_ended.try_iter().count(), 1, "{compaction:?}");
         let made = newest() - newest_before;
         assert!((1..5).contains(&made), "{compaction:?}: {made} tables were made, some in vain");
+        db.close().expect("close");
+    }
+}
+
+/// Writers have filled memory, which cannot become tables on a full disk. To delete a group is to make room there.
+#[test]
+fn a_full_disk_does_not_stop_a_deletion() {
+    let strict = StrictVfs::new();
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let options = grouped(below_log());
+    let db = Db::open_with(DIR, options, setup_on(Arc::new(vfs.clone()), 7)).expect("open");
+    let apply = |number: u64, index: u64| {
+        let mut batch = Batch::new();
+        for key in 0..2_000 {
+            batch.put(&[&group(number)[..], format!("{index}/{key}").as_bytes()].concat(), b"");
+        }
+        db.apply(Applied { group: &group(number), index, note: b"" }, batch)
+    };
+    for number in 0..3 {
+        apply(number, 1).expect("apply");
+    }
+    db.flush().expect("flush");
+    let is_table = |path: &Path| path.extension().is_some_and(|e| e == "tbl");
+    vfs.inject(FaultRule::nth(1, &[Op::Create], Fault::NoSpace).from_then_on().on(is_table));
+    let full = (2..10_000).find_map(|index| apply(0, index).err()).expect("memory has an end");
+    assert!(matches!(full, Error::NoSpace { .. }), "{full}");
+    let before = files(&strict, ".tbl").len();
+    for number in [1, 0] {
+        db.delete_group(&group(number)).expect("delete");
+        assert_eq!(count(&db, number), 0);
+    }
+    assert!(files(&strict, ".tbl").len() < before);
+    vfs.heal();
+    apply(2, 2).expect("apply");
+    db.flush().expect("flush");
+    assert_eq!([0, 1, 2].map(|number| count(&db, number)), [0, 0, 4_000]);
+}
+
+#[test]
+fn a_name_that_is_not_quite_that_of_a_group_deletes_nothing() {
+    let disk = StrictVfs::new();
+    let db = Db::open_with(DIR, grouped(below_log()), setup(&disk)).expect("open");
+    for number in [1, 2] {
+        let mut batch = Batch::new();
+        batch.put(&[&group(number)[..], b"key"].concat(), b"value");
+        db.apply(Applied { group: &group(number), index: 7, note: b"" }, batch).expect("apply");
+    }
+    for flushed in [false, true] {
+        for name in ["g", "g1", "g1/k"] {
+            let error = db.delete_group(name.as_bytes()).expect_err("no group").to_string();
+            assert!(error.contains("begin alike"), "{flushed}: {error}");
+        }
+        assert_eq!([count(&db, 1), count(&db, 2)], [1, 1]);
+        db.flush().expect("flush");
+    }
+    db.delete_group(b"g3/").expect("it has nothing");
+    db.delete_group(&group(1)).expect("delete");
+    assert_eq!([count(&db, 1), count(&db, 2)], [0, 1]);
+}
+
+/// Nothing else happens in the store that would have somebody look for them.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "threads in the background remove files")]
+fn files_that_a_cursor_held_go_soon_after_it() {
+    for separated in [false, true] {
+        let disk = StrictVfs::new();
+        let keyspace = KeyspaceOptions {
+            value_log_bytes_min: separated.then_some(64),
+            ..KeyspaceOptions::default()
+        };
+        let db = open_listened(&disk, keyspace, |_: &Event| {});
+        fill(&db, 1, &mut Random(3));
+        settle(&db);
+        db.wait_idle().expect("idle");
+        let tables = || files(&disk, ".tbl").len();
+        assert_eq!(tables(), 1);
+        let mut pairs = db.default_keyspace().prefix(&group(1)).expect("scan");
+        pairs.next().expect("a pair").expect("read");
+        let deleted = db.delete_group(&group(1)).expect("delete");
+        assert_eq!((deleted.tables, tables()), (1, 1), "the cursor has it");
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(pairs.count(), KEYS as usize - 1, "what was there when it was made");
+        let start = Instant::now();
+        while tables() > 0 && start.elapsed().as_secs() < 60 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(tables(), 0);
         db.close().expect("close");
     }
 }

@@ -6,20 +6,20 @@ use crate::options::{Compaction, KeyspaceOptions};
 use crate::version::{CompactionSpec, InputRun, Run, Table, Version};
 use std::sync::Arc;
 
-/// A table that holds something that was erased, to be written anew in its own run; its whole run where that may be shared.
+/// A table that holds something that was erased, to be written anew in its own run.
 ///
-/// Nothing else is merged: by `group_table_bytes_min` such tables are short.
+/// Nothing else is merged: by `group_table_bytes_min` such tables are short. The whole run where a run index is kept, which knows runs
+/// and no tables.
 pub(crate) fn pick_erased(version: &Version, options: &KeyspaceOptions) -> Option<CompactionSpec> {
     if version.erased.is_empty() {
         return None;
     }
     let order = &options.order;
+    let has_index = options.compaction == Compaction::Tiered && options.run_index;
     let in_run = |(level, run): (usize, &Arc<Run>)| {
         let partly = |table: &&Arc<Table>| version.is_partly_erased(order, table);
         let table = run.tables.iter().find(partly)?;
-        // Runs of level 0 and of tiers are short, and compacted as a whole.
-        let alone = options.compaction == Compaction::Leveled && level > 0;
-        let tables = if alone { vec![table.clone()] } else { run.tables.clone() };
+        let tables = if has_index { run.tables.clone() } else { vec![table.clone()] };
         (!tables.iter().any(|table| is_busy(table))).then(|| CompactionSpec {
             reason: CompactionReason::Erased,
             level,

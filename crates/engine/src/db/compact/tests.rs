@@ -1,4 +1,4 @@
-//! What is in a hurry, and what scans have paid for.
+//! What is in a hurry, what scans have paid for, and what is left of tables that are gone.
 
 use super::choose;
 use crate::db::core::KeyspaceCore;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 fn open() -> (Db, Arc<KeyspaceCore>) {
     let groups = Some(GroupPrefix::Delimiter { byte: b'/' });
     let default_keyspace = KeyspaceOptions { groups, ..KeyspaceOptions::default() };
-    let options = Options { default_keyspace, ..Options::default() };
+    // Nothing is pinned: indexes and filters are in the cache.
+    let options = Options { default_keyspace, pinned_bytes_max: Some(0), ..Options::default() };
     let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
     let setup = Setup { env, inline_background: true, ..Setup::default() };
     let db = Db::open_with("/db", options, setup).expect("open");
@@ -61,6 +62,29 @@ fn what_scans_have_paid_for_is_urgent_also_while_its_tables_are_taken() {
     db.wait_idle().expect("idle");
     assert_eq!(runs_of_level0(&keyspace), 0);
     assert!(!keyspace.is_urgent(), "they have it");
+    db.close().expect("close");
+}
+
+#[test]
+fn indexes_and_filters_of_tables_that_are_gone_leave_the_cache() {
+    let (db, keyspace) = open();
+    (1..4).for_each(|byte| add_run(&db, byte));
+    let read = || {
+        let found = db.get(b"a/\x07").expect("get").expect("there");
+        // Absent, so that each table is asked.
+        assert!(db.get(b"a/\x07\x07").expect("get").is_none() && found[..] == [3; 100]);
+    };
+    let parts = || db.core().store.cache.parts();
+    read();
+    let before = parts();
+    assert!((4..=6).contains(&before), "{before} of three tables");
+    let held = keyspace.view.load_full();
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    read();
+    assert!(parts() > before, "somebody holds the old tables");
+    drop(held);
+    db.wait_idle().expect("idle");
+    assert_eq!(parts(), 2, "of one table");
     db.close().expect("close");
 }
 

@@ -29,11 +29,6 @@ pub(in crate::db) fn create(core: &Core, keyspace: &KeyspaceCore, field: &str) -
         // No write that does not know of it is under way.
         let _alone = core.indexes.gate.write();
         check_live(keyspace)?;
-        if core.epochs.lock().newest_arrival().is_some() {
-            return Err(Error::invalid(
-                "a group has come as files that are not in force yet: flush before a field is indexed",
-            ));
-        }
         let list = core.indexes.list();
         if list.find(keyspace.id, field).is_some() {
             let text =

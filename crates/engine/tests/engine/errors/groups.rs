@@ -44,6 +44,9 @@ pub(super) fn rows() -> Vec<Case> {
             apply(&db, b"g/", 7, b"")?;
             apply(&db, b"g/", 7, b"")
         }),
+        row("apply", "the first request is 0", invalid, |world| {
+            apply(&below_log(world)?, b"g/", 0, b"")
+        }),
         row("flush_group", "the store has a log of its own", invalid, |world| {
             world.open().flush_group(b"g/").map(drop)
         }),
@@ -55,6 +58,11 @@ pub(super) fn rows() -> Vec<Case> {
         }),
         row("delete_group", "its name is nothing but 0xff", invalid, |world| {
             world.open().delete_group(b"\xff\xff").map(drop)
+        }),
+        row("delete_group", "its name and that of another group begin alike", invalid, |world| {
+            let db = below_log(world)?;
+            apply(&db, b"g/", 1, b"")?;
+            db.delete_group(b"g").map(drop)
         }),
         row("delete_group", "a field is indexed", invalid, |world| {
             let db = world.open();
