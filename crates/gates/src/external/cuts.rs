@@ -3,9 +3,12 @@
 use super::log::{DIR, Log, make_other, random_options};
 use crate::crash;
 use crate::random::Random;
+use esker::base::vfs::Access;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::base::{Error, Vfs};
+use esker::report::KeyspaceStats;
 use esker::{Db, Options};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -104,6 +107,24 @@ impl Run {
         Ok(())
     }
 
+    /// Groups were deleted, and nobody has a cursor: the directory has the tables that there are, and no others.
+    fn expect_no_more_than_is_named(&mut self) -> esker::Result<()> {
+        let db = self.db()?;
+        let named = db.stats().keyspaces.iter().map(KeyspaceStats::table_bytes).sum::<u64>();
+        let mut there = 0;
+        for entry in self.disk.list(Path::new(DIR))? {
+            let path = Path::new(DIR).join(&entry.name);
+            if path.extension().is_some_and(|end| end == "tbl") {
+                there += self.disk.open(&path, Access::Random)?.len_bytes()?;
+            }
+        }
+        if there == named {
+            return Ok(());
+        }
+        let text = format!("{there} bytes of tables are in the directory, {named} are named");
+        Err(Error::InvalidArgument { what: text })
+    }
+
     /// Everything that happens to groups.
     pub(super) fn script(&mut self) -> esker::Result<()> {
         self.apply(60)?;
@@ -122,6 +143,7 @@ impl Run {
         self.apply(20)?;
         self.delete()?;
         self.db()?.wait_idle()?;
+        self.expect_no_more_than_is_named()?;
         self.db()?.collect_values(0.0, |_| true)?;
         self.apply(100)?;
         self.carry()?;

@@ -77,7 +77,7 @@ fn run(seed: u64, (op, fault, always): Plan, k: u64) -> Result<bool, String> {
 /// What the store should still be able to do, unless it was poisoned.
 fn go_on(db: &Db, logs: &mut [Log]) -> Result<(), String> {
     for log in logs.iter_mut().filter(|log| !log.is_uncertain()) {
-        let applied = db.group(&log.name).map_or(0, |group| group.applied);
+        let applied = log.applied(db);
         for index in applied + 1..=log.last() {
             match log.apply(db, index) {
                 Err(Error::Poisoned { .. }) => return Ok(()),

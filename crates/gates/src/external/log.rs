@@ -2,7 +2,9 @@
 
 use crate::history::{random_compaction, random_values, small_options};
 use crate::random::Random;
-use esker::{Applied, Batch, Db, Durability, GroupPrefix, Keyspace, Options};
+use esker::{
+    Applied, Batch, Db, Durability, GroupIndex, GroupPrefix, Keyspace, Options, ScanOptions,
+};
 use std::collections::BTreeMap;
 
 /// Where the store is.
@@ -43,7 +45,17 @@ pub(super) fn name(group: u64) -> Vec<u8> {
     format!("{group:03}/").into_bytes()
 }
 
-/// The log of one group.
+/// The index of a group's `nth` request, from 1: other entries of a log are for nobody.
+fn index_of(nth: u64) -> u64 {
+    3 * nth - nth % 2
+}
+
+/// Which request an index is of.
+fn nth_of(index: u64) -> u64 {
+    index.div_ceil(3)
+}
+
+/// The log of one group. Requests are counted from 1.
 #[derive(Clone)]
 pub(super) struct Log {
     pub(super) name: Vec<u8>,
@@ -86,28 +98,31 @@ impl Log {
         self.requests.push(request);
     }
 
-    /// The newest index.
+    /// The newest request.
     pub(super) fn last(&self) -> u64 {
         self.requests.len() as u64
     }
 
-    fn note(&self, index: u64) -> String {
-        format!("{}:{index}", self.incarnation)
+    /// What is said with a request: the same with several, as terms are, short or long.
+    fn note(&self, nth: u64) -> String {
+        let (term, len) = (nth / 6, if nth / 6 % 5 == 3 { 300 } else { 0 });
+        format!("{}:{term:0len$}", self.incarnation)
     }
 
     /// Applies a request that is in the log.
-    pub(super) fn apply(&self, db: &Db, index: u64) -> esker::Result<()> {
+    pub(super) fn apply(&self, db: &Db, nth: u64) -> esker::Result<()> {
         let other = db.keyspace(OTHER)?;
         let mut batch = Batch::new();
-        for op in &self.requests[index as usize - 1] {
+        for op in &self.requests[nth as usize - 1] {
             let id = if op.other { other.id() } else { db.default_keyspace().id() };
             match &op.value {
                 Some(value) => batch.put_in(id, &op.key, value),
                 None => batch.delete_in(id, &op.key),
             };
         }
-        let note = self.note(index);
-        db.apply(Applied { group: &self.name, index, note: note.as_bytes() }, batch)
+        let note = self.note(nth);
+        let (group, index) = (self.name.as_slice(), index_of(nth));
+        db.apply(Applied { group, index, note: note.as_bytes() }, batch)
     }
 
     /// Deletes the group.
@@ -129,11 +144,11 @@ impl Log {
     /// Writes the group out as files, applies some requests, and takes the files back: it is as it was then.
     pub(super) fn carry(&mut self, db: &Db, dir: &str, random: &mut Random) -> esker::Result<()> {
         let Some(index) = db.flush_group(&self.name)? else { return Ok(()) };
-        self.persisted = index;
+        self.persisted = nth_of(index);
         let files = db.export_group(&self.name, dir)?;
         let mut then = self.clone();
-        then.requests.truncate(files.index as usize);
-        then.persisted = files.index;
+        then.persisted = nth_of(files.index);
+        then.requests.truncate(then.persisted as usize);
         for _ in 0..random.below(20) {
             self.grow(random);
             self.apply(db, self.last())?;
@@ -163,9 +178,9 @@ impl Log {
         self.persisted == 0
     }
 
-    /// The store says that requests up to this one are persistent.
+    /// The store says that requests up to this index are persistent.
     pub(super) fn told_persisted(&mut self, index: u64) {
-        self.persisted = self.persisted.max(index);
+        self.persisted = self.persisted.max(nth_of(index));
     }
 
     /// Everything that was applied is persistent.
@@ -173,10 +188,15 @@ impl Log {
         self.persisted = self.last();
     }
 
+    /// The newest request that was applied.
+    pub(super) fn applied(&self, db: &Db) -> u64 {
+        db.group(&self.name).map_or(0, |group| nth_of(group.applied))
+    }
+
     /// What the keyspaces hold of the group after a request.
-    fn state(&self, index: u64) -> [Pairs; 2] {
+    fn state(&self, nth: u64) -> [Pairs; 2] {
         let mut state = [Pairs::new(), Pairs::new()];
-        for op in self.requests[..index as usize].iter().flatten() {
+        for op in self.requests[..nth as usize].iter().flatten() {
             let pairs = &mut state[usize::from(op.other)];
             match &op.value {
                 Some(value) => pairs.insert(op.key.clone(), value.clone()),
@@ -190,7 +210,7 @@ impl Log {
     pub(super) fn check(&mut self, db: &Db) -> Result<u64, String> {
         let shown = self.name.escape_ascii().to_string();
         let known = db.group(&self.name);
-        let index = known.as_ref().map_or(0, |group| group.applied);
+        let index = self.applied(db);
         let back = self.maybe_back.as_deref();
         let is_back = known.as_ref().zip(back).is_some_and(|(group, then)| {
             index == then.last() && group.note == then.note(index).into_bytes()
@@ -209,14 +229,48 @@ impl Log {
             return Err(format!("group {shown} is at {index}, not within {least} to {last}"));
         }
         if let Some(group) = known
-            && (group.persisted != index || group.note != self.note(index).into_bytes())
+            && (group.applied != index_of(index)
+                || group.persisted != group.applied
+                || group.note != self.note(index).into_bytes())
         {
             let note = group.note.escape_ascii();
-            return Err(format!("group {shown} at {index} says {} and {note}", group.persisted));
+            let GroupIndex { applied, persisted, .. } = group;
+            return Err(format!("group {shown} at {index} says {applied}, {persisted}, {note}"));
         }
         self.compare(db, index)?;
         self.persisted = index;
         Ok(index)
+    }
+
+    /// Compares what a crash would leave with the log, while others apply and everything is flushed. What is wrong.
+    pub(super) fn check_persisted(&self, db: &Db) -> esker::Result<Option<String>> {
+        let persisted = || db.group(&self.name).map_or(0, |group| nth_of(group.persisted));
+        let least = persisted();
+        let snapshot = db.persisted_snapshot()?;
+        let most = persisted();
+        let all = |keyspace: &Keyspace| -> esker::Result<Pairs> {
+            let (start, end) = (self.name.clone(), [&self.name[..3], b"0"].concat());
+            let snapshot = Some(&snapshot);
+            let options = ScanOptions {
+                start: Some(start),
+                end: Some(end),
+                snapshot,
+                ..ScanOptions::default()
+            };
+            let (mut cursor, mut pairs) = (keyspace.scan(&options)?, Pairs::new());
+            cursor.seek_to_first()?;
+            while cursor.valid() {
+                pairs.insert(cursor.key().to_vec(), cursor.value().to_vec());
+                cursor.next()?;
+            }
+            Ok(pairs)
+        };
+        let found = [all(db.default_keyspace())?, all(&db.keyspace(OTHER)?)?];
+        if (least..=most).any(|nth| self.state(nth) == found) {
+            return Ok(None);
+        }
+        let shown = self.name.escape_ascii();
+        Ok(Some(format!("what is persistent of group {shown} is not as after {least} to {most}")))
     }
 
     /// Compares what is in the store with the group after a request.

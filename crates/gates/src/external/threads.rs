@@ -9,7 +9,6 @@ use esker::base::vfs::faulty::FaultyVfs;
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::{Db, Options, Setup};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Threads that apply, each to groups of its own.
 const THREADS: u64 = 4;
@@ -29,27 +28,34 @@ fn open(vfs: &FaultyVfs, options: &Options, seed: u64) -> esker::Result<Db> {
 }
 
 /// Applies to some groups until the disk is off. Returns how many requests there were.
-fn apply_until_off(db: &Db, logs: &mut [Log], seed: u64) -> u64 {
+fn apply_until_off(db: &Db, logs: &mut [Log], seed: u64) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let mut requests = 0;
     loop {
         let log = &mut logs[random.below(GROUPS) as usize];
         if random.one_in(400) {
             if log.delete(db).is_err() {
-                return requests;
+                return Ok(requests);
             }
             continue;
         }
         if random.one_in(400) {
             requests += 1;
             if log.carry(db, &format!("/carried-{seed}-{requests}"), &mut random).is_err() {
-                return requests;
+                return Ok(requests);
             }
             continue;
         }
+        if random.one_in(20) {
+            match log.check_persisted(db) {
+                Err(_) => return Ok(requests),
+                Ok(Some(wrong)) => return Err(wrong),
+                Ok(None) => {}
+            }
+        }
         log.grow(&mut random);
         if log.apply(db, log.last()).is_err() {
-            return requests;
+            return Ok(requests);
         }
         requests += 1;
         let flushed = match random.below(300) {
@@ -61,7 +67,7 @@ fn apply_until_off(db: &Db, logs: &mut [Log], seed: u64) -> u64 {
         match flushed {
             Ok(Some(index)) => log.told_persisted(index),
             Ok(None) => {}
-            Err(_) => return requests,
+            Err(_) => return Ok(requests),
         }
     }
 }
@@ -92,17 +98,19 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 3], String> {
                 faulty.inject(failing_sync(&mut random, &["", ".tbl", "MANIFEST"]));
             }
             vfs.set_crash_at(vfs.mutating_calls() + 1 + random.below(600));
-            let count = AtomicU64::new(0);
-            std::thread::scope(|scope| {
-                for (nth, logs) in logs.chunks_mut(GROUPS as usize).enumerate() {
-                    let seed = case_seed(case ^ round, nth as u64);
-                    let (db, count) = (&db, &count);
-                    scope.spawn(move || {
-                        count.fetch_add(apply_until_off(db, logs, seed), Ordering::Relaxed);
-                    });
-                }
+            let counts: Result<Vec<u64>, String> = std::thread::scope(|scope| {
+                let chunks = logs.chunks_mut(GROUPS as usize).enumerate();
+                let threads = chunks.map(|(nth, logs)| {
+                    let (seed, db) = (case_seed(case ^ round, nth as u64), &db);
+                    scope.spawn(move || apply_until_off(db, logs, seed))
+                });
+                let threads: Vec<_> = threads.collect();
+                let join = |thread: std::thread::ScopedJoinHandle<'_, Result<u64, String>>| {
+                    thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))
+                };
+                threads.into_iter().map(join).collect()
             });
-            requests += count.into_inner();
+            requests += counts.map_err(told)?.into_iter().sum::<u64>();
             failed += faulty.faults_fired();
             drop(db);
             let way = [Survival::None, Survival::Some { percent: 50 }, Survival::ProcessDeath];
