@@ -865,8 +865,8 @@ esker_code esker_export_group(const esker_db *db,
  what is there of it: persistent, and as far applied as it was there, when this returns. Until then readers see what was there before, and a
  crash leaves one or the other as a whole. Nothing must be applied to it meanwhile. `files`: what has come; may be NULL.
 
- If the disk fails while it is flushed, nothing has changed, and it may be tried again; only a crash right after that may find it in
- force, as a whole.
+ If the disk fails while it is flushed, nothing has changed, and it may be tried again; only a crash before the
+ manifest is written next may find it in force, as a whole.
  */
 esker_code esker_ingest_group(const esker_db *db,
                               const void *group,

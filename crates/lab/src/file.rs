@@ -9,13 +9,16 @@
 //! Numbers of runs need not be in order, and runs may alternate.
 
 use esker::event::{Event, EventListener};
-use esker::trace::{Step, Trace};
+use esker::trace::{Step, Trace, What};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+/// Trees have no more levels.
+const LEVELS_MAX: usize = 7;
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,8 +81,28 @@ impl Reader {
     }
 
     fn rest_as_entry(&self) -> Result<Entry, String> {
-        serde_json::from_slice(&self.rest).map_err(|error| format!("no step of a trace: {error}"))
+        let entry = serde_json::from_slice(&self.rest);
+        let entry = entry.map_err(|error| format!("no step of a trace: {error}"))?;
+        match &entry {
+            Entry::Step { step, .. } if depth(step) > LEVELS_MAX => {
+                Err(format!("no step of a trace: a tree has at most {LEVELS_MAX} levels"))
+            }
+            _ => Ok(entry),
+        }
     }
+}
+
+/// How many levels a step speaks of.
+fn depth(step: &Step) -> usize {
+    let deepest = match step.what {
+        What::Compacted { level, output_level, .. } | What::Moved { level, output_level, .. } => {
+            level.max(output_level)
+        }
+        What::Flushed { .. } | What::Started | What::Stopped { .. } => 0,
+    };
+    let running = step.running.iter().map(|job| job.level.max(job.output_level));
+    let deepest = running.chain(step.turn).fold(deepest, usize::max);
+    step.levels.len().max(deepest.saturating_add(1))
 }
 
 fn write_entry(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
@@ -290,6 +313,11 @@ mod tests {
         let damaged = text.replacen("\"number\":1", "\"number\":2", 1);
         let error = parse(damaged.as_bytes()).expect_err("no such run");
         assert!(error.contains("not begun"), "{error}");
+        for deep in ["7", "18446744073709551615"] {
+            let damaged = text.replacen("\"level\":0", &format!("\"level\":{deep}"), 1);
+            let error = parse(damaged.as_bytes()).expect_err("no tree is so deep");
+            assert!(error.contains("at most 7 levels"), "{error}");
+        }
         assert!(parse(b"").expect_err("empty").contains("no trace"));
     }
 

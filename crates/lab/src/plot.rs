@@ -91,7 +91,7 @@ fn pace(traces: &[(String, Trace)], palette: &Palette) -> Outcome<String> {
             if step.at_us >= from_us + window_us {
                 let seconds = (step.at_us - from_us) as f64 / 1e6;
                 let middle = (step.at_us + from_us) as f64 / 2e6;
-                points.push((middle, (step.user_bytes - from_bytes) as f64 / seconds));
+                points.push((middle, step.user_bytes.saturating_sub(from_bytes) as f64 / seconds));
                 (from_us, from_bytes) = (step.at_us, step.user_bytes);
             }
         }

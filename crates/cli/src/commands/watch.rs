@@ -109,7 +109,9 @@ impl Source {
     /// What was written since the last time. A file that was begun anew is read anew.
     fn more(&mut self) -> Result<Vec<Entry>> {
         let failed = |error| Failure::io("read", &self.path, &error);
-        if self.file.metadata().map_err(failed)?.len() < self.read {
+        let now = self.file.metadata().map_err(failed)?;
+        // A pipe has no length, and nothing to go back to.
+        if now.is_file() && now.len() < self.read {
             self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
             (self.reader, self.read) = (Reader::default(), 0);
         }

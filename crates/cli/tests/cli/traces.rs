@@ -160,6 +160,24 @@ fn a_trace_is_followed_while_it_is_written() {
 }
 
 #[test]
+fn a_trace_may_come_through_a_pipe() {
+    let temp = Temp::new();
+    let pipe = temp.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+    assert!(made.success());
+    let mut watch = command(&["watch", &path(&temp, "pipe")]);
+    let watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("esker runs");
+    let mut out = File::options().write(true).open(&pipe).expect("open");
+    for part in [trace_of(4), END.to_owned()] {
+        out.write_all(part.as_bytes()).expect("write");
+        poll(&mut [], Some(&Timespec { tv_sec: 0, tv_nsec: 300_000_000 })).expect("wait");
+    }
+    drop(out);
+    let ended = Ended::from(watch.wait_with_output().expect("it ends by itself"));
+    assert!(ended.good().contains("users wrote 4.0 MiB in 4.0 s, over"), "{}", ended.text());
+}
+
+#[test]
 fn ctrl_c_ends_a_watch_with_its_last_drawing() {
     let temp = Temp::new();
     temp.file("live.trace", trace_of(3));

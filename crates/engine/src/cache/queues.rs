@@ -254,9 +254,10 @@ impl<P: Place> Pair<P> {
         }
     }
 
-    /// Lets leave until no more than this is left; once so many were asked, used or not: who is used all the time meanwhile stays no
-    /// longer than others.
-    fn shrink(&mut self, bytes_max: u64, mut patience: usize, mut freed: impl FnMut(P::Kept)) {
+    /// Lets leave until no more than this is left. Of so many in a row who were used, the next one leaves: who is used all the time
+    /// meanwhile stays no longer than others.
+    fn shrink(&mut self, bytes_max: u64, patience: usize, mut freed: impl FnMut(P::Kept)) {
+        let mut stayed = 0;
         while self.bytes() > bytes_max {
             // The last of the first queue waits for its use however large it is.
             let has_more =
@@ -265,20 +266,23 @@ impl<P: Place> Pair<P> {
             let queue = if is_first { &mut self.first } else { &mut self.main };
             let Some(entry) = queue.pop() else { break };
             let rule = match is_first {
-                _ if patience == 0 => Rule::Must,
+                _ if stayed == patience => Rule::Must,
                 true => Rule::First(self.now),
                 false => Rule::Main,
             };
-            patience = patience.saturating_sub(1);
             match entry.place.ask(rule) {
-                Answer::Stays => self.main.push(entry),
+                Answer::Stays => {
+                    stayed += 1;
+                    self.main.push(entry);
+                }
                 Answer::Leaves(kept) => {
+                    stayed = 0;
                     freed(kept);
                     if is_first {
                         self.now = self.now.wrapping_add(1).max(1);
                     }
                 }
-                Answer::Gone => {}
+                Answer::Gone => stayed = 0,
             }
         }
     }
@@ -479,6 +483,19 @@ mod tests {
             assert!(cache.0.usage_bytes() <= 10_000);
         }
         assert!(full(&places, 1_000..1_200) > 150, "{}", full(&places, 1_000..1_200));
+    }
+
+    #[test]
+    fn what_was_used_does_not_make_room_for_a_large_one() {
+        let (cache, places) = (Cache::of(1_000), places(1_001));
+        cache.hits(&places, 0..1_000);
+        // Every other one: those that were not are enough.
+        cache.hits(&places, (0..1_000).filter(|i| i % 2 == 0));
+        places[1_000].is_full.set(true);
+        assert!(cache.0.insert(0, Name(Rc::downgrade(&places), 1_000), 3_000, 0));
+        let is_there = |i: &usize| places[*i].is_full.get();
+        assert_eq!((0..990).filter(|i| i % 2 == 0).filter(is_there).count(), 495);
+        assert!(is_there(&1_000) && cache.0.usage_bytes() <= 10_000);
     }
 
     #[test]

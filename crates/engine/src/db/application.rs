@@ -36,7 +36,7 @@ const REMEMBERED_NOTE_BYTES_MAX: usize = 256;
 pub struct Applied<'a> {
     /// The group: the beginning of its keys. 1 B to 1 KiB.
     pub group: &'a [u8],
-    /// Index of the request in the log of its group, above that of all that were applied before.
+    /// Index of the request in the log of its group: 1 or more, above that of all that were applied before.
     pub index: u64,
     /// What else must be known after a crash, such as the term of the request and the members of the group. It is kept with the
     /// index and comes back with it. At most 64 KiB. A note that differs from the one before, or is longer than 256 B, costs a lock.

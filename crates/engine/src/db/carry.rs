@@ -264,6 +264,8 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     core.check_writable()?;
     let range = GroupRange::of(group)?;
     let keyspaces = all_bytewise(core)?;
+    // While the manifest cannot be written, nothing is made in vain.
+    core.mend_manifest()?;
     let options = Options {
         memory_budget_bytes: READING_BYTES,
         create_if_missing: false,
@@ -298,7 +300,7 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     // From here on the files are the epoch's.
     if let Err(error) = core.wait_for_epochs(number) {
         // A store that is poisoned does not know what is on the disk, and keeps them.
-        if core.check_writable().is_err() || core.withdraw(number)? {
+        if core.check_writable().is_err() || core.withdraw(number) {
             return Err(error);
         }
     }

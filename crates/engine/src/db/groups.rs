@@ -51,10 +51,10 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     let _shared = core.indexes.gate.read();
     let keyspaces = concerned(core)?;
     let _one_at_a_time = core.right_to_erase();
-    core.epochs.lock().check_apart(&range.group)?;
     let (seq, idle) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
+        core.epochs.lock().check_apart(&range.group)?;
         let seq = commit.take_seq(core)?;
         // What is applied in spite of the promise must not be noted in what is given up.
         core.epochs.lock().retire(&range.group);

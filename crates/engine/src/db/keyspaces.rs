@@ -94,6 +94,8 @@ pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
         empty(core, keyspace);
     }
     std::mem::drop(versions);
+    // Nobody is slowed any more by what had piled up in them.
+    core.measure_level0();
     core.background.wake_all();
     // A flush that failed may have been one of theirs.
     core.background.ask_for_flushes();
@@ -151,7 +153,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             || keyspace.toll.is_paid()
             || keyspace.is_paid_by_scans(&view.version)
             || keyspace.wants_index()
-            || policy::pick_erased(&view.version, &options).is_some()
+            || view.version.has_partly_erased(&options.order)
             || (core.value_use.is_tight.load(Ordering::Relaxed)
                 && policy::pick_for_values(&view.version, &options).is_some())
     };

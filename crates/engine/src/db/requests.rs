@@ -39,8 +39,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument`: the store has a log of its own, a length is not allowed, or the request was applied before; nothing
-    /// changed. Otherwise as [`Db::write`].
+    /// `InvalidArgument`: the store has a log of its own, a length is not allowed, the request was applied before or is 0, the names of
+    /// two groups begin alike, or the group is just coming as files; nothing changed. Otherwise as [`Db::write`].
     /// # Cost
     /// As a write that is not logged, and some 200 instructions. The first request of a thread to a group, and the first after a
     /// flush, a deletion of the group or one with another note, take a lock. Groups that were applied to since the last flush are
@@ -75,7 +75,7 @@ impl Db {
     /// was applied. Nobody sees it from then on, not even at an older snapshot; only cursors that were there before read on. After a
     /// crash it is there as a whole, or gone as a whole; once this has returned, gone.
     ///
-    /// Nothing must be applied to the group meanwhile. Afterwards it may be made anew, with any index. See
+    /// Nothing must be applied to the group meanwhile. Afterwards it may be made anew, with any index from 1. See
     /// [`crate::KeyspaceOptions::groups`] for tables that hold keys of one group only. While a group is arriving as files
     /// ([`Db::ingest_group`]), this waits until it has.
     ///

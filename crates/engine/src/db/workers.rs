@@ -4,7 +4,7 @@
 //! A panic in a job poisons the database and wakes whoever waits. A job that fails for want of space, or
 //! by an I/O error that left nothing behind, is tried again.
 
-use super::background::{Asked, Seen};
+use super::background::Asked;
 use super::core::Core;
 use super::flushing::FlushSet;
 use super::secondary::build::build_next;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// As often as that it is looked whether files that are no longer needed have been let go.
-const HELD_WAIT: Duration = Duration::from_secs(1);
+const HELD_WAIT: Duration = Duration::from_millis(200);
 
 impl Core {
     /// Waits until some job is done, or for this long. Without threads, does what there is to do.
@@ -79,7 +79,7 @@ impl Workers {
         let want_heap = move || supply.upgrade().is_some_and(|supply| supply.want_heap());
         core.store.cache.heap().listen(want_heap);
         workers.spawn(core, "esker-log".to_owned(), |core| run(core, prepare_next))?;
-        workers.spawn(core, "esker-flush".to_owned(), |core| run(core, flush_next))?;
+        workers.spawn(core, "esker-flush".to_owned(), |core| run_and_look(core, flush_next))?;
         workers.spawn(core, "esker-index".to_owned(), |core| run(core, build_next))?;
         for i in 0..core.options.compaction_thread_count() {
             workers.spawn(core, format!("esker-compact-{i}"), |core| run(core, compact_next))?;
@@ -115,6 +115,17 @@ impl Workers {
 type Next = fn(&Core) -> Result<bool>;
 
 fn run(core: &Arc<Core>, next: Next) {
+    run_while(core, next, || None);
+}
+
+/// The same for who also removes files: others who let go of what is no longer needed tell nobody, so it is looked.
+fn run_and_look(core: &Arc<Core>, next: Next) {
+    let has_held = || core.store.has_held() && core.check_writable().is_ok();
+    run_while(core, next, || has_held().then_some(HELD_WAIT));
+}
+
+/// Works until the database is closed. `at_most`: how long nothing is done before it is asked again for something to do.
+fn run_while(core: &Arc<Core>, next: Next, at_most: impl Fn() -> Option<Duration>) {
     let mut failures = 0;
     loop {
         let seen = core.background.seen();
@@ -125,9 +136,9 @@ fn run(core: &Arc<Core>, next: Next) {
         let go_on = match outcome {
             Ok(Ok(done)) => {
                 failures = 0;
-                done || wait_change(core, seen)
+                done || core.background.wait_change(seen, at_most())
             }
-            Ok(Err(Error::Cancelled)) => wait_change(core, seen),
+            Ok(Err(Error::Cancelled)) => core.background.wait_change(seen, at_most()),
             Ok(Err(error)) => {
                 failures += 1;
                 retry_or_poison(core, error);
@@ -142,12 +153,6 @@ fn run(core: &Arc<Core>, next: Next) {
             return;
         }
     }
-}
-
-/// Waits until there may be work. Who lets go of files that are no longer needed tells nobody: they are looked for.
-fn wait_change(core: &Core, seen: Seen) -> bool {
-    let at_most = core.store.has_held().then_some(HELD_WAIT);
-    core.background.wait_change(seen, at_most)
 }
 
 fn retry_or_poison(core: &Core, error: Error) {
@@ -176,6 +181,7 @@ fn flush_next(core: &Core) -> Result<bool> {
     let Some(next) = FlushSet::next(core) else {
         // What could not be flushed was dropped.
         core.background.forget_flush_failure();
+        core.store.sweep();
         return Ok(false);
     };
     let result = next.flush(core);

@@ -353,8 +353,10 @@ impl Drop for ValueFile {
         }
         drop(files);
         if self.obsolete.load(Ordering::Acquire) {
+            // One or the other is seen by who looks whether there is something to remove.
+            let mut garbage = self.store.garbage.lock();
+            garbage.push(self.path.clone());
             self.store.held.fetch_sub(1, Ordering::Relaxed);
-            self.store.garbage.lock().push(self.path.clone());
         }
     }
 }

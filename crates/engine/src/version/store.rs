@@ -430,8 +430,10 @@ impl Drop for Table {
             promised.fetch_sub(reader.pin_limit_bytes(), Ordering::Relaxed);
         }
         if self.is_obsolete() {
+            // One or the other is seen by who looks whether there is something to remove.
+            let mut garbage = self.store.garbage.lock();
+            garbage.push(self.meta.number);
             self.store.held.fetch_sub(1, Ordering::Relaxed);
-            self.store.garbage.lock().push(self.meta.number);
         }
     }
 }

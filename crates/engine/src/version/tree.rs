@@ -147,6 +147,11 @@ impl Version {
         self.erased_in(order, &table.meta).any(|one| table.meta.may_hold(order, &one))
     }
 
+    /// True if any table does.
+    pub(crate) fn has_partly_erased(&self, order: &KeyOrder) -> bool {
+        self.tables().any(|(_, table)| self.is_partly_erased(order, table))
+    }
+
     /// The share of all tables, by bytes, that hold something that was erased: 0 to 1.
     pub(crate) fn partly_erased_share(&self, order: &KeyOrder) -> f64 {
         let partly = self.tables().filter(|(_, table)| self.is_partly_erased(order, table));

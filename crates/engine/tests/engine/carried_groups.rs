@@ -308,6 +308,10 @@ fn a_group_that_cannot_be_put_in_force_changes_nothing() {
         }
         let mut come = files(&strict, DIR);
         come.retain(|name| !files_before.contains(name));
+        target.ingest_group(&group(CARRIED), "/carried").expect_err("no manifest");
+        let mut again = files(&strict, DIR);
+        again.retain(|name| !files_before.contains(name));
+        assert_eq!(again, come, "nothing is made in vain");
         // For the edit may yet be found.
         let read = |dir: &str, name: &String| strict.read_file(&Path::new(dir).join(name));
         let sent_first = read("/carried", &files(&strict, "/carried")[0]).expect("read");

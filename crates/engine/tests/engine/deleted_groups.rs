@@ -334,6 +334,55 @@ fn files_that_a_cursor_held_go_soon_after_it() {
     }
 }
 
+/// All who compact are at what another deletion left, which takes long.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "threads in the background remove files")]
+fn files_that_a_cursor_held_do_not_wait_for_work_at_leisure() {
+    let disk = StrictVfs::new();
+    let (told, events) = mpsc::channel();
+    let listener = move |event: &Event| match event {
+        Event::CompactionStarted { reason: CompactionReason::Erased, .. } => drop(told.send(true)),
+        Event::CompactionFinished { .. } => drop(told.send(false)),
+        _ => {}
+    };
+    let default_keyspace = KeyspaceOptions {
+        groups: Some(GroupPrefix::Delimiter { byte: b'/' }),
+        table_bytes_max: 4 << 20,
+        group_table_bytes_min: 2 << 20,
+        ..KeyspaceOptions::default()
+    };
+    let options = Options { default_keyspace, compaction_threads: 1, ..Options::default() };
+    let setup =
+        Setup { inline_background: false, listener: Some(Arc::new(listener)), ..setup(&disk) };
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    let mut random = Random(3);
+    for (number, pairs) in [(1, 1_950), (2, 1_950), (3, 56_000)] {
+        for key in 0..pairs {
+            let value: Vec<u8> = (0..1_000).map(|_| random.below(256) as u8).collect();
+            let key = [&group(number)[..], format!("{key:06}").as_bytes()].concat();
+            db.put(&key, &value).expect("put");
+        }
+    }
+    settle(&db);
+    db.wait_idle().expect("idle");
+    events.try_iter().for_each(drop);
+    let mut pairs = db.default_keyspace().prefix(&group(3)).expect("scan");
+    pairs.next().expect("a pair").expect("read");
+    assert_eq!(db.delete_group(&group(1)).expect("delete").shared_tables, 1);
+    assert!(events.recv().expect("an event"), "it is rewritten");
+    let tables = || files(&disk, ".tbl").len();
+    let own = db.delete_group(&group(3)).expect("delete").tables as usize;
+    assert!(own > 5 && tables() > own, "the cursor has them");
+    drop(pairs);
+    let start = Instant::now();
+    while tables() > 2 && start.elapsed().as_secs() < 60 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(tables() <= 2, "what is rewritten, and as what");
+    assert!(events.try_recv().is_err(), "that takes longer");
+    db.close().expect("close");
+}
+
 #[test]
 fn deletions_do_not_pile_up_where_nothing_is_written() {
     let disk = StrictVfs::new();

@@ -27,8 +27,13 @@ fn open(vfs: &FaultyVfs, options: &Options, seed: u64) -> esker::Result<Db> {
     Ok(db)
 }
 
-/// Applies to some groups until the disk is off. Returns how many requests there were.
-fn apply_until_off(db: &Db, logs: &mut [Log], seed: u64) -> Result<u64, String> {
+/// Applies to some groups until the disk is off. Returns how many requests there were. `may_fail`: the disk is off, or has failed.
+fn apply_until_off(
+    db: &Db,
+    logs: &mut [Log],
+    seed: u64,
+    may_fail: &(dyn Fn() -> bool + Sync),
+) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let mut requests = 0;
     loop {
@@ -48,7 +53,8 @@ fn apply_until_off(db: &Db, logs: &mut [Log], seed: u64) -> Result<u64, String> 
         }
         if random.one_in(20) {
             match log.check_persisted(db) {
-                Err(_) => return Ok(requests),
+                Err(_) if may_fail() => return Ok(requests),
+                Err(error) => return Err(format!("what is persistent cannot be read: {error}")),
                 Ok(Some(wrong)) => return Err(wrong),
                 Ok(None) => {}
             }
@@ -98,11 +104,12 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 3], String> {
                 faulty.inject(failing_sync(&mut random, &["", ".tbl", "MANIFEST"]));
             }
             vfs.set_crash_at(vfs.mutating_calls() + 1 + random.below(600));
+            let may_fail = &|| vfs.is_off() || faulty.faults_fired() > 0;
             let counts: Result<Vec<u64>, String> = std::thread::scope(|scope| {
                 let chunks = logs.chunks_mut(GROUPS as usize).enumerate();
                 let threads = chunks.map(|(nth, logs)| {
                     let (seed, db) = (case_seed(case ^ round, nth as u64), &db);
-                    scope.spawn(move || apply_until_off(db, logs, seed))
+                    scope.spawn(move || apply_until_off(db, logs, seed, may_fail))
                 });
                 let threads: Vec<_> = threads.collect();
                 let join = |thread: std::thread::ScopedJoinHandle<'_, Result<u64, String>>| {

@@ -89,6 +89,20 @@ fn indexes_and_filters_of_tables_that_are_gone_leave_the_cache() {
 }
 
 #[test]
+fn a_keyspace_that_is_dropped_slows_nobody_any_more() {
+    let (db, _) = open();
+    db.create_keyspace("full", KeyspaceOptions::default()).expect("create");
+    let core = db.core();
+    let slowed = || core.stall.slowed_to(0, core.memtables_limit_bytes).is_some();
+    // As if its level 0 were as full as it may be.
+    core.stall.set_level0_fill(1.0);
+    assert!(slowed());
+    db.drop_keyspace("full").expect("drop");
+    assert!(!slowed());
+    db.close().expect("close");
+}
+
+#[test]
 fn level_0_written_anew_where_it_stands_is_not_what_scans_have_paid_for() {
     let (db, keyspace) = open();
     (1..3).for_each(|byte| add_run(&db, byte));
