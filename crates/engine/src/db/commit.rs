@@ -26,7 +26,29 @@ use std::time::Duration;
 /// How long a writer waits for memory before it looks again whether something is wrong.
 const ROOM_WAIT: Duration = Duration::from_millis(50);
 
+/// True if some memtable is about to be flushed.
+fn is_on_its_way(core: &Core) -> bool {
+    core.keyspaces.load().by_id.values().any(|keyspace| !keyspace.view.load().sealed.is_empty())
+}
+
+/// The keyspace with the largest memtable that is written to, unless all are empty.
+fn largest(core: &Core) -> Option<KeyspaceId> {
+    let keyspaces = core.keyspaces.load();
+    let held = |keyspace: &&Arc<KeyspaceCore>| keyspace.counted_bytes.load(Ordering::Relaxed);
+    let largest = keyspaces.by_id.values().max_by_key(held)?;
+    (held(&largest) > 0).then_some(largest.id)
+}
+
 impl CommitState {
+    /// Writers are about to be slowed, and no memtable is on its way out: of many keyspaces none may be full by itself. The largest is
+    /// sealed before the next group.
+    #[cold]
+    pub(super) fn choose_to_seal(&mut self, core: &Core) {
+        if self.full.is_empty() && !is_on_its_way(core) {
+            self.full.extend(largest(core));
+        }
+    }
+
     /// Takes the next sequence number for something that is not in the log.
     ///
     /// A record without operations stands in for it, so that the log shows no gap.
@@ -88,21 +110,12 @@ impl CommitState {
         let started = core.env.clock.now_ns();
         while core.memtable_bytes.load(Ordering::Relaxed) > limit {
             core.check_writable()?;
-            let keyspaces = core.keyspaces.load();
-            let waiting = keyspaces.by_id.values().any(|k| !k.view.load().sealed.is_empty());
-            if !waiting {
-                // Nothing is on its way out: seal the largest memtable, unless that is nothing.
-                let largest = keyspaces
-                    .by_id
-                    .values()
-                    .max_by_key(|k| k.counted_bytes.load(Ordering::Relaxed))
-                    .filter(|k| k.counted_bytes.load(Ordering::Relaxed) > 0);
-                match largest {
-                    Some(keyspace) => self.seal(core, &[keyspace.id])?,
+            if !is_on_its_way(core) {
+                match largest(core) {
+                    Some(id) => self.seal(core, &[id])?,
                     None => break,
                 }
             }
-            drop(keyspaces);
             core.wait_progress(ROOM_WAIT)?;
         }
         let waited_ns = core.env.clock.now_ns() - started;

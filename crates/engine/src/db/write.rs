@@ -161,6 +161,9 @@ impl CommitState {
             batches += 1;
         }
         core.visible_seq.store(self.next_seq - 1, Ordering::Release);
+        if core.memtable_bytes.load(Ordering::Relaxed) > core.slow_from_bytes {
+            self.choose_to_seal(core);
+        }
         core.counters.batches.fetch_add(batches, Ordering::Relaxed);
         core.counters.operations.fetch_add(operations, Ordering::Relaxed);
         core.counters.groups.fetch_add(1, Ordering::Relaxed);

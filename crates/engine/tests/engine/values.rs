@@ -589,6 +589,48 @@ fn a_store_without_its_manifest_gets_its_values_back() {
     assert_sound(&db);
 }
 
+/// What a collection had made when the power failed: parts of it are on the disk, and nobody names it yet.
+#[test]
+fn a_repair_does_not_take_a_torn_file_for_the_sound_one() {
+    use esker::base::Vfs;
+    let disk = StrictVfs::new();
+    let db = open(&disk, options());
+    let mut model = Model::new();
+    for nth in 0..400 {
+        let value = vec![nth as u8; 1_000];
+        db.put(&key(nth), &value).expect("put");
+        model.insert(key(nth), value);
+    }
+    db.flush().expect("flush");
+    for nth in (0..400).filter(|nth| nth % 3 == 0) {
+        db.delete(&key(nth)).expect("delete");
+        model.remove(&key(nth));
+    }
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    let before = disk.deep_copy();
+    db.collect_values(0.0, |_| true).expect("collect");
+    db.close().expect("close");
+    let known = before.file_names(Path::new(DIR));
+    let is_made = |name: &String| name.ends_with(".val") && !known.contains(name);
+    let made: Vec<String> = disk.file_names(Path::new(DIR)).into_iter().filter(is_made).collect();
+    assert!(!made.is_empty());
+    for name in &made {
+        let path = Path::new(DIR).join(name);
+        let mut bytes = disk.read_file(&path).expect("read");
+        let middle = bytes.len() / 2;
+        bytes[middle..middle + 3_000].fill(0);
+        let mut file = before.create(&path).expect("create");
+        file.append(&bytes).expect("append");
+        file.finish().expect("finish");
+    }
+    let report = repaired(&before);
+    assert!(report.is_complete(), "{report}");
+    let db = open(&before, options());
+    assert_holds(&db, &model, None);
+    assert_sound(&db);
+}
+
 #[test]
 fn a_missing_file_of_values_is_told_of_at_open_and_repair_goes_on_without() {
     let disk = StrictVfs::new();

@@ -134,3 +134,27 @@ fn what_fails_is_tried_seldom_and_at_once_when_somebody_asks() {
         assert_eq!(db.get(&number.to_be_bytes()).expect("get").as_deref(), Some(&value[..]));
     }
 }
+
+/// No memtable of many is ever full by itself. The largest becomes a table when all together have half of what they may, where
+/// writers begin to be slowed: they need not wait for what nobody has begun.
+#[test]
+fn of_many_keyspaces_some_are_flushed_before_memory_is_full() {
+    const LIMIT: u64 = 8 << 20;
+    let options = Options { memtables_bytes_max: LIMIT, ..Options::default() };
+    let setup = setup_on(Arc::new(StrictVfs::new()), 7);
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    let create = |number: u64| {
+        db.create_keyspace(&format!("of {number}"), KeyspaceOptions::default()).expect("create")
+    };
+    let keyspaces: Vec<_> = (0..16).map(create).collect();
+    let mut most = 0;
+    for number in 0..16_000_u64 {
+        let keyspace = &keyspaces[number as usize % 16];
+        keyspace.put(&number.to_be_bytes(), &[7; 1_000]).expect("put");
+        if number % 64 == 0 {
+            most = most.max(db.stats().keyspaces.iter().map(|k| k.memtable_bytes).sum());
+        }
+    }
+    assert!(most > LIMIT / 4 && most < LIMIT / 2 + (1 << 20), "{most} bytes of {LIMIT}");
+    db.close().expect("close");
+}

@@ -1,6 +1,6 @@
 //! Files with values, and what can be read of them.
 
-use crate::log::ValuePointer;
+use crate::log::{Gap, ValuePointer};
 use crate::names::FileKind;
 use crate::value_log::{Directory, ValueFileMeta};
 use esker_base::{Kind, Trailer};
@@ -24,6 +24,8 @@ pub(super) struct Holder {
     pub(super) directory: Option<Directory>,
     /// Where readable values begin, if some cannot be read; `None` if all can.
     pub(super) readable: Option<Vec<u64>>,
+    /// Where nothing can be read in a file of moved values, which its log tells otherwise.
+    pub(super) gaps: Vec<Gap>,
     /// Up to here it is known to be durable.
     pub(super) durable_bytes: u64,
 }

@@ -5,7 +5,7 @@
 //! one is moved, as a collection would move it.
 
 use super::evidence::{Facts, name_of};
-use super::holders::Holder;
+use super::holders::{Holder, Values};
 use super::{FileFate, Repair};
 use crate::log::{Gap, HEADER_BYTES, LogKind, Piece, Salvager};
 use crate::names::FileKind;
@@ -83,10 +83,23 @@ impl Repair<'_> {
             let Some(holder) = found else { continue };
             let nth = self.values.holders.len();
             for &log in &*holder.meta.logs {
-                // What was moved stands in files of higher numbers than the log's own.
-                self.values.by_log.insert(log, nth);
+                // What was moved stands in files of higher numbers than the log's own. But one that is damaged may have been left by a
+                // collection that was cut off.
+                let Values { holders, by_log, .. } = &mut self.values;
+                let is_sound = |holder: &Holder| holder.readable.is_none();
+                let before = by_log.get(&log).map(|&nth| &holders[nth]);
+                if is_sound(&holder) || !before.is_some_and(is_sound) {
+                    by_log.insert(log, nth);
+                }
             }
             self.values.holders.push(holder);
+        }
+        let used: BTreeSet<usize> = self.values.by_log.values().copied().collect();
+        for holder in used.into_iter().map(|nth| &self.values.holders[nth]) {
+            for gap in &holder.gaps {
+                let name = name_of(holder.kind);
+                self.report.lose(&name, gap.offset_bytes, gap.bytes, "no value can be read");
+            }
         }
         Ok(())
     }
@@ -116,12 +129,14 @@ impl Repair<'_> {
         };
         let found = Found::read(&mut log, wanted == LogKind::Values)?;
         let damaged = !has_header || found.is_damaged();
+        let mut gaps = Vec::new();
         if kind == FileKind::Values(number) {
-            let name = name_of(kind);
-            for gap in &found.gaps {
-                self.report.lose(&name, gap.offset_bytes, gap.bytes, "no value can be read");
-            }
+            gaps = found.gaps;
             if found.directory.is_none() {
+                let name = name_of(kind);
+                for gap in &gaps {
+                    self.report.lose(&name, gap.offset_bytes, gap.bytes, "no value can be read");
+                }
                 let what = "the directory of its values cannot be read";
                 self.speak_for(kind, FileFate::Lost, what, 0);
                 return Ok(None);
@@ -137,7 +152,8 @@ impl Repair<'_> {
         let meta = ValueFileMeta { number, salt, file_bytes, place, logs: logs.into() };
         // A torn tail is not within the length that counts.
         let readable = damaged.then_some(found.values);
-        Ok(Some(Holder { kind, meta, directory, readable, durable_bytes: found.durable_bytes }))
+        let durable_bytes = found.durable_bytes;
+        Ok(Some(Holder { kind, meta, directory, readable, gaps, durable_bytes }))
     }
 
     /// True if all values that a table points to can be read.
