@@ -369,6 +369,9 @@ fn tell(event: &Event) {
         Event::CleanupFailed { path, error } => {
             note(&format!("cannot remove {}, which is not needed: {error}", path.display()));
         }
+        Event::ValueUnreadable { error } => {
+            note(&format!("{error}: the file stays as it is; `esker repair` gives up the record"));
+        }
         Event::BackgroundRetry { error } => note(&format!("{error}: trying again")),
         Event::Poisoned { why } => note(&format!("the store takes no more writes: {why}")),
         _ => {}

@@ -193,6 +193,12 @@ pub enum Event {
         /// Time it took, in microseconds.
         duration_us: u64,
     },
+    /// A file with values is not collected any more, since one of them that is needed cannot be read: it keeps the space of its dead
+    /// values. [`crate::repair`] gives up the record and moves the rest.
+    ValueUnreadable {
+        /// Where the damage is.
+        error: Error,
+    },
     /// A file that is not needed could not be removed; the next open tries again.
     CleanupFailed {
         /// The file.

@@ -16,6 +16,7 @@ use crate::version::{Change, Table, Version, VersionEdit, VersionSet, live_bytes
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,13 @@ struct Limits {
     slow_from_bytes: u64,
     /// Where writes are slowest.
     bytes_max: u64,
+}
+
+/// What became of a collection.
+pub(super) enum Ran {
+    Done(CollectReport),
+    /// A value that is needed cannot be read: its file stays as it is, and is not chosen any more.
+    PassedBy(Error),
 }
 
 /// A collection whose files are chosen.
@@ -98,19 +106,31 @@ impl Core {
             return Err(Error::invalid(format!("dead share {dead_share_min} is outside 0 to 1")));
         }
         let mut report = CollectReport::default();
-        let mut waited = false;
+        let (mut waited, mut unreadable) = (false, None);
+        // Files that were damaged may have been put back.
+        self.value_use.unreadable.lock().clear();
+        // What is made from now on is not looked at: while others overwrite there would be no end.
+        let new_from = self.store.peek_number();
         loop {
             self.value_use.begin();
             let chosen = self.choose_values(|files, balance| {
-                gc::with_dead_share(files, dead_share_min, balance)
+                let mut old = files.to_vec();
+                old.retain(|file| file.number < new_from);
+                gc::with_dead_share(&old, dead_share_min, balance)
             });
             let done = match chosen {
-                Ok(Some(collection)) => collection.run(self)?,
+                Ok(Some(collection)) => match collection.run(self)? {
+                    Ran::Done(done) => done,
+                    Ran::PassedBy(error) => {
+                        unreadable.get_or_insert(error);
+                        continue;
+                    }
+                },
                 other => {
                     self.end_collection();
                     other?;
                     if waited {
-                        return Ok(report);
+                        return unreadable.map_or(Ok(report), Err);
                     }
                     // What others collect now is not looked at twice.
                     self.wait_collected()?;
@@ -155,6 +175,7 @@ impl Core {
         let tables = tables_of(&versions);
         let live = live_bytes(tables.iter().map(|table| &table.meta));
         let mut taken = self.value_use.taken.lock();
+        let unreadable = self.value_use.unreadable.lock().clone();
         // Records of these may be in memtables.
         let needed_from = oldest_wal_of_memtables(self);
         let is_needed = |meta: &ValueFileMeta| {
@@ -166,11 +187,12 @@ impl Core {
             .0
             .values()
             .filter(|meta| !is_needed(meta) && !taken.contains_key(&meta.number))
+            .filter(|meta| !unreadable.contains(&meta.number))
             .map(|meta| FileUse {
                 number: meta.number,
                 file_bytes: meta.file_bytes,
                 value_bytes: meta.value_bytes(),
-                live_bytes: meta.logs.iter().filter_map(|log| live.get(log)).sum(),
+                live_bytes: live_of(meta, &live),
             })
             .collect();
         let mut balance = self.limits(&versions, &live).balance;
@@ -211,7 +233,13 @@ impl Core {
         let live_bytes = pointed_to.saturating_sub(overwritten).max(live_min);
         let amp = self.options.value_log_space_amp_max;
         let waste = live_bytes as f64 * (amp - 1.0);
-        let total_bytes = versions.values().0.values().map(|meta| meta.file_bytes).sum();
+        let unreadable = self.value_use.unreadable.lock().clone();
+        // What is dead in files that nobody collects is no reason to slow writes, or to collect more of the others.
+        let bytes_of = |meta: &ValueFileMeta| match unreadable.contains(&meta.number) {
+            true => live_of(meta, live),
+            false => meta.file_bytes,
+        };
+        let total_bytes = versions.values().0.values().map(bytes_of).sum();
         // What is known to be dead.
         let is_short = total_bytes as f64 > pointed_to as f64 + waste * SHORT_SHARE;
         let file_bytes = length_max(&self.options, live_bytes, is_short);
@@ -230,6 +258,11 @@ impl Core {
             bytes_max: slow_from_bytes + 2 * file_bytes,
         }
     }
+}
+
+/// Bytes of a file that tables point to.
+fn live_of(meta: &ValueFileMeta, live: &BTreeMap<u64, u64>) -> u64 {
+    meta.logs.iter().filter_map(|log| live.get(log)).sum()
 }
 
 /// The tables of all keyspaces.
@@ -284,13 +317,19 @@ impl Drop for Running<'_> {
 
 impl Collection {
     /// Moves what is live and makes the new file current.
-    pub(super) fn run(self, core: &Core) -> Result<CollectReport> {
+    pub(super) fn run(self, core: &Core) -> Result<Ran> {
         let files = self.victims.iter().map(|victim| victim.meta.number).collect();
         let mut running = Running { core, files, done: false };
         let started = core.env.clock.now_ns();
         let stop = || core.background.stopping();
         core.mend_manifest()?;
-        let moved = gc::collect(&core.store, &self.victims, &self.tables, &stop)?;
+        let moved = match gc::collect(&core.store, &self.victims, &self.tables, &stop) {
+            Err(error) if self.is_of_a_victim(&error) => {
+                self.pass_by(core, &error);
+                return Ok(Ran::PassedBy(error));
+            }
+            moved => moved?,
+        };
         let report = CollectReport {
             files: self.victims.len() as u64,
             bytes_before: self.victims.iter().map(|victim| victim.meta.file_bytes).sum(),
@@ -321,7 +360,23 @@ impl Collection {
             bytes_after: report.bytes_after,
             duration_us: duration_ns / 1_000,
         });
-        Ok(report)
+        Ok(Ran::Done(report))
+    }
+
+    /// True if the damage is in one of the files that are collected.
+    fn is_of_a_victim(&self, error: &Error) -> bool {
+        let is_of = |path: &Path| self.victims.iter().any(|victim| victim.file.path() == path);
+        matches!(error, Error::Corruption { path, .. } if is_of(path))
+    }
+
+    /// The others can be collected without it.
+    fn pass_by(&self, core: &Core, error: &Error) {
+        let Error::Corruption { path, .. } = error else { return };
+        let damaged = self.victims.iter().filter(|victim| victim.file.path() == path);
+        let mut unreadable = core.value_use.unreadable.lock();
+        unreadable.extend(damaged.map(|victim| victim.meta.number));
+        drop(unreadable);
+        core.events.emit(&Event::ValueUnreadable { error: error.clone() });
     }
 }
 

@@ -248,12 +248,12 @@ impl Db {
     /// together. In the background that happens by itself, as `value_log_space_amp_max` demands.
     ///
     /// What is dead is known only of records that compactions have dropped; [`Keyspace::compact_range`] of everything drops
-    /// all that nobody sees. `progress` is called after each file that was written; returning false ends it with
+    /// all that nobody sees. Files that are made after the call has begun are not looked at. `progress` is called after each file that was written; returning false ends it with
     /// `Cancelled`, and what was moved stays moved.
     ///
     /// # Errors
     /// `InvalidArgument` if the share is outside 0 to 1; `Corruption` if a value cannot be read, in which case its file
-    /// stays; of the disk.
+    /// stays, and all others have been collected; of the disk.
     /// # Cost
     /// Reads and writes what is alive of these files; syncs each new one and the manifest.
     pub fn collect_values(

@@ -4,7 +4,7 @@ use super::collect_report::CollectReport;
 use crate::options::Options;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Files are no longer than this part of what is alive, and than that where space is short, but for [`FILE_BYTES_MIN`].
@@ -61,6 +61,8 @@ pub(super) struct ValueUse {
     collecting: AtomicU64,
     /// The files that are being collected, and what of each is dead.
     pub(super) taken: Mutex<BTreeMap<u64, u64>>,
+    /// Files that a live value could not be read of when they were collected: they stay as they are.
+    pub(super) unreadable: Mutex<BTreeSet<u64>>,
     /// What was collected since open.
     pub(super) collected: Mutex<CollectReport>,
 }
@@ -78,6 +80,7 @@ impl ValueUse {
             changed: AtomicBool::new(false),
             collecting: AtomicU64::new(0),
             taken: Mutex::default(),
+            unreadable: Mutex::default(),
             collected: Mutex::new(CollectReport::default()),
         }
     }

@@ -589,6 +589,76 @@ fn a_store_without_its_manifest_gets_its_values_back() {
     assert_sound(&db);
 }
 
+/// A file with a damaged value that is needed keeps its space. It keeps nobody from writing, nor from collecting the others.
+#[test]
+fn a_damaged_value_stops_neither_writers_nor_the_collection_of_other_files() {
+    let disk = StrictVfs::new();
+    let options = || Options { value_log_file_bytes: 64 << 10, ..options() };
+    let db = open(&disk, options());
+    let put = |db: &Db, nth: u64| db.put(&key(nth), &[nth as u8; 1_000]).expect("put");
+    (0..1_000).for_each(|nth| put(&db, nth));
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.close().expect("close");
+    let is_holder = |name: &String| name.ends_with(".val") || name.ends_with(".wal");
+    let oldest = disk.file_names(Path::new(DIR)).into_iter().find(is_holder).expect("a file");
+    let path = Path::new(DIR).join(oldest);
+    let mut bytes = disk.read_file(&path).expect("read");
+    bytes[2_000] ^= 1;
+    disk.write_file(&path, &bytes).expect("write");
+    let db = open(&disk, options());
+    let unreadable: Vec<u64> = (0..1_000).filter(|&nth| db.get(&key(nth)).is_err()).collect();
+    assert_eq!(unreadable.len(), 1);
+    // Collected in the background, again and again; every seventh key is never written anew.
+    for _ in 0..6 {
+        for nth in (0..1_000).filter(|nth| nth % 7 != unreadable[0] % 7) {
+            put(&db, nth);
+        }
+    }
+    db.flush().expect("it takes writes");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    let refused = db.collect_values(0.0, |_| true).expect_err("a value cannot be read");
+    assert!(refused.is_corruption() && refused.to_string().contains(&*path.to_string_lossy()));
+    let live = 1_000 * 1_009;
+    let bytes = bytes_of(&disk, ".val") + bytes_of(&disk, ".wal");
+    assert!(bytes < live * 3 / 2, "all but one were collected: {bytes} bytes, {live} alive");
+    for nth in (0..1_000).filter(|nth| *nth != unreadable[0]) {
+        assert!(db.get(&key(nth)).expect("get").is_some());
+    }
+    db.delete(&key(unreadable[0])).expect("delete");
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.collect_values(0.0, |_| true).expect("nobody needs it any more");
+    assert_sound(&db);
+    db.close().expect("close");
+}
+
+/// Files that are made meanwhile are for the next call.
+#[test]
+fn a_collection_by_hand_ends_though_somebody_goes_on_overwriting() {
+    let disk = StrictVfs::new();
+    let options =
+        Options { value_log_space_amp_max: 50.0, value_log_file_bytes: 64 << 10, ..options() };
+    let db = open(&disk, options);
+    let put = |nth: u64| db.put(&key(nth), &[nth as u8; 1_000]).expect("put");
+    let settle = || {
+        db.flush().expect("flush");
+        db.default_keyspace().compact_range(None, None).expect("compact");
+    };
+    (0..500).for_each(put);
+    (0..500).filter(|nth| nth % 2 == 0).for_each(put);
+    settle();
+    let mut calls = 0;
+    let report = db.collect_values(0.0, |_| {
+        calls += 1;
+        (0..500).filter(|nth| nth % 5 == calls % 5).for_each(put);
+        settle();
+        calls < 100
+    });
+    assert!(calls > 3, "{calls}");
+    report.expect("it ends");
+}
+
 /// What a collection had made when the power failed: parts of it are on the disk, and nobody names it yet.
 #[test]
 fn a_repair_does_not_take_a_torn_file_for_the_sound_one() {
