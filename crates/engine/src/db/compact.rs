@@ -7,7 +7,7 @@ use crate::compaction::job::{self, JobContext, JobResult};
 use crate::compaction::policy::{self, ManualStep, Pick};
 use crate::compaction::scheduler::toll;
 use crate::event::{CompactionReason, Event};
-use crate::options::KeyspaceOptions;
+use crate::options::{Compaction, KeyspaceOptions};
 use crate::trace::{Amount, What};
 use crate::version::{
     CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, Table, TableMeta,
@@ -150,8 +150,9 @@ impl Chosen {
         }
     }
 
-    /// Runs the compaction and makes its result current; frees the inputs in any case.
-    pub(super) fn run(self, core: &Core) -> Result<()> {
+    /// Runs the compaction and makes its result current; frees the inputs in any case. False if it was in vain, since some of them
+    /// were deleted meanwhile.
+    pub(super) fn run(self, core: &Core) -> Result<bool> {
         // Also when the job panics: nothing stays taken for ever.
         let _unmark = Unmark(&self);
         let spec = &self.spec;
@@ -201,7 +202,7 @@ impl Chosen {
             let duration_ns = core.env.clock.now_ns() - started;
             self.account(core, &result, duration_ns.saturating_sub(rested_ns));
         }
-        Ok(())
+        Ok(installed)
     }
 
     /// How to do it, if nobody waits for it: what was erased is not seen any more, only its space is still taken.
@@ -363,8 +364,8 @@ impl Drop for Unmark<'_> {
     }
 }
 
-/// Compacts everything of `range` into the deepest level that holds any of it. Runs on the caller's
-/// thread, beside the background's.
+/// Compacts everything of `range` that is in tables into the deepest level that holds any of it. Runs on the caller's
+/// thread, beside the background's. What is flushed meanwhile may stay: while others write there would be no end.
 pub(super) fn compact_range(
     core: &Core,
     keyspace: &Arc<KeyspaceCore>,
@@ -384,18 +385,22 @@ fn compact_range_by(
 ) -> Result<bool> {
     let depth = keyspace.view.load().version.depth();
     let target = depth.saturating_sub(1).clamp(1, DEEPEST_LEVEL);
+    let newest_run = keyspace.view.load().version.runs().map(|(_, run)| run.id).max().unwrap_or(0);
     for level in 0..=target {
         loop {
             core.check_writable()?;
             if keyspace.dropped.load(Ordering::Relaxed) || core.background.stopping() {
                 return Err(Error::Cancelled);
             }
-            match choose_manual(core, keyspace, options, (level, target), range)? {
+            match choose_manual(core, keyspace, options, (level, target, newest_run), range)? {
                 Step::Run(chosen) => {
                     let result = chosen.run(core);
                     core.store.sweep();
                     core.background.wake_all();
-                    result?;
+                    if result? && options.compaction == Compaction::Tiered {
+                        // One merge of all there was.
+                        return Ok(true);
+                    }
                 }
                 Step::Wait => core.wait_progress(BUSY_WAIT)?,
                 Step::Done => break,
@@ -411,7 +416,7 @@ fn choose_manual(
     core: &Core,
     keyspace: &Arc<KeyspaceCore>,
     options: &Arc<KeyspaceOptions>,
-    (level, target): (usize, usize),
+    (level, target, newest_run): (usize, usize, u64),
     range: &KeyRange<'_>,
 ) -> Result<Step> {
     let _versions = core.lock_versions()?;
@@ -423,7 +428,7 @@ fn choose_manual(
     }
     let version = keyspace.view.load().version.clone();
     let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
-    let step = ManualStep { level, target, range: *range, oldest_snapshot };
+    let step = ManualStep { level, target, range: *range, oldest_snapshot, newest_run };
     Ok(match policy::pick_manual(&version, options, &step) {
         Pick::Nothing => Step::Done,
         Pick::Busy => Step::Wait,

@@ -472,7 +472,7 @@ impl Keyspace {
     }
 
     /// Compacts everything in `[start, end)` into the deepest level in use, dropping what is deleted.
-    /// `None` is open. Runs on this thread; writes and reads go on.
+    /// `None` is open. Runs on this thread; writes and reads go on, and what they write meanwhile may stay where it is.
     pub fn compact_range(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
         self.flush()?;
         let range = KeyRange { start, end, end_inclusive: false };

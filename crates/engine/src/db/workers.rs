@@ -204,7 +204,7 @@ fn compact_next(core: &Core) -> Result<bool> {
         return Ok(true);
     }
     let result = if let Some(chosen) = compact::choose(core)? {
-        let result = chosen.run(core);
+        let result = chosen.run(core).map(|_| ());
         core.background.compactions_running.fetch_sub(1, Ordering::Release);
         result
     } else if let Some(collection) = collect::choose(core)? {

@@ -193,6 +193,58 @@ fn a_tree_may_change_its_shape_under_those_who_write() {
     db.close().expect("close");
 }
 
+/// What is flushed while it runs is not waited for.
+#[test]
+fn a_compaction_by_hand_ends_though_somebody_goes_on_writing() {
+    const FLUSHES: u64 = 800;
+    for compaction in [Compaction::Tiered, Compaction::Leveled] {
+        let disk = StrictVfs::new();
+        // Nothing else compacts.
+        let default_keyspace = KeyspaceOptions {
+            compaction,
+            level0_runs_compact: 900,
+            level0_runs_slow: 950,
+            level0_runs_max: 1_000,
+            tiered_runs: 32,
+            ..KeyspaceOptions::default()
+        };
+        let setup = Setup { inline_background: false, ..setup(&disk) };
+        let options = Options { default_keyspace, ..Options::default() };
+        let db = Db::open_with(DIR, options, setup).expect("open");
+        let mut random = Random(7);
+        for round in 0..2 {
+            for key in 0..40_000_u64 {
+                let value: Vec<u8> = (0..100).map(|_| random.below(256) as u8).collect();
+                db.put(&(2 * key + round).to_be_bytes(), &value).expect("put");
+            }
+            db.flush().expect("flush");
+        }
+        let (begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut flushes = 0;
+                while flushes < FLUSHES && !ended.load(Ordering::SeqCst) {
+                    db.put(&random.below(80_000).to_be_bytes(), b"newer").expect("put");
+                    db.flush().expect("flush");
+                    flushes += 1;
+                    begun.store(true, Ordering::SeqCst);
+                }
+                flushes
+            });
+            while !begun.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            db.default_keyspace().compact_range(None, None).expect("compact");
+            ended.store(true, Ordering::SeqCst);
+            let flushes = writer.join().expect("it writes");
+            assert!(flushes < FLUSHES, "{compaction:?} ended with the writer");
+        });
+        let deep: u64 = db.stats().keyspaces[0].levels[1..].iter().map(|level| level.runs).sum();
+        assert_eq!(deep, 1, "what was there when it began");
+        db.close().expect("close");
+    }
+}
+
 /// A change waits for a compaction under way, whose policy puts its result in place.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "time in which a change could come too early")]

@@ -240,7 +240,8 @@ pub(super) fn pick_manual(
     let order = &options.order;
     let runs = version.level(level);
     let touched = |run: &Arc<Run>| !run.overlapping(order, &step.range).is_empty();
-    if !runs.iter().any(touched) {
+    let is_meant = |run: &&Arc<Run>| level > 0 || run.id <= step.newest_run;
+    if !runs.iter().filter(is_meant).any(touched) {
         return Pick::Nothing;
     }
     let spec = if is_stacked(version, level) {

@@ -13,6 +13,8 @@ pub(crate) struct ManualStep<'a> {
     pub(crate) range: KeyRange<'a>,
     /// Tombstones up to here are needed by no snapshot.
     pub(crate) oldest_snapshot: Seq,
+    /// Runs of level 0 with larger ids have come since it was asked for, and may stay.
+    pub(crate) newest_run: u64,
 }
 
 /// The next compaction of a step by hand, or for scans.

@@ -82,7 +82,8 @@ impl Tree {
     fn manual(&self, level: usize) -> Pick {
         let target = self.version.depth().saturating_sub(1).max(1);
         let range = KeyRange::default();
-        let step = ManualStep { level, target, range, oldest_snapshot: Seq::MAX };
+        let (oldest_snapshot, newest_run) = (Seq::MAX, u64::MAX);
+        let step = ManualStep { level, target, range, oldest_snapshot, newest_run };
         pick_manual(&self.version, &self.options, &step)
     }
 
