@@ -104,14 +104,10 @@ impl Traced {
     fn open(self, dir: &Path, options: &Options) -> Result<(Db, TraceEnd)> {
         let db = Db::open_with(dir, options.clone(), self.setup);
         let db = db.map_err(|error| explain(dir, error))?;
-        let recorder = match self.recorder {
-            None => None,
-            Some((path, recorder)) => {
-                recorder.begin().map_err(|error| Failure::io("write", &path, &error))?;
-                Some(recorder)
-            }
-        };
-        Ok((db, TraceEnd(recorder)))
+        if let Some((path, recorder)) = &self.recorder {
+            recorder.begin().map_err(|error| Failure::io("write", path, &error))?;
+        }
+        Ok((db, TraceEnd(self.recorder.map(|(_, recorder)| recorder))))
     }
 }
 

@@ -16,7 +16,6 @@ use crate::version::{Change, Table, Version, VersionEdit, VersionSet, live_bytes
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -324,10 +323,7 @@ impl Collection {
         let stop = || core.background.stopping();
         core.mend_manifest()?;
         let moved = match gc::collect(&core.store, &self.victims, &self.tables, &stop) {
-            Err(error) if self.is_of_a_victim(&error) => {
-                self.pass_by(core, &error);
-                return Ok(Ran::PassedBy(error));
-            }
+            Err(error) if self.pass_by(core, &error) => return Ok(Ran::PassedBy(error)),
             moved => moved?,
         };
         let report = CollectReport {
@@ -363,20 +359,14 @@ impl Collection {
         Ok(Ran::Done(report))
     }
 
-    /// True if the damage is in one of the files that are collected.
-    fn is_of_a_victim(&self, error: &Error) -> bool {
-        let is_of = |path: &Path| self.victims.iter().any(|victim| victim.file.path() == path);
-        matches!(error, Error::Corruption { path, .. } if is_of(path))
-    }
-
-    /// The others can be collected without it.
-    fn pass_by(&self, core: &Core, error: &Error) {
-        let Error::Corruption { path, .. } = error else { return };
-        let damaged = self.victims.iter().filter(|victim| victim.file.path() == path);
-        let mut unreadable = core.value_use.unreadable.lock();
-        unreadable.extend(damaged.map(|victim| victim.meta.number));
-        drop(unreadable);
+    /// If the damage is in one of the files that are collected, the others can be without it. False if it is elsewhere.
+    fn pass_by(&self, core: &Core, error: &Error) -> bool {
+        let Error::Corruption { path, .. } = error else { return false };
+        let damaged = self.victims.iter().find(|victim| victim.file.path() == path);
+        let Some(damaged) = damaged else { return false };
+        core.value_use.unreadable.lock().insert(damaged.meta.number);
         core.events.emit(&Event::ValueUnreadable { error: error.clone() });
+        true
     }
 }
 

@@ -95,11 +95,10 @@ impl Repair<'_> {
             self.values.holders.push(holder);
         }
         let used: BTreeSet<usize> = self.values.by_log.values().copied().collect();
-        for holder in used.into_iter().map(|nth| &self.values.holders[nth]) {
-            for gap in &holder.gaps {
-                let name = name_of(holder.kind);
-                self.report.lose(&name, gap.offset_bytes, gap.bytes, "no value can be read");
-            }
+        for nth in used {
+            let holder = &mut self.values.holders[nth];
+            let (kind, gaps) = (holder.kind, std::mem::take(&mut holder.gaps));
+            self.lose_values(kind, &gaps);
         }
         Ok(())
     }
@@ -133,10 +132,7 @@ impl Repair<'_> {
         if kind == FileKind::Values(number) {
             gaps = found.gaps;
             if found.directory.is_none() {
-                let name = name_of(kind);
-                for gap in &gaps {
-                    self.report.lose(&name, gap.offset_bytes, gap.bytes, "no value can be read");
-                }
+                self.lose_values(kind, &gaps);
                 let what = "the directory of its values cannot be read";
                 self.speak_for(kind, FileFate::Lost, what, 0);
                 return Ok(None);
@@ -154,6 +150,13 @@ impl Repair<'_> {
         let readable = damaged.then_some(found.values);
         let durable_bytes = found.durable_bytes;
         Ok(Some(Holder { kind, meta, directory, readable, gaps, durable_bytes }))
+    }
+
+    fn lose_values(&mut self, kind: FileKind, gaps: &[Gap]) {
+        let name = name_of(kind);
+        for gap in gaps {
+            self.report.lose(&name, gap.offset_bytes, gap.bytes, "no value can be read");
+        }
     }
 
     /// True if all values that a table points to can be read.
