@@ -95,7 +95,7 @@ fn a_keyspace_that_is_dropped_slows_nobody_any_more() {
     let core = db.core();
     let slowed = || core.stall.slowed_to(0, core.memtables_limit_bytes).is_some();
     // As if its level 0 were as full as it may be.
-    core.stall.set_level0_fill(1.0);
+    core.stall.set_level0(1.0, true);
     assert!(slowed());
     db.drop_keyspace("full").expect("drop");
     assert!(!slowed());
