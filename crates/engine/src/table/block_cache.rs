@@ -165,7 +165,7 @@ impl BlockCache {
     }
 
     /// Number of indexes and filters held now.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
     pub(crate) fn parts(&self) -> usize {
         self.parts.entries()
     }
