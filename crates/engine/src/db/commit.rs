@@ -53,6 +53,8 @@ fn wait_for_level0(core: &Core) -> Result<()> {
             Err(Error::Cancelled) => return Err(Error::Cancelled),
             // Whoever needs a flush is told that it fails.
             Err(_) => break,
+            // Without threads all was done that can be.
+            Ok(()) if core.background.is_inline() => break,
             Ok(()) => {}
         }
     }

@@ -10,7 +10,7 @@ use crate::event::{CompactionReason, Event};
 use crate::options::{Compaction, KeyspaceOptions};
 use crate::trace::{Amount, What};
 use crate::version::{
-    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, Table, TableMeta,
+    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, Run, Table, TableMeta,
     Version,
 };
 use esker_base::sync::atomic::Ordering;
@@ -306,11 +306,11 @@ impl Chosen {
         };
         let all: u64 = spec.inputs.iter().map(bytes_of).sum();
         let oldest = spec.inputs.last().map(|run| Run::new(0, run.tables.clone()));
-        let metas = |run: &'_ InputRun| run.tables.iter().map(|table| &table.meta);
         let newer = match (&oldest, spec.is_move) {
             (Some(oldest), false) => {
-                let newer = spec.inputs[..spec.inputs.len() - 1].iter().flat_map(metas);
-                policy::overwriting_bytes(newer, oldest, &self.options.order)
+                let newer = spec.inputs[..spec.inputs.len() - 1].iter().flat_map(|run| &run.tables);
+                let metas = newer.map(|table| &table.meta);
+                policy::overwriting_bytes(metas, oldest, &self.options.order)
             }
             // Tables that move have nothing under them.
             _ => all,

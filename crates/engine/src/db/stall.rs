@@ -198,6 +198,25 @@ mod tests {
     use esker_base::env::ManualClock;
 
     #[test]
+    fn nobody_pays_for_minutes_for_what_another_wrote() {
+        let clock = Arc::new(ManualClock::default());
+        let stall = Stall::new(clock.clone(), EventSink::default());
+        stall.set_level0(1.0, false);
+        stall.note_level0(1, 1_000_000_000);
+        for _ in 0..30 {
+            stall.note_level0(1, 1_000_000_000);
+        }
+        // At a mebibyte a second that is four minutes.
+        stall.admit(256 << 20, 0, 1 << 30);
+        assert_eq!(stall.totals().0, 0, "it passes itself");
+        stall.admit(100, 0, 1 << 30);
+        assert_eq!(stall.totals().0, 1, "the next one waits");
+        clock.advance_ns(2_000_000_000);
+        stall.admit(100, 0, 1 << 30);
+        assert_eq!(stall.totals().0, 1, "two seconds later nobody does");
+    }
+
+    #[test]
     fn large_values_wait_while_collection_is_behind_and_nobody_else_does() {
         let stall = Stall::new(Arc::new(ManualClock::default()), EventSink::default());
         let is_slowed = |bytes, fill| {
