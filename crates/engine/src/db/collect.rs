@@ -8,18 +8,19 @@ use super::core::Core;
 use super::flushing::oldest_wal_of_memtables;
 use super::separate::unflushed_bytes_max;
 use super::value_use::length_max;
+use crate::compaction::policy;
 use crate::event::Event;
 use crate::gc::{self, Balance, FileUse, Victim};
 use crate::names;
 use crate::value_log::{Place, ValueFileMeta};
-use crate::version::{Change, Table, Version, VersionEdit, VersionSet, live_bytes};
+use crate::version::{Change, Table, VersionEdit, VersionSet, live_bytes};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Values of newer runs count as overwriting older ones as they did, but never so much of all as to leave less than this.
+/// What newer runs have counts as overwriting older ones as they did, but never so much of all as to leave less than this.
 const LIVE_SHARE_MIN: f64 = 0.75;
 
 /// Space is short where more than this part of what may be wasted is known to be dead.
@@ -41,6 +42,8 @@ struct Limits {
     slow_from_bytes: u64,
     /// Where writes are slowest.
     bytes_max: u64,
+    /// From where on a thread that has nothing else to do finds out what is dead, however much that may be.
+    wasteful_from_bytes: u64,
 }
 
 /// What became of a collection.
@@ -66,8 +69,8 @@ impl Core {
         }
         let tables = tables_of(versions);
         let live = live_bytes(tables.iter().map(|table| &table.meta));
-        let Limits { balance, tight_from_bytes, slow_from_bytes, bytes_max } =
-            self.limits(versions, &live);
+        let limits = self.limits(versions, &live);
+        let Limits { balance, tight_from_bytes, slow_from_bytes, bytes_max, .. } = limits;
         let usage = &self.value_use;
         usage.slow_from_bytes.store(slow_from_bytes, Ordering::Relaxed);
         usage.bytes_max.store(bytes_max, Ordering::Relaxed);
@@ -75,6 +78,8 @@ impl Core {
         usage.live_bytes.store(live.values().sum(), Ordering::Relaxed);
         usage.file_bytes.store(balance.total_bytes, Ordering::Relaxed);
         usage.is_tight.store(balance.total_bytes > tight_from_bytes, Ordering::Relaxed);
+        let is_wasteful = balance.total_bytes > limits.wasteful_from_bytes;
+        usage.is_wasteful.store(is_wasteful, Ordering::Relaxed);
         usage.changed.store(true, Ordering::Release);
     }
 
@@ -224,12 +229,13 @@ impl Core {
         let (mut newer, mut overwritten) = (0, 0);
         for (&id, record) in &versions.keyspaces {
             let share = self.keyspace(id).map_or(1.0, |keyspace| keyspace.overwriting.share());
-            let bytes = newer_bytes(&record.version);
+            let bytes = policy::newer_bytes(&record.version, &record.options.order);
             newer += bytes;
             overwritten += (bytes as f64 * share) as u64;
         }
         let live_min = (pointed_to as f64 * LIVE_SHARE_MIN) as u64;
-        let live_bytes = pointed_to.saturating_sub(overwritten).max(live_min);
+        let least_bytes = pointed_to.saturating_sub(overwritten);
+        let live_bytes = least_bytes.max(live_min);
         let amp = self.options.value_log_space_amp_max;
         let waste = live_bytes as f64 * (amp - 1.0);
         let unreadable = self.value_use.unreadable.lock().clone();
@@ -255,6 +261,7 @@ impl Core {
             tight_from_bytes: total_bytes_max.saturating_sub(unknown),
             slow_from_bytes,
             bytes_max: slow_from_bytes + 2 * file_bytes,
+            wasteful_from_bytes: (least_bytes as f64 * amp) as u64 + OTHER_FILES * file_bytes,
         }
     }
 }
@@ -267,13 +274,6 @@ fn live_of(meta: &ValueFileMeta, live: &BTreeMap<u64, u64>) -> u64 {
 /// The tables of all keyspaces.
 fn tables_of(versions: &VersionSet) -> Vec<Arc<Table>> {
     versions.keyspaces.values().flat_map(|record| record.tables()).cloned().collect()
-}
-
-/// Bytes of values that all runs but the oldest point to.
-fn newer_bytes(version: &Version) -> u64 {
-    let mut runs: Vec<u64> = version.runs().map(|(_, run)| run.value_bytes()).collect();
-    runs.pop();
-    runs.iter().sum()
 }
 
 /// The collection that is due, if there is one. It counts as running.

@@ -19,12 +19,15 @@ use crate::names;
 use crate::trace::What;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
-use esker_base::{Batch, KeyspaceId, Result, Seq};
+use esker_base::{Batch, Error, KeyspaceId, Result, Seq};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a writer waits for memory before it looks again whether something is wrong.
 const ROOM_WAIT: Duration = Duration::from_millis(50);
+
+/// How long a group waits for level 0 at the most.
+const LEVEL0_WAIT_MS_MAX: u64 = 1_000;
 
 /// True if some memtable is about to be flushed.
 fn is_on_its_way(core: &Core) -> bool {
@@ -37,6 +40,26 @@ fn largest(core: &Core) -> Option<KeyspaceId> {
     let held = |keyspace: &&Arc<KeyspaceCore>| keyspace.counted_bytes.load(Ordering::Relaxed);
     let largest = keyspaces.by_id.values().max_by_key(held)?;
     (held(&largest) > 0).then_some(largest.id)
+}
+
+/// Waits until compactions have made level 0 smaller, but no longer than [`LEVEL0_WAIT_MS_MAX`]: where none can, as on a full disk,
+/// writes go on, slowly.
+fn wait_for_level0(core: &Core) -> Result<()> {
+    let started = core.env.clock.now_ns();
+    let waited_ns = || core.env.clock.now_ns() - started;
+    while core.stall.is_level0_over() && waited_ns() < LEVEL0_WAIT_MS_MAX * 1_000_000 {
+        core.check_writable()?;
+        match core.wait_progress(ROOM_WAIT) {
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            // Whoever needs a flush is told that it fails.
+            Err(_) => break,
+            // Without threads all was done that can be.
+            Ok(()) if core.background.is_inline() => break,
+            Ok(()) => {}
+        }
+    }
+    core.stall.note_wait(waited_ns());
+    Ok(())
 }
 
 impl CommitState {
@@ -95,6 +118,9 @@ impl CommitState {
         }
         if self.journal.is_broken() {
             self.rotate(core)?;
+        }
+        if core.stall.is_level0_over() {
+            wait_for_level0(core)?;
         }
         let limit = core.memtables_limit_bytes;
         if core.memtable_bytes.load(Ordering::Relaxed) + bytes <= limit {

@@ -10,7 +10,7 @@ use crate::event::{CompactionReason, Event};
 use crate::options::{Compaction, KeyspaceOptions};
 use crate::trace::{Amount, What};
 use crate::version::{
-    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, Table, TableMeta,
+    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, Run, Table, TableMeta,
     Version,
 };
 use esker_base::sync::atomic::Ordering;
@@ -115,7 +115,16 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
         let found = urgent.or_else(for_values).or(for_scans).or_else(|| {
             let erased = policy::pick_erased(&version, options);
             let tombstones = || policy::pick_tombstones(&version, options, oldest_snapshot);
-            Some((0.0, erased.or_else(tombstones)?))
+            let wasteful = core.value_use.is_wasteful.load(Ordering::Relaxed);
+            let values = || wasteful.then(|| policy::pick_for_values(&version, options)).flatten();
+            let chosen = erased.or_else(tombstones).or_else(values);
+            if chosen.is_none()
+                && oldest_snapshot < Seq::MAX
+                && policy::pick_tombstones(&version, options, Seq::MAX).is_some()
+            {
+                core.snapshots.wait_for_oldest();
+            }
+            Some((0.0, chosen?))
         });
         if let Some((score, spec)) = found
             && best.as_ref().is_none_or(|(other, _)| score > *other)
@@ -296,13 +305,21 @@ impl Chosen {
             run.tables.iter().map(|table| table.meta.value_bytes()).sum()
         };
         let all: u64 = spec.inputs.iter().map(bytes_of).sum();
-        // Tables that move have nothing under them.
-        let oldest = if spec.is_move { 0 } else { spec.inputs.last().map_or(0, bytes_of) };
+        let oldest = spec.inputs.last().map(|run| Run::new(0, run.tables.clone()));
+        let newer = match (&oldest, spec.is_move) {
+            (Some(oldest), false) => {
+                let newer = spec.inputs[..spec.inputs.len() - 1].iter().flat_map(|run| &run.tables);
+                let metas = newer.map(|table| &table.meta);
+                policy::overwriting_bytes(metas, oldest, &self.options.order)
+            }
+            // Tables that move have nothing under them.
+            _ => all,
+        };
         let left: u64 = match spec.is_move {
             true => all,
             false => result.tables.iter().map(TableMeta::value_bytes).sum(),
         };
-        self.keyspace.overwriting.note(all - oldest, all.saturating_sub(left));
+        self.keyspace.overwriting.note(newer, all.saturating_sub(left));
     }
 
     fn account(&self, core: &Core, result: &JobResult, duration_ns: u64) {

@@ -341,6 +341,7 @@ impl Core {
         let separated = of_keyspaces.filter_map(|options| options.value_log_bytes_min).min();
         let separated = separated.filter(|_| has_log);
         let epoch = parts.commit.as_ref().map_or_else(EpochId::new, |commit| commit.epoch);
+        let background = Arc::new(Background::new(parts.inline));
         Core {
             separated_bytes_min: AtomicU64::new(separated.unwrap_or(u64::MAX)),
             value_use: ValueUse::new(&parts.options),
@@ -365,9 +366,9 @@ impl Core {
             retired_wal_bytes: AtomicU64::new(0),
             epochs: Mutex::new(Epochs::new(epoch, &parts.groups, parts.last_seq)),
             visible_seq: AtomicU64::new(parts.last_seq),
-            snapshots: Arc::new(SnapshotList::new()),
+            snapshots: Arc::new(SnapshotList::new(background.clone())),
             flushing: Mutex::new(()),
-            background: Arc::new(Background::new(parts.inline)),
+            background,
             readers: Readers::new(if parts.inline { 0 } else { READERS_MAX }),
             counters: WriteCounters::default(),
             memtable_bytes: AtomicU64::new(0),
@@ -439,8 +440,13 @@ impl Core {
             let options = &keyspace.options;
             pace::level0_fill(runs, options.level0_runs_slow, options.level0_runs_max)
         };
-        let fullest = self.keyspaces.load().by_id.values().map(fill).fold(0.0, f64::max);
-        self.stall.set_level0_fill(fullest);
+        let is_over = |keyspace: &Arc<KeyspaceCore>| {
+            let runs = keyspace.view.load().version.level(0).len();
+            pace::level0_is_over(runs, keyspace.options.level0_runs_max)
+        };
+        let keyspaces = self.keyspaces.load();
+        let fullest = keyspaces.by_id.values().map(fill).fold(0.0, f64::max);
+        self.stall.set_level0(fullest, keyspaces.by_id.values().any(is_over));
     }
 }
 

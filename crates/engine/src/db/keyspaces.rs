@@ -154,7 +154,8 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             || keyspace.is_paid_by_scans(&view.version)
             || keyspace.wants_index()
             || view.version.has_partly_erased(&options.order)
-            || (core.value_use.is_tight.load(Ordering::Relaxed)
+            || ((core.value_use.is_tight.load(Ordering::Relaxed)
+                || core.value_use.is_wasteful.load(Ordering::Relaxed))
                 && policy::pick_for_values(&view.version, &options).is_some())
     };
     let asked = core.background.ask_for_all();

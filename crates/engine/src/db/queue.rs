@@ -286,6 +286,12 @@ impl Request {
         }
     }
 
+    /// Bytes that go into memtables, about.
+    #[inline]
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.separated.as_ref().map_or(self.batch.size_bytes() as u64, |large| large.kept_bytes)
+    }
+
     /// The batch as it stands in the log.
     #[inline]
     pub(super) fn logged(&self) -> &Batch {

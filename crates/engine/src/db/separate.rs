@@ -48,7 +48,10 @@ pub(super) fn separate(core: &Core, batch: &Batch) -> Option<Box<Separated>> {
         let values = batch.iter().zip(&packed);
         let stored = values.filter_map(|(op, packed)| Some(packed.as_ref()?.parts(op.value).1));
         let stored_bytes = stored.map(|stored| stored.len() as u64).sum();
-        Box::new(Separated { packed, stored_bytes, logged: Batch::new() })
+        let large = batch.iter().zip(&packed).filter(|(_, packed)| packed.is_some());
+        let apart = large.map(|(op, _)| op.value.len().saturating_sub(POINTER_BYTES));
+        let kept_bytes = batch.size_bytes().saturating_sub(apart.sum()) as u64;
+        Box::new(Separated { packed, stored_bytes, kept_bytes, logged: Batch::new() })
     })
 }
 

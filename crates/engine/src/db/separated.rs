@@ -9,6 +9,8 @@ pub(super) struct Separated {
     pub(super) packed: Vec<Option<Packed>>,
     /// Bytes of these as they are to be stored.
     pub(super) stored_bytes: u64,
+    /// Bytes of the batch without them, about.
+    pub(super) kept_bytes: u64,
     /// The batch as it was logged, with pointers.
     pub(super) logged: Batch,
 }

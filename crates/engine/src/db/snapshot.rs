@@ -1,20 +1,30 @@
 //! Snapshots: sequence numbers that compaction must leave readable.
 
+use super::background::Background;
 use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, Result, Seq};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The open snapshots.
-#[derive(Debug)]
 pub(super) struct SnapshotList {
     /// How many snapshots there are at each sequence number.
     open: Mutex<BTreeMap<Seq, usize>>,
+    /// A compaction of tombstones waits until the oldest one is gone.
+    is_waited_for: AtomicBool,
+    background: Arc<Background>,
 }
 
 impl SnapshotList {
-    pub(super) fn new() -> SnapshotList {
-        SnapshotList { open: Mutex::new(BTreeMap::new()) }
+    pub(super) fn new(background: Arc<Background>) -> SnapshotList {
+        let open = Mutex::new(BTreeMap::new());
+        SnapshotList { open, is_waited_for: AtomicBool::new(false), background }
+    }
+
+    /// Workers are told when the oldest snapshot is gone.
+    pub(super) fn wait_for_oldest(&self) {
+        self.is_waited_for.store(true, Ordering::Relaxed);
     }
 
     /// Opens a snapshot at the sequence number that `now` returns.
@@ -41,6 +51,12 @@ impl SnapshotList {
 
     pub(super) fn count(&self) -> usize {
         self.open.lock().values().sum()
+    }
+}
+
+impl std::fmt::Debug for SnapshotList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.list()).finish()
     }
 }
 
@@ -78,8 +94,14 @@ impl Drop for Snapshot {
         let mut open = self.list.open.lock();
         if let Some(count) = open.get_mut(&self.seq) {
             *count -= 1;
-            if *count == 0 {
-                open.remove(&self.seq);
+            if *count > 0 {
+                return;
+            }
+            open.remove(&self.seq);
+            let was_oldest = open.keys().next().is_none_or(|oldest| *oldest > self.seq);
+            drop(open);
+            if was_oldest && self.list.is_waited_for.swap(false, Ordering::Relaxed) {
+                self.list.background.wake_workers();
             }
         }
     }

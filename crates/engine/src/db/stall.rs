@@ -18,6 +18,9 @@ const WAIT_NS_MIN: u64 = 500_000;
 /// No write waits longer than this for its admission.
 const WAIT_MS_MAX: u64 = 50;
 
+/// No write keeps those who come next waiting longer than this.
+const COST_MS_MAX: u64 = 1_000;
+
 /// Paces writes.
 pub(super) struct Stall {
     clock: Arc<dyn Clock>,
@@ -28,6 +31,8 @@ pub(super) struct Stall {
     level0_rate: AtomicU64,
     /// How full level 0 of the fullest keyspace is, in thousandths of the way from slow to max.
     level0_fill: AtomicU64,
+    /// It is so full somewhere that writes stop.
+    level0_is_over: AtomicBool,
     /// Bytes per second that collections free, as measured.
     values_rate: AtomicU64,
     gate: Gate,
@@ -60,6 +65,7 @@ impl Stall {
             flush_rate: AtomicU64::new(pace::DRAIN_START),
             level0_rate: AtomicU64::new(pace::DRAIN_START),
             level0_fill: AtomicU64::new(0),
+            level0_is_over: AtomicBool::new(false),
             values_rate: AtomicU64::new(pace::DRAIN_START),
             gate: Gate::new(),
             values_gate: Gate::new(),
@@ -84,9 +90,16 @@ impl Stall {
         blend(&self.values_rate, bytes, duration_ns);
     }
 
-    /// Notes how full level 0 of the fullest keyspace is, from 0.0 to 1.0.
-    pub(super) fn set_level0_fill(&self, fill: f64) {
+    /// Notes how full level 0 of the fullest keyspace is, from 0.0 to 1.0, and whether some is so full that writes stop.
+    pub(super) fn set_level0(&self, fill: f64, is_over: bool) {
         self.level0_fill.store((fill * 1_000.0) as u64, Ordering::Relaxed);
+        self.level0_is_over.store(is_over, Ordering::Relaxed);
+    }
+
+    /// True if writes should wait until compactions have made level 0 smaller.
+    #[inline]
+    pub(super) fn is_level0_over(&self) -> bool {
+        self.level0_is_over.load(Ordering::Relaxed)
     }
 
     /// Notes that a write waited for memory.
@@ -156,7 +169,8 @@ impl Stall {
         }
         let mut next = gate.next.lock();
         let now = self.clock.now_ns();
-        let cost_ns = (bytes as f64 * 1e9 / rate) as u64;
+        // Who comes next pays for it, but not for minutes.
+        let cost_ns = ((bytes as f64 * 1e9 / rate) as u64).min(COST_MS_MAX * 1_000_000);
         // What was not used in the past is not saved up.
         let due = (*next).max(now);
         *next = due + cost_ns;
@@ -182,6 +196,25 @@ fn blend(rate: &AtomicU64, bytes: u64, duration_ns: u64) {
 mod tests {
     use super::*;
     use esker_base::env::ManualClock;
+
+    #[test]
+    fn nobody_pays_for_minutes_for_what_another_wrote() {
+        let clock = Arc::new(ManualClock::default());
+        let stall = Stall::new(clock.clone(), EventSink::default());
+        stall.set_level0(1.0, false);
+        stall.note_level0(1, 1_000_000_000);
+        for _ in 0..30 {
+            stall.note_level0(1, 1_000_000_000);
+        }
+        // At a mebibyte a second that is four minutes.
+        stall.admit(256 << 20, 0, 1 << 30);
+        assert_eq!(stall.totals().0, 0, "it passes itself");
+        stall.admit(100, 0, 1 << 30);
+        assert_eq!(stall.totals().0, 1, "the next one waits");
+        clock.advance_ns(2_000_000_000);
+        stall.admit(100, 0, 1 << 30);
+        assert_eq!(stall.totals().0, 1, "two seconds later nobody does");
+    }
 
     #[test]
     fn large_values_wait_while_collection_is_behind_and_nobody_else_does() {

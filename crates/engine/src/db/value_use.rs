@@ -48,6 +48,8 @@ pub(super) struct ValueUse {
     pub(super) file_bytes: AtomicU64,
     /// They may take more than they should, by the most that can be dead.
     pub(super) is_tight: Arc<AtomicBool>,
+    /// Most of them may be dead, also where that is no reason to hurry.
+    pub(super) is_wasteful: AtomicBool,
     /// What these and logs that no table points into may take before writes are slowed, and where they are slowest.
     pub(super) slow_from_bytes: AtomicU64,
     pub(super) bytes_max: AtomicU64,
@@ -73,6 +75,7 @@ impl ValueUse {
             live_bytes: AtomicU64::new(0),
             file_bytes: AtomicU64::new(0),
             is_tight: Arc::new(AtomicBool::new(false)),
+            is_wasteful: AtomicBool::new(false),
             slow_from_bytes: AtomicU64::new(u64::MAX),
             bytes_max: AtomicU64::new(u64::MAX),
             retired_bytes: AtomicU64::new(0),

@@ -64,10 +64,6 @@ pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) 
         return Ok(true);
     }
     let application = how.applied.as_ref().map(Application::new).transpose()?;
-    let held = core.memtable_bytes.load(Ordering::Relaxed);
-    if held > core.slow_from_bytes || core.stall.is_active() {
-        core.stall.admit(batch.size_bytes() as u64, held, core.memtables_limit_bytes);
-    }
     let separated = separate(core, batch);
     if let Some(separated) = &separated {
         core.stall.admit_values(separated.stored_bytes, core.values_fill());
@@ -75,6 +71,10 @@ pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) 
     let mut request = Request::new(std::mem::take(batch), how.sync);
     request.application = application;
     request.separated = separated;
+    let held = core.memtable_bytes.load(Ordering::Relaxed);
+    if held > core.slow_from_bytes || core.stall.is_active() {
+        core.stall.admit(request.memory_bytes(), held, core.memtables_limit_bytes);
+    }
     request.indexes = indexes;
     let answer = match core.queue.enter(request) {
         Turn::Done(answer) => answer,
@@ -112,10 +112,10 @@ fn fail_all(group: &mut [Request], error: &Error) {
 impl CommitState {
     /// Writes the batches of a group, in order, and notes what became of each.
     fn write_group(&mut self, core: &Core, group: &mut [Request]) {
-        let bytes = group.iter().map(|request| request.batch.size_bytes() as u64).sum::<u64>();
+        let bytes = group.iter().map(Request::memory_bytes).sum::<u64>();
         let held = core.memtable_bytes.load(Ordering::Relaxed);
         let full = !self.full.is_empty() || held + bytes > core.memtables_limit_bytes;
-        if (full || self.journal.is_broken())
+        if (full || self.journal.is_broken() || core.stall.is_level0_over())
             && let Err(error) = self.make_room(core, bytes)
         {
             return fail_all(group, &error);

@@ -193,6 +193,37 @@ fn a_tree_may_change_its_shape_under_those_who_write() {
     db.close().expect("close");
 }
 
+/// Nothing else happens in the store: the snapshot's end is what a compaction waits for.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "threads in the background compact")]
+fn tombstones_go_when_the_snapshot_that_needs_them_does() {
+    let disk = StrictVfs::new();
+    let default_keyspace =
+        KeyspaceOptions { compaction: Compaction::Tiered, ..KeyspaceOptions::default() };
+    let setup = Setup { inline_background: false, ..setup(&disk) };
+    let options = Options { default_keyspace, ..Options::default() };
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    (0..1_000_u64).for_each(|key| db.put(&key.to_be_bytes(), &[7; 100]).expect("put"));
+    let (older, snapshot) = (db.snapshot(), db.snapshot());
+    (0..1_000_u64).for_each(|key| db.delete(&key.to_be_bytes()).expect("delete"));
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let entries = || -> u64 {
+        let tables = db.default_keyspace().tables().expect("tables");
+        tables.iter().map(|table| table.entries).sum()
+    };
+    drop(older);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(entries(), 2_000);
+    drop(snapshot);
+    let start = std::time::Instant::now();
+    while entries() > 0 && start.elapsed().as_secs() < 30 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(entries(), 0);
+    db.close().expect("close");
+}
+
 /// What is flushed while it runs is not waited for.
 #[test]
 fn a_compaction_by_hand_ends_though_somebody_goes_on_writing() {

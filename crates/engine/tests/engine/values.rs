@@ -6,6 +6,7 @@ use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::{Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Snapshot};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Values of 100 bytes and more stand apart, in files of a few of them.
 fn options() -> Options {
@@ -631,6 +632,62 @@ fn a_damaged_value_stops_neither_writers_nor_the_collection_of_other_files() {
     db.collect_values(0.0, |_| true).expect("nobody needs it any more");
     assert_sound(&db);
     db.close().expect("close");
+}
+
+/// What stands apart takes no memory, and is no reason to flush.
+#[test]
+fn values_larger_than_memtables_may_be_do_not_flush_them() {
+    let disk = StrictVfs::new();
+    let flushes = Arc::new(AtomicU64::new(0));
+    let counted = flushes.clone();
+    let listener = move |event: &esker::event::Event| {
+        let is_flush = matches!(event, esker::event::Event::Flushed { .. });
+        counted.fetch_add(u64::from(is_flush), Ordering::Relaxed);
+    };
+    let options = Options {
+        memory_budget_bytes: 8 << 20,
+        memtables_bytes_max: 1 << 20,
+        value_log_file_bytes: 1 << 30,
+        ..options()
+    };
+    let setup = esker::Setup { listener: Some(Arc::new(listener)), ..setup(&disk) };
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    for nth in 0..20 {
+        db.put(&key(nth), &vec![nth as u8; 2 << 20]).expect("put");
+    }
+    assert!(flushes.load(Ordering::Relaxed) < 8, "{flushes:?} for 20 records");
+    db.close().expect("close");
+}
+
+/// However values died: the space comes back though nobody writes any more.
+#[test]
+fn the_space_of_dead_values_comes_back_in_an_idle_store() {
+    for compaction in [Compaction::Leveled, Compaction::Tiered] {
+        for way in ["delete", "delete a range", "overwrite by small ones", "nothing"] {
+            let disk = StrictVfs::new();
+            let mut options = Options { value_log_file_bytes: 64 << 10, ..options() };
+            options.default_keyspace.compaction = compaction;
+            let db = open(&disk, options);
+            (0..3_000).for_each(|nth| db.put(&key(nth), &[nth as u8; 1_000]).expect("put"));
+            db.flush().expect("flush");
+            db.wait_idle().expect("idle");
+            let taken = || bytes_of(&disk, ".val") + bytes_of(&disk, ".wal");
+            let before = taken();
+            assert!(before > 3_000_000, "{before}");
+            match way {
+                "delete" => (0..3_000).for_each(|nth| db.delete(&key(nth)).expect("delete")),
+                "delete a range" => db.delete_range(&key(0), &key(3_000)).expect("delete"),
+                "nothing" => {}
+                _ => (0..3_000).for_each(|nth| db.put(&key(nth), b"small").expect("put")),
+            }
+            db.flush().expect("flush");
+            db.wait_idle().expect("idle");
+            let (after, was_dead) = (taken(), way != "nothing");
+            assert_eq!(after < before / 3, was_dead, "{compaction:?}, {way}: {before}, {after}");
+            assert_sound(&db);
+            db.close().expect("close");
+        }
+    }
 }
 
 /// Files that are made meanwhile are for the next call.

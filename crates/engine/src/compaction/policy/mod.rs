@@ -12,7 +12,7 @@ mod values;
 
 pub(crate) use erased::pick_erased;
 pub(crate) use manual::{ManualStep, Pick};
-pub(crate) use values::pick_for_values;
+pub(crate) use values::{newer_bytes, overwriting_bytes, pick_for_values};
 
 use crate::event::CompactionReason;
 use crate::options::{Compaction, KeyspaceOptions};

@@ -1,11 +1,12 @@
 //! Compacting for the sake of values that are kept apart: only a compaction finds out that one is dead.
 //!
-//! What newer runs point to may overwrite what older ones do; as long as they are not merged, both are kept. So where
-//! space is short, newer runs may point to no more than a share of what the oldest does.
+//! What newer runs have may overwrite or delete what older ones point to; as long as they are not merged, both are kept. So where
+//! space is short, newer runs may be able to do so with no more than a share of what the oldest points to.
 
 use super::{leveled, tiered};
 use crate::options::{Compaction, KeyspaceOptions};
-use crate::version::{CompactionSpec, Run, Version};
+use crate::version::{CompactionSpec, KeyRange, Run, TableMeta, Version};
+use esker_base::KeyOrder;
 use std::sync::Arc;
 
 /// Limits of that share. The more a tree weighs beside its values, the more it costs to merge it often.
@@ -19,18 +20,54 @@ pub(crate) fn pick_for_values(
 ) -> Option<CompactionSpec> {
     let runs: Vec<(usize, &Arc<Run>)> = version.runs().collect();
     let (&(_, oldest), newer) = runs.split_last()?;
-    let newer_bytes: u64 = newer.iter().map(|(_, run)| run.value_bytes()).sum();
+    let order = &options.order;
+    let bytes_of = |run: &Run| overwriting_bytes(run.tables.iter().map(|t| &t.meta), oldest, order);
+    let newer_bytes: u64 = newer.iter().map(|(_, run)| bytes_of(run)).sum();
     if newer_bytes as f64 <= oldest.value_bytes() as f64 * share(oldest) {
         return None;
     }
     let of_level = |level: usize| -> u64 {
-        newer.iter().filter(|(at, _)| *at == level).map(|(_, run)| run.value_bytes()).sum()
+        newer.iter().filter(|(at, _)| *at == level).map(|(_, run)| bytes_of(run)).sum()
     };
     let level = (0..version.depth()).max_by_key(|&level| of_level(level))?;
     match options.compaction {
         Compaction::Leveled => leveled::pick_for_values(version, options, level),
         Compaction::Tiered => tiered::pick_for_values(version),
     }
+}
+
+/// The most that newer runs may have overwritten of the values that the oldest points to.
+pub(crate) fn newer_bytes(version: &Version, order: &KeyOrder) -> u64 {
+    let runs: Vec<&Arc<Run>> = version.runs().map(|(_, run)| run).collect();
+    let Some((oldest, newer)) = runs.split_last() else { return 0 };
+    let bytes_of = |run: &&Arc<Run>| {
+        overwriting_bytes(run.tables.iter().map(|table| &table.meta), oldest, order)
+    };
+    newer.iter().map(bytes_of).sum()
+}
+
+/// Bytes of values that the records of newer tables may have overwritten or deleted of those that an older run points to: as many as
+/// they point to themselves, or as the same number of records of the older run do on an average, whichever is more; and what their
+/// range tombstones may reach.
+pub(crate) fn overwriting_bytes<'a>(
+    newer: impl Iterator<Item = &'a TableMeta>,
+    oldest: &Run,
+    order: &KeyOrder,
+) -> u64 {
+    let each = oldest.value_bytes() as f64 / oldest.entries().max(1) as f64;
+    let of_table = |meta: &TableMeta| {
+        let records = (meta.entries as f64 * each) as u64;
+        let reached = match meta.range_tombstones {
+            0 => 0,
+            _ => {
+                let range = KeyRange::closed(&meta.smallest, &meta.largest);
+                let tables = oldest.overlapping(order, &range);
+                tables.iter().map(|table| table.meta.value_bytes()).sum()
+            }
+        };
+        records.max(meta.value_bytes()).max(reached)
+    };
+    newer.map(of_table).sum()
 }
 
 /// Half of what the tables weigh beside the values, within limits.

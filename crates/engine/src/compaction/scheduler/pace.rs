@@ -51,6 +51,11 @@ pub(crate) fn level0_fill(runs: usize, slow: u32, max: u32) -> f64 {
     ((runs as f64 - slow) / (max - slow)).clamp(0.0, 1.0)
 }
 
+/// True if level 0 has so many runs that writes stop: twice as many as where they are slowest.
+pub(crate) fn level0_is_over(runs: usize, max: u32) -> bool {
+    runs as u64 >= 2 * u64::from(max)
+}
+
 /// A measured rate after one more sample, a third of the way to it.
 pub(crate) fn blended(old: u64, bytes: u64, duration_ns: u64) -> u64 {
     if bytes == 0 {
@@ -97,6 +102,7 @@ mod tests {
     fn level_0_matters_between_slow_and_max() {
         let fills: Vec<f64> = [19, 20, 28, 36, 50].map(|runs| level0_fill(runs, 20, 36)).into();
         assert_eq!(fills, [0.0, 0.0, 0.5, 1.0, 1.0]);
+        assert_eq!([36, 71, 72].map(|runs| level0_is_over(runs, 36)), [false, false, true]);
     }
 
     #[test]

@@ -95,10 +95,25 @@ fn a_keyspace_that_is_dropped_slows_nobody_any_more() {
     let core = db.core();
     let slowed = || core.stall.slowed_to(0, core.memtables_limit_bytes).is_some();
     // As if its level 0 were as full as it may be.
-    core.stall.set_level0_fill(1.0);
+    core.stall.set_level0(1.0, true);
     assert!(slowed());
     db.drop_keyspace("full").expect("drop");
     assert!(!slowed());
+    db.close().expect("close");
+}
+
+#[test]
+fn writes_stop_for_a_while_where_level_0_is_over_what_it_may_be() {
+    let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+    let db = Db::open_with("/db", Options::default(), Setup { env, ..Setup::default() });
+    let db = db.expect("open");
+    let slowed_us = || db.stats().writes.slowed_us_max;
+    db.put(b"a", b"1").expect("put");
+    assert!(slowed_us() < 900_000);
+    // As if there were so many runs, which nobody can compact.
+    db.core().stall.set_level0(1.0, true);
+    db.put(b"a", b"2").expect("it is written in the end");
+    assert!(slowed_us() >= 900_000, "{}", slowed_us());
     db.close().expect("close");
 }
 
