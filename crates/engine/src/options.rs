@@ -144,11 +144,13 @@ pub struct KeyspaceOptions {
     /// Default: 20. Minimum: `level0_runs_compact`.
     pub level0_runs_slow: u32,
     /// Sorted runs in level 0 at which writes are slowest: an eighth of what compactions out of it drain, but 1 MiB
-    /// a second at least. Nothing stops them there, so that a slow disk may let level 0 pass it.
+    /// a second at least. They do not stop there, but at twice as many: each for a second at most, until
+    /// compactions have made them fewer.
     /// Default: 36. Minimum: `level0_runs_slow` + 1.
     pub level0_runs_max: u32,
     /// Share of tombstones in a table (tiered: in a run and all that is older) from which it is compacted although
-    /// its level is not over its limit. 1.0 turns it off. Default: 0.5. Range: 0.01 to 1.0.
+    /// its level is not over its limit; and level 0, if its tombstones may have deleted such a share of all records. So of a
+    /// store that is left alone no more than that is dead. 1.0 turns it off. Default: 0.5. Range: 0.01 to 1.0.
     pub tombstone_ratio_compact: f64,
     /// Compact level 0 as soon as scans have lost as much time over its runs as that takes, however few
     /// the runs are. Default: true.

@@ -15,6 +15,7 @@
 //! A job that failed is tried again after a pause, which grows with each failure in a row. Whoever asks for work to be
 //! done ends the pauses, and is told of failures since it asked, never of those before: the disk may have been mended.
 
+use super::full_disk::FullDisk;
 use crate::compaction::parts::{Helpers, Shared};
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::{Condvar, Mutex};
@@ -41,6 +42,8 @@ pub(super) struct Background {
     /// No threads: those who would wait do the work.
     inline: bool,
     pub(super) compactions_running: AtomicU64,
+    /// What is tried while there is no room.
+    pub(super) full_disk: FullDisk,
     /// Threads that work with rests.
     pub(super) at_leisure: AtomicU64,
 }
@@ -121,6 +124,7 @@ impl Background {
             progress: Condvar::new(),
             left: Condvar::new(),
             compactions_running: AtomicU64::new(0),
+            full_disk: FullDisk::default(),
             at_leisure: AtomicU64::new(0),
         }
     }

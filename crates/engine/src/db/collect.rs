@@ -83,11 +83,16 @@ impl Core {
         usage.changed.store(true, Ordering::Release);
     }
 
+    /// True if writes are slowed for want of a collection, and none runs.
+    pub(super) fn is_collection_urgent(&self) -> bool {
+        !self.value_use.is_collecting() && self.values_fill() > 0.0
+    }
+
     /// How far files with values are from where writes are slowed (0.0) to the most that they should take (1.0); negative
-    /// below that, and where nothing is being collected that writes could wait for.
+    /// below that, and where nothing is or may be collected that writes could wait for.
     pub(super) fn values_fill(&self) -> f64 {
         let usage = &self.value_use;
-        if !usage.is_collecting() {
+        if !usage.is_busy() {
             return -1.0;
         }
         let bytes =

@@ -1,6 +1,7 @@
 //! Choosing a compaction, running it, and making its result current.
 
 use super::core::{Core, KeyspaceCore};
+use super::full_disk::Turn;
 use super::leisure::Leisure;
 use crate::compaction::choice;
 use crate::compaction::job::{self, JobContext, JobResult};
@@ -93,20 +94,61 @@ fn price_ns(spec: &CompactionSpec) -> u64 {
     toll::compaction_ns(spec.input_bytes())
 }
 
-/// The most urgent compaction that can run now. It counts as running.
+/// The most urgent compaction that can run now; while the disk is full, in turns with others, see [`FullDisk`]. It counts as
+/// running.
 pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
     // Marking inputs and reading versions must be one step.
     let _versions = core.lock_versions()?;
     let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
     let keyspaces = core.keyspaces.load();
-    let mut best: Option<(f64, Chosen)> = None;
     let is_settled = |keyspace: &&Arc<KeyspaceCore>| !keyspace.reshaping.load(Ordering::Relaxed);
-    for keyspace in keyspaces.by_id.values().filter(is_settled) {
-        let version = keyspace.view.load().version.clone();
-        let in_force = keyspace.compacted_by.load_full();
+    let settled = keyspaces.by_id.values().filter(is_settled);
+    let chosen = match core.background.full_disk.turn() {
+        Turn::Smallest(at) => {
+            let mut all: Vec<Chosen> =
+                settled.flat_map(|keyspace| keyspace.all_candidates(oldest_snapshot)).collect();
+            all.sort_by_key(|chosen| match chosen.spec.is_move {
+                true => 0,
+                false => chosen.spec.input_bytes(),
+            });
+            let at = at % all.len().max(1);
+            all.into_iter().nth(at)
+        }
+        Turn::Usual | Turn::Values => {
+            let mut best: Option<(f64, Chosen)> = None;
+            for keyspace in settled {
+                let found = keyspace.most_urgent(core, oldest_snapshot);
+                if let Some((score, chosen)) = found
+                    && best.as_ref().is_none_or(|(other, _)| score > *other)
+                {
+                    best = Some((score, chosen));
+                }
+            }
+            best.map(|(_, chosen)| chosen)
+        }
+    };
+    if let Some(chosen) = &chosen {
+        core.background.compactions_running.fetch_add(1, Ordering::Release);
+        chosen.mark(true);
+        // A table that only moves costs nothing; one that is written anew where it stands spares scans nothing.
+        let spec = &chosen.spec;
+        let stays = spec.is_move || spec.reason == CompactionReason::Erased;
+        let merges_level0 = spec.level == 0 && !stays;
+        if merges_level0 && !chosen.keyspace.may_index(&chosen.version) {
+            chosen.keyspace.toll.settle();
+        }
+    }
+    Ok(chosen)
+}
+
+impl KeyspaceCore {
+    /// The most urgent compaction of this keyspace that can run now, with its urgency.
+    fn most_urgent(self: &Arc<Self>, core: &Core, oldest_snapshot: Seq) -> Option<(f64, Chosen)> {
+        let version = self.view.load().version.clone();
+        let in_force = self.compacted_by.load_full();
         let options = &in_force;
-        let urgent = choice::urgent(&version, options, &mut keyspace.schedule.lock());
-        let for_scans = keyspace.paid_by_scans(&version).map(|spec| (FOR_SCANS, spec));
+        let urgent = choice::urgent(&version, options, &mut self.schedule.lock());
+        let for_scans = self.paid_by_scans(&version).map(|spec| (FOR_SCANS, spec));
         let for_values = || {
             let tight = core.value_use.is_tight.load(Ordering::Relaxed);
             let spec = tight.then(|| policy::pick_for_values(&version, options)).flatten()?;
@@ -126,30 +168,39 @@ pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
             }
             Some((0.0, chosen?))
         });
-        if let Some((score, spec)) = found
-            && best.as_ref().is_none_or(|(other, _)| score > *other)
-        {
-            let keyspace = keyspace.clone();
-            let version = match spec.reason {
-                // It may take long, and what it does not need shall not wait for it.
-                CompactionReason::Erased => Arc::new(version.without_files()),
-                _ => version,
-            };
-            best = Some((score, Chosen { keyspace, version, options: in_force, spec }));
-        }
+        let (score, spec) = found?;
+        Some((score, self.chosen(version, in_force, spec)))
     }
-    if let Some((_, chosen)) = &best {
-        core.background.compactions_running.fetch_add(1, Ordering::Release);
-        chosen.mark(true);
-        // A table that only moves costs nothing; one that is written anew where it stands spares scans nothing.
-        let spec = &chosen.spec;
-        let stays = spec.is_move || spec.reason == CompactionReason::Erased;
-        let merges_level0 = spec.level == 0 && !stays;
-        if merges_level0 && !chosen.keyspace.may_index(&chosen.version) {
-            chosen.keyspace.toll.settle();
-        }
+
+    /// All that could be compacted in this keyspace now, one of each kind: to find what there is room for.
+    fn all_candidates(self: &Arc<Self>, oldest_snapshot: Seq) -> Vec<Chosen> {
+        let version = self.view.load().version.clone();
+        let in_force = self.compacted_by.load_full();
+        let options = &in_force;
+        let over = self.schedule.lock().candidates(&policy::scores(&version, options));
+        let of_levels = over.into_iter().map(|(level, _)| policy::pick(&version, options, level));
+        let others = [
+            policy::pick_erased(&version, options),
+            policy::pick_tombstones(&version, options, oldest_snapshot),
+            policy::pick_for_values(&version, options),
+        ];
+        let specs = of_levels.chain(others).flatten();
+        specs.map(|spec| self.chosen(version.clone(), in_force.clone(), spec)).collect()
     }
-    Ok(best.map(|(_, chosen)| chosen))
+
+    fn chosen(
+        self: &Arc<Self>,
+        version: Arc<Version>,
+        options: Arc<KeyspaceOptions>,
+        spec: CompactionSpec,
+    ) -> Chosen {
+        let version = match spec.reason {
+            // It may take long, and what it does not need shall not wait for it.
+            CompactionReason::Erased => Arc::new(version.without_files()),
+            _ => version,
+        };
+        Chosen { keyspace: self.clone(), version, options, spec }
+    }
 }
 
 impl Chosen {
@@ -339,7 +390,8 @@ impl Chosen {
         }
         self.note_overwriting(result);
         let taken = spec.taken();
-        if !spec.is_move {
+        // What is written anew where it stands leaves no level.
+        if !spec.is_move && spec.level != spec.output_level {
             self.keyspace.schedule.lock().note_job(spec.level, taken.bytes, duration_ns);
             if spec.level == 0 {
                 core.stall.note_level0(taken.bytes, duration_ns);
@@ -411,11 +463,14 @@ fn compact_range_by(
             }
             match choose_manual(core, keyspace, options, (level, target, newest_run), range)? {
                 Step::Run(chosen) => {
+                    let is_tiered = options.compaction == Compaction::Tiered;
+                    // What came from level 0 one level down is merged with the rest next.
+                    let only_level0 = chosen.version.runs().all(|(level, _)| level == 0);
+                    let is_whole = chosen.spec.level > 0 || only_level0;
                     let result = chosen.run(core);
                     core.store.sweep();
                     core.background.wake_all();
-                    if result? && options.compaction == Compaction::Tiered {
-                        // One merge of all there was.
+                    if result? && is_tiered && is_whole {
                         return Ok(true);
                     }
                 }

@@ -27,6 +27,7 @@ mod destroy;
 mod epochs;
 mod external;
 mod flushing;
+mod full_disk;
 mod group_range;
 mod groups;
 mod handle;

@@ -7,6 +7,7 @@
 use super::background::Asked;
 use super::core::Core;
 use super::flushing::FlushSet;
+use super::full_disk::Turn;
 use super::secondary::build::build_next;
 use super::spare::prepare_next;
 use super::{collect, compact, indexing};
@@ -52,11 +53,22 @@ impl Core {
     fn run_all(&self) {
         loop {
             let nexts: [Next; 3] = [flush_next, compact_next, prepare_next];
-            let done = nexts.iter().try_fold(false, |done, next| Ok(done || next(self)?));
-            match done {
-                Ok(true) => {}
-                Ok(false) | Err(Error::Cancelled) => return,
-                Err(error) => return retry_or_poison(self, error),
+            let (mut done, mut no_space) = (false, None);
+            for next in nexts {
+                match next(self) {
+                    Ok(true) => {
+                        done = true;
+                        break;
+                    }
+                    Ok(false) => {}
+                    Err(Error::Cancelled) => return,
+                    // Another job may make room.
+                    Err(error @ Error::NoSpace { .. }) => no_space = no_space.or(Some(error)),
+                    Err(error) => return retry_or_poison(self, error),
+                }
+            }
+            if !done {
+                return no_space.map_or((), |error| retry_or_poison(self, error));
             }
         }
     }
@@ -196,14 +208,20 @@ fn flush_next(core: &Core) -> Result<bool> {
 
 /// Helps with a compaction under way, or runs the most urgent one, if there is any; or collects values, or makes a run
 /// index.
-fn compact_next(core: &Core) -> Result<bool> {
+pub(super) fn compact_next(core: &Core) -> Result<bool> {
     if core.check_writable().is_err() {
         return Ok(false);
     }
     if core.background.help() {
         return Ok(true);
     }
-    let result = if let Some(chosen) = compact::choose(core)? {
+    let full_disk = &core.background.full_disk;
+    // Writes wait for it, or the disk is full: then it does not wait itself until no level is over its limit.
+    let values_first = full_disk.turn() == Turn::Values || core.is_collection_urgent();
+    let collection = if values_first { collect::choose(core)? } else { None };
+    let result = if let Some(collection) = collection {
+        collection.run(core).map(|_| ())
+    } else if let Some(chosen) = compact::choose(core)? {
         let result = chosen.run(core).map(|_| ());
         core.background.compactions_running.fetch_sub(1, Ordering::Release);
         result
@@ -217,6 +235,7 @@ fn compact_next(core: &Core) -> Result<bool> {
         core.store.sweep();
         return Ok(false);
     };
+    full_disk.note(&result);
     core.store.sweep();
     core.background.wake_all();
     result.map(|()| true)

@@ -14,6 +14,7 @@ mod errors;
 mod external;
 mod failed_manifest;
 mod filters;
+mod full_disk;
 mod indexes;
 mod inline_threads;
 mod interrupted_creation;

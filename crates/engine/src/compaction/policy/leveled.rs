@@ -172,12 +172,50 @@ fn cost(table: &Table, overlap_bytes: u64) -> f64 {
     plain * (1.0 - 0.75 * relief)
 }
 
-/// A table with enough tombstones that compacting it is worth it although no level is over its limit.
+/// Level 0 into level 1 although it has few runs, if its tombstones may have deleted such a share of all records of the tree.
+fn pick_tombstones_of_level0(
+    version: &Version,
+    options: &KeyspaceOptions,
+    oldest_snapshot: Seq,
+) -> Option<CompactionSpec> {
+    let all: Vec<&Arc<Run>> = version.runs().map(|(_, run)| run).collect();
+    let metas = || all.iter().flat_map(|run| &run.tables).map(|table| &table.meta);
+    let records: u64 = metas().map(|meta| meta.entries.saturating_sub(meta.tombstones)).sum();
+    let mut dead = 0;
+    for (at, run) in version.level(0).iter().enumerate() {
+        for TableMeta { tombstones, range_tombstones, smallest, largest, max_seq, .. } in
+            run.tables.iter().map(|table| &table.meta)
+        {
+            if *max_seq > oldest_snapshot {
+                continue;
+            }
+            dead += tombstones;
+            if *range_tombstones > 0 {
+                let range = KeyRange::closed(smallest, largest);
+                let older = all[at + 1..].iter();
+                let reached = older.flat_map(|run| run.overlapping(&options.order, &range));
+                dead += reached.map(|table| table.meta.entries).sum::<u64>();
+            }
+        }
+    }
+    if dead == 0 || (dead as f64) < records as f64 * options.tombstone_ratio_compact {
+        return None;
+    }
+    let spec = pick_level0(version, options)?;
+    Some(CompactionSpec { reason: CompactionReason::Tombstones, ..spec })
+}
+
+/// A table with enough tombstones that compacting it is worth it although no level is over its limit; or level 0, if it has enough
+/// for all of the tree.
 pub(super) fn pick_tombstones(
     version: &Version,
     options: &KeyspaceOptions,
     oldest_snapshot: Seq,
 ) -> Option<CompactionSpec> {
+    let level0 = pick_tombstones_of_level0(version, options, oldest_snapshot);
+    if level0.is_some() {
+        return level0;
+    }
     let ripe = |table: &Table| {
         let meta = &table.meta;
         let share = meta.tombstones as f64 / meta.entries.max(1) as f64;

@@ -227,7 +227,11 @@ fn a_manual_compaction_of_tiers_makes_one_run() {
     let tables = vec![table(0, 9, "a", "z"), table(2, 4, "b", "z"), table(2, 3, "c", "z")];
     let tree = Tree::new(Compaction::Tiered, tables);
     let Pick::Run(spec) = tree.manual(0) else { panic!("three runs") };
-    assert_eq!(inputs(&spec), named(&[(0, "a"), (2, "b"), (2, "c")]));
+    assert_eq!(inputs(&spec), named(&[(0, "a")]), "level 0 waits for no long merge");
+    assert!(spec.is_move);
+    let tree = tree.after(&spec);
+    let Pick::Run(spec) = tree.manual(0) else { panic!("three runs") };
+    assert_eq!(inputs(&spec), named(&[(1, "a"), (2, "b"), (2, "c")]));
     assert_eq!((spec.output_level, spec.output_run), (2, None));
     assert!(matches!(tree.manual(1), Pick::Nothing), "one step does it all");
     tree.take(2, "b");
@@ -235,6 +239,65 @@ fn a_manual_compaction_of_tiers_makes_one_run() {
     let dying = Tree::new(Compaction::Tiered, vec![dead(1, table(2, 4, "b", "z"))]);
     let Pick::Run(spec) = dying.manual(0) else { panic!("a tombstone to drop") };
     assert_eq!((spec.output_level, spec.output_run), (2, Some(4)));
+}
+
+#[test]
+fn level_0_of_tiers_waits_for_no_merge_of_all_the_rest() {
+    let tree = |tombstones: [u64; 4]| {
+        let mut tables = vec![
+            table(0, 9, "a", "z"),
+            table(0, 8, "b", "z"),
+            table(1, 7, "c", "z"),
+            table(2, 3, "d", "z"),
+        ];
+        tables.iter_mut().zip(tombstones).for_each(|(table, dead)| table.2.tombstones = dead);
+        Tree::new(Compaction::Tiered, tables)
+    };
+    let chosen = |tree: &Tree| pick_tombstones(&tree.version, &tree.options, Seq::MAX);
+    let spec = chosen(&tree([100, 100, 0, 0])).expect("200 of 400");
+    assert_eq!(inputs(&spec), named(&[(0, "a"), (0, "b")]), "one level down first");
+    assert_eq!((spec.output_level, spec.reason), (1, CompactionReason::Tombstones));
+    let spec = chosen(&tree([0, 100, 50, 0])).expect("150 of 300");
+    assert_eq!(inputs(&spec), named(&[(0, "b")]));
+    let spec = chosen(&tree([0, 0, 100, 0])).expect("100 of 200");
+    assert_eq!(inputs(&spec), named(&[(1, "c"), (2, "d")]));
+    let all = tree([0; 4]);
+    let values = |level0_first| {
+        let spec = super::tiered::pick_for_values(&all.version, &all.options, level0_first);
+        inputs(&spec.expect("four runs"))
+    };
+    assert_eq!(values(true), named(&[(0, "a"), (0, "b")]));
+    assert_eq!(values(false), named(&[(1, "c"), (2, "d")]));
+    all.take(1, "c");
+    assert!(super::tiered::pick_for_values(&all.version, &all.options, false).is_none(), "taken");
+    assert_eq!(values(true), named(&[(0, "a"), (0, "b")]), "that concerns level 0 not");
+}
+
+#[test]
+fn a_few_runs_of_level_0_are_compacted_if_they_delete_half_of_the_tree() {
+    let range = |(level, run, meta): (u32, u64, TableMeta)| {
+        (level, run, TableMeta { range_tombstones: 1, entries: 0, ..meta })
+    };
+    let below = || [table(1, 7, "a", "m"), table(1, 7, "n", "z"), table(2, 3, "d", "z")];
+    let chosen = |level0: (u32, u64, TableMeta), oldest_snapshot: Seq| {
+        let tree = Tree::new(Compaction::Leveled, [level0].into_iter().chain(below()).collect());
+        let spec = pick_tombstones(&tree.version, &tree.options, oldest_snapshot);
+        spec.map(|spec| (spec.level, spec.output_level, spec.inputs.len()))
+    };
+    let deletes = |tombstones| {
+        let (level, run, mut meta) = table(0, 9, "a", "z");
+        (meta.entries, meta.tombstones, meta.max_seq) = (tombstones, tombstones, 50);
+        (level, run, meta)
+    };
+    assert_eq!(chosen(deletes(149), Seq::MAX), None, "149 of 300");
+    assert_eq!(chosen(deletes(150), Seq::MAX), Some((0, 1, 2)));
+    assert_eq!(chosen(deletes(150), 49), None, "a snapshot needs them");
+    assert_eq!(
+        chosen(range(table(0, 9, "o", "p")), Seq::MAX),
+        Some((0, 1, 2)),
+        "reaches two tables"
+    );
+    assert_eq!(chosen(range(table(0, 9, "b", "c")), Seq::MAX), None, "reaches one");
 }
 
 #[test]

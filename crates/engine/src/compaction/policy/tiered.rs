@@ -99,7 +99,8 @@ fn are_disjoint(runs: &[Arc<Run>], order: &KeyOrder) -> bool {
     tables.windows(2).all(|pair| pair[0].ends_before(order, &pair[1].meta.smallest))
 }
 
-/// A run and everything older, if so many of their records are tombstones that merging them is worth it.
+/// A run and everything older, if so many of their records are tombstones that merging them is worth it. Those of level 0 go one
+/// level down first, see [`merge_older`].
 pub(super) fn pick_tombstones(
     version: &Version,
     options: &KeyspaceOptions,
@@ -124,7 +125,31 @@ pub(super) fn pick_tombstones(
             found = Some(at);
         }
     }
-    merge_suffix(&all, found?, CompactionReason::Tombstones)
+    merge_older(&all, found?, options, CompactionReason::Tombstones)
+}
+
+/// The runs from `at` on into one, but for those of level 0 that are not the oldest of all: they go one level down first. A
+/// merge of all that is older may take long, and level 0, from which writes come, must not wait for it.
+fn merge_older(
+    all: &[(usize, &Arc<Run>)],
+    at: usize,
+    options: &KeyspaceOptions,
+    reason: CompactionReason,
+) -> Option<CompactionSpec> {
+    let (deepest, _) = *all.last()?;
+    let of_level0: Vec<Arc<Run>> = match deepest {
+        0 => Vec::new(),
+        _ => all
+            .get(at..)?
+            .iter()
+            .filter(|(level, _)| *level == 0)
+            .map(|(_, run)| (*run).clone())
+            .collect(),
+    };
+    match of_level0.as_slice() {
+        [] => merge_suffix(all, at, reason),
+        runs => Some(merge_down(runs, options, 0, reason)),
+    }
 }
 
 /// The runs from `at` on, which are the oldest, into one. It stands where the oldest stood.
@@ -147,13 +172,19 @@ fn merge_suffix(
     })
 }
 
-/// Everything into one run: newer runs are merged with the oldest only together.
-pub(super) fn pick_for_values(version: &Version) -> Option<CompactionSpec> {
+/// Everything into one run, since newer runs are merged with the oldest only together: below level 0, or what that holds one level
+/// down first if most of what may be dead is there.
+pub(super) fn pick_for_values(
+    version: &Version,
+    options: &KeyspaceOptions,
+    level0_first: bool,
+) -> Option<CompactionSpec> {
     let all: Vec<(usize, &Arc<Run>)> = version.runs().collect();
-    if all.iter().any(|(_, run)| any_busy(&run.tables)) {
-        return None;
-    }
-    merge_suffix(&all, 0, CompactionReason::Values).map(below_level0)
+    let level0 = version.level(0).len();
+    let at = if level0_first || level0 == all.len() { 0 } else { level0 };
+    let spec = merge_older(&all, at, options, CompactionReason::Values).map(below_level0)?;
+    let is_idle = spec.inputs.iter().all(|run| !any_busy(&run.tables));
+    is_idle.then_some(spec)
 }
 
 /// What would stand in level 0 stands below it, so that later flushes do not count it in.
@@ -164,13 +195,15 @@ fn below_level0(spec: CompactionSpec) -> CompactionSpec {
     }
 }
 
-/// Everything into one run: parts of runs are never merged.
+/// Everything into one run: parts of runs are never merged. What level 0 holds goes one level down first, see [`merge_older`];
+/// what comes there meanwhile may stay.
 pub(super) fn pick_manual(
     version: &Version,
     options: &KeyspaceOptions,
     step: &ManualStep<'_>,
 ) -> Pick {
-    let all: Vec<(usize, &Arc<Run>)> = version.runs().collect();
+    let mut all: Vec<(usize, &Arc<Run>)> = version.runs().collect();
+    all.retain(|(level, run)| *level > 0 || run.id <= step.newest_run);
     let touched = |run: &Run| !run.overlapping(&options.order, &step.range).is_empty();
     // What one step has merged, the others leave alone.
     if step.level > 0 || !all.iter().any(|(_, run)| touched(run)) {
@@ -188,6 +221,6 @@ pub(super) fn pick_manual(
     if all.iter().any(|(_, run)| any_busy(&run.tables)) {
         return Pick::Busy;
     }
-    let merged = merge_suffix(&all, 0, CompactionReason::Manual);
+    let merged = merge_older(&all, 0, options, CompactionReason::Manual);
     merged.map_or(Pick::Nothing, |spec| Pick::Run(below_level0(spec)))
 }

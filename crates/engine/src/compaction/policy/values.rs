@@ -32,7 +32,7 @@ pub(crate) fn pick_for_values(
     let level = (0..version.depth()).max_by_key(|&level| of_level(level))?;
     match options.compaction {
         Compaction::Leveled => leveled::pick_for_values(version, options, level),
-        Compaction::Tiered => tiered::pick_for_values(version),
+        Compaction::Tiered => tiered::pick_for_values(version, options, level == 0),
     }
 }
 

@@ -11,8 +11,8 @@ use crate::options::{KeyspaceOptions, Scheduler};
 use crate::version::LevelScore;
 use time_slice::Rotation;
 
-/// The score of level 0 from `level0_runs_slow` and from `level0_runs_max` runs on, under `Priority`: more than
-/// any other level's. As in LevelDB and RocksDB 2.5.
+/// Added to the runs of level 0 from `level0_runs_slow` and from `level0_runs_max` of them on, under `Priority`, for a score
+/// above any other level's. As in LevelDB and RocksDB 2.5; there all keyspaces that are as far have the same score.
 const FIRST: f64 = 10_000.0;
 const BEFORE_ALL: f64 = 100_000.0;
 
@@ -41,7 +41,7 @@ impl Schedule {
     }
 
     /// The levels that are over their limits, with their urgency: the first is to be compacted if it can be,
-    /// otherwise the next.
+    /// otherwise the next. The first is as urgent as the worst: whose turn it is says nothing about another keyspace's levels.
     pub(crate) fn candidates(&mut self, scores: &[LevelScore]) -> Vec<(usize, f64)> {
         let mut over: Vec<(usize, f64)> = scores
             .iter()
@@ -54,15 +54,21 @@ impl Schedule {
             && let Some(at) = over.iter().position(|(level, _)| *level == holder)
         {
             // The others follow for threads for which the holder has nothing left to do.
+            let worst = over[0].1;
             over[..=at].rotate_right(1);
+            over[0].1 = worst;
         }
         over
     }
 
     fn urgency(&self, score: &LevelScore) -> f64 {
         match self {
-            Schedule::Priority { max, .. } if score.level == 0 && score.runs >= *max => BEFORE_ALL,
-            Schedule::Priority { slow, .. } if score.level == 0 && score.runs >= *slow => FIRST,
+            Schedule::Priority { max, .. } if score.level == 0 && score.runs >= *max => {
+                BEFORE_ALL + score.runs as f64
+            }
+            Schedule::Priority { slow, .. } if score.level == 0 && score.runs >= *slow => {
+                FIRST + score.runs as f64
+            }
             _ => score.score,
         }
     }
@@ -111,7 +117,7 @@ mod tests {
     fn priority_puts_level_0_first_when_it_has_many_runs() {
         let mut schedule = of(Scheduler::Priority);
         for (runs, order, urgency) in
-            [(7, [1, 0], 300.0), (8, [0, 1], FIRST), (12, [0, 1], BEFORE_ALL)]
+            [(7, [1, 0], 300.0), (8, [0, 1], FIRST + 8.0), (12, [0, 1], BEFORE_ALL + 12.0)]
         {
             let scores = [score(0, 2.0, runs), score(1, 300.0, 1)];
             assert_eq!(levels(&mut schedule, &scores), order, "{runs} runs");
@@ -128,6 +134,8 @@ mod tests {
         assert_eq!(levels(&mut schedule, &scores), [1, 0, 2], "nobody had it: the worst");
         schedule.note_job(1, 1, u64::MAX / 2);
         assert_eq!(levels(&mut schedule, &scores), [2, 1, 0], "the level below");
+        let urgencies = schedule.candidates(&scores).into_iter().map(|(_, urgency)| urgency);
+        assert_eq!(urgencies.collect::<Vec<f64>>(), [7.0, 7.0, 3.0], "the keyspace's, not its own");
         assert_eq!(schedule.turn(), Some(2));
     }
 }

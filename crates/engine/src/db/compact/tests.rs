@@ -2,6 +2,7 @@
 
 use super::choose;
 use crate::db::core::KeyspaceCore;
+use crate::db::workers::compact_next;
 use crate::db::{Db, Setup};
 use crate::event::CompactionReason;
 use crate::options::{GroupPrefix, KeyspaceOptions, Options};
@@ -33,6 +34,14 @@ fn add_run(db: &Db, byte: u8) {
     db.flush().expect("flush");
 }
 
+/// Marks what is below level 0 as if others compacted it.
+fn take_below_level0(keyspace: &KeyspaceCore, taken: bool) {
+    let version = keyspace.view.load().version.clone();
+    for (_, run) in version.runs().filter(|(level, _)| *level > 0) {
+        run.tables.iter().for_each(|table| table.compacting.store(taken, Ordering::Relaxed));
+    }
+}
+
 fn runs_of_level0(keyspace: &KeyspaceCore) -> usize {
     keyspace.view.load().version.runs().filter(|(level, _)| *level == 0).count()
 }
@@ -44,19 +53,13 @@ fn what_scans_have_paid_for_is_urgent_also_while_its_tables_are_taken() {
     db.default_keyspace().compact_range(None, None).expect("compact");
     (2..4).for_each(|byte| add_run(&db, byte));
     assert_eq!(runs_of_level0(&keyspace), 2);
-    let take = |taken| {
-        let version = keyspace.view.load().version.clone();
-        for (_, run) in version.runs().filter(|(level, _)| *level > 0) {
-            run.tables.iter().for_each(|table| table.compacting.store(taken, Ordering::Relaxed));
-        }
-    };
     for taken in [false, true] {
-        take(taken);
+        take_below_level0(&keyspace, taken);
         assert!(!keyspace.is_urgent(), "nobody has paid; taken: {taken}");
     }
     keyspace.toll.pay(2, 1_000_000, 0);
     for taken in [true, false] {
-        take(taken);
+        take_below_level0(&keyspace, taken);
         assert!(keyspace.is_urgent(), "taken: {taken}");
     }
     db.wait_idle().expect("idle");
@@ -130,5 +133,48 @@ fn level_0_written_anew_where_it_stands_is_not_what_scans_have_paid_for() {
     chosen.run(db.core()).expect("run");
     db.core().background.compactions_running.fetch_sub(1, Ordering::Release);
     assert!(keyspace.toll.covers(4_000));
+    db.close().expect("close");
+}
+
+#[test]
+fn a_collection_that_writes_wait_for_goes_before_compactions() {
+    let default_keyspace =
+        KeyspaceOptions { value_log_bytes_min: Some(64), ..KeyspaceOptions::default() };
+    let options = Options { default_keyspace, ..Options::default() };
+    let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+    let setup = Setup { env, inline_background: true, ..Setup::default() };
+    let db = Db::open_with("/db", options, setup).expect("open");
+    let core = db.core();
+    let keyspace = core.keyspaces.load().by_id.values().next().expect("one").clone();
+    add_run(&db, 1);
+    // Nobody collects the first files before all is due at once.
+    let dead = || {
+        let versions = core.lock_versions().expect("versions");
+        versions.values().0.keys().map(|&number| (number, 0)).collect::<Vec<(u64, u64)>>()
+    };
+    let files = dead();
+    core.value_use.taken.lock().extend(files.iter().copied());
+    add_run(&db, 2);
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    take_below_level0(&keyspace, true);
+    add_run(&db, 3);
+    take_below_level0(&keyspace, false);
+    assert_eq!((files.len(), runs_of_level0(&keyspace)), (1, 1));
+    let before = db.stats().values.collected_files;
+    keyspace.toll.pay(1, 1_000_000, 0);
+    core.value_use.taken.lock().clear();
+    let due = |slow_from_bytes| {
+        core.value_use.changed.store(true, Ordering::Release);
+        core.value_use.slow_from_bytes.store(slow_from_bytes, Ordering::Relaxed);
+    };
+    let done = || (runs_of_level0(&keyspace), db.stats().values.collected_files - before);
+    due(u64::MAX);
+    assert!(core.values_fill() < 0.0 && !core.is_collection_urgent());
+    due(0);
+    assert!(core.values_fill() > 0.0, "writes wait for it, though nobody runs it yet");
+    assert!(compact_next(core).expect("collect"));
+    assert_eq!(done(), (1, 1));
+    db.wait_idle().expect("idle");
+    assert_eq!(done().0, 0, "what scans paid for came next");
     db.close().expect("close");
 }

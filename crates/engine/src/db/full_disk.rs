@@ -1,0 +1,78 @@
+//! What is tried while the disk is full.
+//!
+//! The most urgent job may need more room than there is, and be all that a thread ever tries, although others would make
+//! room: so jobs take turns until one succeeds. None is given up: a job that fails for want of space leaves nothing behind.
+
+use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use esker_base::{Error, Result};
+
+/// What to look for first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// As if the disk were not full.
+    Usual,
+    /// Files of values: those without live ones cost nothing.
+    Values,
+    /// The compaction that reads least of all that could run; or that after so many which were tried.
+    Smallest(usize),
+}
+
+/// How often in a row a job found the disk full.
+#[derive(Debug, Default)]
+pub(super) struct FullDisk {
+    failures: AtomicUsize,
+}
+
+impl FullDisk {
+    /// Notes what became of a job. Other failures say nothing about space.
+    pub(super) fn note<T>(&self, result: &Result<T>) {
+        match result {
+            Ok(_) => self.failures.store(0, Ordering::Relaxed),
+            Err(Error::NoSpace { .. }) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(_) => {}
+        }
+    }
+
+    pub(super) fn turn(&self) -> Turn {
+        let failures = self.failures.load(Ordering::Relaxed);
+        match failures % 3 {
+            0 => Turn::Usual,
+            1 => Turn::Values,
+            _ => Turn::Smallest(failures / 3),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_take_turns_until_one_succeeds() {
+        let disk = FullDisk::default();
+        let full = || Err::<(), Error>(Error::NoSpace { path: "a".into() });
+        let turns: Vec<Turn> = (0..7)
+            .map(|_| {
+                let turn = disk.turn();
+                disk.note(&full());
+                turn
+            })
+            .collect();
+        let wanted = [
+            Turn::Usual,
+            Turn::Values,
+            Turn::Smallest(0),
+            Turn::Usual,
+            Turn::Values,
+            Turn::Smallest(1),
+            Turn::Usual,
+        ];
+        assert_eq!(turns, wanted);
+        disk.note::<()>(&Err(Error::Cancelled));
+        assert_eq!(disk.turn(), Turn::Values, "this says nothing");
+        disk.note(&Ok(()));
+        assert_eq!(disk.turn(), Turn::Usual);
+    }
+}

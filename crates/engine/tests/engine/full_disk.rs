@@ -1,0 +1,48 @@
+//! A full disk on which some jobs could make room and the most urgent one cannot run.
+
+use crate::support::{DIR, setup};
+use esker::base::checksum::mix64;
+use esker::base::vfs::strict::{StrictOptions, StrictVfs};
+use esker::{Db, Keyspace, KeyspaceOptions, Options};
+
+const MIB: u64 = 1 << 20;
+
+/// So many mebibytes that cannot be compressed, with keys between those of the others, and on the disk as one run.
+fn add_run(db: &Db, keyspace: &Keyspace, seed: u64, mib: u64) {
+    for nth in 0..mib * 256 {
+        let value: Vec<u8> =
+            (0..512).flat_map(|at| mix64(seed << 40 | nth << 10 | at).to_le_bytes()).collect();
+        keyspace.put(&(nth << 8 | seed).to_be_bytes(), &value).expect("put");
+    }
+    // What is done besides may fail for want of space.
+    let _ = db.flush();
+}
+
+#[test]
+fn what_frees_space_has_its_turn_on_a_full_disk() {
+    let disk = StrictVfs::with_options(StrictOptions {
+        preallocated_logs: false,
+        ..StrictOptions::default()
+    });
+    let options = Options::default();
+    let db = Db::open_with(DIR, options, setup(&disk)).expect("open");
+    let create = |name| db.create_keyspace(name, KeyspaceOptions::default()).expect("keyspace");
+    let (erased, urgent) = (create("erased"), create("urgent"));
+    add_run(&db, &erased, 1, 16);
+    let snapshot = db.snapshot();
+    erased.delete_range(&0u64.to_be_bytes(), &u64::MAX.to_be_bytes()).expect("delete");
+    db.flush().expect("flush");
+    // The first of four has moved to level 1.
+    (2..6).for_each(|seed| add_run(&db, &urgent, seed, 3));
+    // Room for the log and a fifth run, and not for all of them once more.
+    disk.set_capacity_bytes(Some(40 * MIB));
+    add_run(&db, &urgent, 6, 3);
+    let level0 = || db.stats().keyspaces.iter().map(|keyspace| keyspace.levels[0].runs).max();
+    assert_eq!(level0(), Some(4), "there is no room to compact them");
+    drop(snapshot);
+    let tries = (0..9).find(|_| db.wait_idle().is_ok());
+    assert!(tries.is_some(), "{:?}", db.stats().keyspaces);
+    assert!(level0() < Some(4), "{:?}", db.stats().keyspaces);
+    assert!(disk.total_bytes() < 20 * MIB, "{}", disk.total_bytes());
+    db.close().expect("close");
+}
