@@ -97,10 +97,14 @@ fn price_ns(spec: &CompactionSpec) -> u64 {
 /// The most urgent compaction that can run now; while the disk is full, in turns with others, see [`FullDisk`]. It counts as
 /// running.
 pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
+    for keyspace in core.keyspaces.load().by_id.values() {
+        // Policies are asked under the lock, and read no disk.
+        keyspace.view.load().version.tables().for_each(|(_, table)| table.learn_cover());
+    }
     // Marking inputs and reading versions must be one step.
     let _versions = core.lock_versions()?;
-    let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
     let keyspaces = core.keyspaces.load();
+    let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
     let is_settled = |keyspace: &&Arc<KeyspaceCore>| !keyspace.reshaping.load(Ordering::Relaxed);
     let settled = keyspaces.by_id.values().filter(is_settled);
     let chosen = match core.background.full_disk.turn() {

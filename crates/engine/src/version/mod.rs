@@ -7,6 +7,7 @@
 //! Threads: the set is behind its owner's lock; versions are shared by reference count.
 //! Crash: an edit is in force exactly if it is durable in the manifest that CURRENT names.
 
+mod cover;
 mod coverage;
 mod cursor;
 mod edit;
@@ -28,6 +29,7 @@ mod value_output;
 mod values;
 mod wals;
 
+pub(crate) use cover::Cover;
 pub(crate) use coverage::{Coverage, Replaced, RunDigest};
 pub(crate) use cursor::RunCursor;
 pub(crate) use edit::{

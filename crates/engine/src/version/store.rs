@@ -6,6 +6,7 @@
 //! gone, never by a reader's thread: the dropped table leaves its name with the store, and a background
 //! thread calls [`TableStore::sweep`].
 
+use super::cover::Cover;
 use super::edit::TableMeta;
 use crate::event::{Event, EventSink};
 use crate::names;
@@ -68,6 +69,8 @@ pub(crate) struct Table {
     passing: ArcSwapOption<TableReader>,
     /// Of the others: read since the hand came by.
     recently_used: AtomicBool,
+    /// What its range tombstones cover, once it was opened.
+    cover: OnceLock<Cover>,
     obsolete: AtomicBool,
     /// Set while a compaction has it as an input.
     pub(crate) compacting: AtomicBool,
@@ -236,6 +239,7 @@ impl TableStore {
             kept: OnceLock::new(),
             passing: ArcSwapOption::empty(),
             recently_used: AtomicBool::new(false),
+            cover: OnceLock::new(),
             obsolete: AtomicBool::new(false),
             compacting: AtomicBool::new(false),
         })
@@ -345,6 +349,24 @@ impl Table {
         }
     }
 
+    /// What its range tombstones cover, as far as is known without the disk.
+    pub(crate) fn cover(&self) -> Option<&Cover> {
+        self.cover.get()
+    }
+
+    /// Has what its range tombstones cover be known from now on, unless the table cannot be read: who needs it will be told.
+    pub(crate) fn learn_cover(self: &Arc<Table>) {
+        if self.meta.range_tombstones > 0 && self.cover.get().is_none() {
+            let _ = self.reader();
+        }
+    }
+
+    /// As if the table had been opened and that been found.
+    #[cfg(test)]
+    pub(crate) fn set_cover(&self, cover: Cover) {
+        self.cover.set(cover).expect("it was not opened");
+    }
+
     #[cold]
     fn open(self: &Arc<Table>) -> Result<Opened<'_>> {
         let store = &self.store;
@@ -368,6 +390,9 @@ impl Table {
         if entries != self.meta.entries || ranges != self.meta.range_tombstones {
             let what = "the table and the manifest disagree on its contents";
             return Err(Error::corruption(path, 0, what));
+        }
+        if ranges > 0 {
+            self.cover.get_or_init(|| Cover::of(&self.range_tombstones(&reader)));
         }
         // Two threads may open at once; the second keeps the first one's reader.
         if stays {

@@ -64,6 +64,8 @@ const STEPS: &[(u64, &str, Step)] = &[
     (6, "compact a range", World::compact_part),
     (6, "collect values", World::collect),
     (2, "wait until idle", World::wait_idle),
+    (3, "delete all and be idle", World::delete_all),
+    (4, "compact otherwise", World::compact_otherwise),
     (4, "close and reopen", World::reopen),
     (3, "reopen with other options", World::reopen_otherwise),
     (3, "process death", World::process_death),

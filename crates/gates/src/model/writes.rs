@@ -2,7 +2,7 @@
 
 use super::world::{DIR, World, compare, remove_dir};
 use esker::base::vfs::strict::Survival;
-use esker::{Batch, Db, Error, KeyspaceId, WriteOptions};
+use esker::{Batch, Compaction, Db, Error, KeyspaceId, WriteOptions};
 
 type Outcome = Result<(), String>;
 
@@ -191,6 +191,45 @@ impl World {
 
     pub(super) fn wait_idle(&mut self) -> Outcome {
         self.db().wait_idle().map_err(text)
+    }
+
+    /// When all is deleted and the store is left alone, nothing stays in the tables.
+    pub(super) fn delete_all(&mut self) -> Outcome {
+        let (name, keyspace) = self.some_keyspace()?;
+        // All keys lie between these.
+        let (mut start, mut end): (&[u8], &[u8]) = (b"k", b"l");
+        if self.order.model_key(start) > self.order.model_key(end) {
+            std::mem::swap(&mut start, &mut end);
+        }
+        keyspace.delete_range(start, end).map_err(text)?;
+        self.model_delete_range(&name, start, end);
+        self.wrote();
+        self.snapshots.clear();
+        self.cursors.clear();
+        self.db().flush().map_err(text)?;
+        self.all_durable();
+        self.db().wait_idle().map_err(text)?;
+        let stats = self.db().stats();
+        let found = stats.keyspaces.iter().find(|keyspace| keyspace.name == name);
+        let records: u64 = found.iter().flat_map(|k| &k.levels).map(|level| level.entries).sum();
+        let compacts = self.options.default_keyspace.tombstone_ratio_compact < 1.0;
+        if compacts && records > 0 {
+            return Err(format!("{records} records stay: {found:?}"));
+        }
+        self.compare_all()
+    }
+
+    /// From now on by another policy, until the next open.
+    pub(super) fn compact_otherwise(&mut self) -> Outcome {
+        let (_, keyspace) = self.some_keyspace()?;
+        let compaction = [Compaction::Leveled, Compaction::Tiered][self.random.below(2) as usize];
+        let needs_tiers = self.options.default_keyspace.run_index;
+        if needs_tiers && compaction == Compaction::Leveled {
+            return expect_refusal("levels with an index", keyspace.set_compaction(compaction));
+        }
+        keyspace.set_compaction(compaction).map_err(text)?;
+        self.was_tiered |= compaction == Compaction::Tiered;
+        self.compare_all()
     }
 
     pub(super) fn reopen(&mut self) -> Outcome {

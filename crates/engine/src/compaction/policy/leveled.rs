@@ -6,6 +6,7 @@
 //! A level that a tiered tree left with several runs is first merged into one.
 //! Source: LevelDB; choice of the table by overlap as in RocksDB's `kMinOverlappingRatio`.
 
+use super::hidden_entries;
 use super::manual::{ManualStep, Pick};
 use super::taken::{any_busy, any_run_busy, is_busy, total_bytes};
 use crate::event::CompactionReason;
@@ -178,24 +179,14 @@ fn pick_tombstones_of_level0(
     options: &KeyspaceOptions,
     oldest_snapshot: Seq,
 ) -> Option<CompactionSpec> {
+    let order = &options.order;
     let all: Vec<&Arc<Run>> = version.runs().map(|(_, run)| run).collect();
     let metas = || all.iter().flat_map(|run| &run.tables).map(|table| &table.meta);
     let records: u64 = metas().map(|meta| meta.entries.saturating_sub(meta.tombstones)).sum();
     let mut dead = 0;
     for (at, run) in version.level(0).iter().enumerate() {
-        for TableMeta { tombstones, range_tombstones, smallest, largest, max_seq, .. } in
-            run.tables.iter().map(|table| &table.meta)
-        {
-            if *max_seq > oldest_snapshot {
-                continue;
-            }
-            dead += tombstones;
-            if *range_tombstones > 0 {
-                let range = KeyRange::closed(smallest, largest);
-                let older = all[at + 1..].iter();
-                let reached = older.flat_map(|run| run.overlapping(&options.order, &range));
-                dead += reached.map(|table| table.meta.entries).sum::<u64>();
-            }
+        for table in run.tables.iter().filter(|table| table.meta.max_seq <= oldest_snapshot) {
+            dead += table.meta.tombstones + hidden_entries(table, &all[at + 1..], order);
         }
     }
     if dead == 0 || (dead as f64) < records as f64 * options.tombstone_ratio_compact {

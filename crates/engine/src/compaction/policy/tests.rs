@@ -6,8 +6,10 @@ use super::{
 };
 use crate::event::{CompactionReason, EventSink};
 use crate::options::{Compaction, KeyspaceOptions, Options};
+use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::version::{
-    CompactionSpec, DEEPEST_LEVEL, KeyRange, LevelScore, Table, TableMeta, TableStore, Version,
+    CompactionSpec, Cover, DEEPEST_LEVEL, KeyRange, LevelScore, Table, TableMeta, TableStore,
+    Version,
 };
 use esker_base::checksum::mix64;
 use esker_base::vfs::strict::StrictVfs;
@@ -275,9 +277,6 @@ fn level_0_of_tiers_waits_for_no_merge_of_all_the_rest() {
 
 #[test]
 fn a_few_runs_of_level_0_are_compacted_if_they_delete_half_of_the_tree() {
-    let range = |(level, run, meta): (u32, u64, TableMeta)| {
-        (level, run, TableMeta { range_tombstones: 1, entries: 0, ..meta })
-    };
     let below = || [table(1, 7, "a", "m"), table(1, 7, "n", "z"), table(2, 3, "d", "z")];
     let chosen = |level0: (u32, u64, TableMeta), oldest_snapshot: Seq| {
         let tree = Tree::new(Compaction::Leveled, [level0].into_iter().chain(below()).collect());
@@ -292,12 +291,51 @@ fn a_few_runs_of_level_0_are_compacted_if_they_delete_half_of_the_tree() {
     assert_eq!(chosen(deletes(149), Seq::MAX), None, "149 of 300");
     assert_eq!(chosen(deletes(150), Seq::MAX), Some((0, 1, 2)));
     assert_eq!(chosen(deletes(150), 49), None, "a snapshot needs them");
-    assert_eq!(
-        chosen(range(table(0, 9, "o", "p")), Seq::MAX),
-        Some((0, 1, 2)),
-        "reaches two tables"
-    );
-    assert_eq!(chosen(range(table(0, 9, "b", "c")), Seq::MAX), None, "reaches one");
+}
+
+/// A tree whose newest table has a range tombstone, which hides what lies in these ranges.
+fn covering(compaction: Compaction, hidden: &[(&str, &str)]) -> Tree {
+    let (level, run, meta) = table(0, 9, "a", "z");
+    let newest = (level, run, TableMeta { range_tombstones: 1, entries: 0, max_seq: 50, ..meta });
+    let older = [
+        table(1, 7, "a", "f"),
+        table(1, 7, "g", "m"),
+        table(1, 7, "n", "z"),
+        table(2, 3, "d", "z"),
+    ];
+    let tree = Tree::new(compaction, [newest].into_iter().chain(older).collect());
+    let tombstone = |(start, end): &(&str, &str)| RangeTombstone {
+        start: start.as_bytes().into(),
+        end: end.as_bytes().into(),
+        seq: 40,
+    };
+    let all: Vec<RangeTombstone> = hidden.iter().map(tombstone).collect();
+    let cover = Cover::of(&RangeTombstones::build(&tree.options.order, &all));
+    tree.find(0, "a").set_cover(cover);
+    tree
+}
+
+#[test]
+fn level_0_is_compacted_if_its_range_tombstones_hide_half_of_the_tree() {
+    let chosen = |hidden: &[(&str, &str)]| {
+        let tree = covering(Compaction::Leveled, hidden);
+        let spec = pick_tombstones(&tree.version, &tree.options, Seq::MAX);
+        spec.map(|spec| (spec.level, spec.output_level))
+    };
+    assert_eq!(chosen(&[("a", "f5")]), None, "one table of four");
+    assert_eq!(chosen(&[("a", "f"), ("g", "m"), ("n", "z")]), None, "none of them is hidden whole");
+    assert_eq!(chosen(&[("a", "f5"), ("n", "z5")]), Some((0, 1)));
+    assert_eq!(chosen(&[("d", "z5")]), Some((0, 1)), "in two levels");
+}
+
+#[test]
+fn what_range_tombstones_hide_counts_in_tiers() {
+    let chosen = |hidden: &[(&str, &str)]| {
+        let tree = covering(Compaction::Tiered, hidden);
+        pick_tombstones(&tree.version, &tree.options, Seq::MAX).map(|spec| inputs(&spec))
+    };
+    assert_eq!(chosen(&[("n", "z5")]), None, "one table of four");
+    assert_eq!(chosen(&[("d", "z5")]), Some(named(&[(0, "a")])), "one level down first");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! arrives in order.
 //! Source: LooseKV; the stepped merge of Jagadish et al. (VLDB '97).
 
+use super::hidden_entries;
 use super::manual::{ManualStep, Pick};
 use super::taken::{any_busy, any_run_busy};
 use crate::event::CompactionReason;
@@ -108,6 +109,7 @@ pub(super) fn pick_tombstones(
 ) -> Option<CompactionSpec> {
     let all: Vec<(usize, &Arc<Run>)> = version.runs().collect();
     let (mut entries, mut dead) = (0, 0);
+    let mut older: Vec<&Arc<Run>> = Vec::new();
     let mut found = None;
     for (at, (_, run)) in all.iter().enumerate().rev() {
         let metas = || run.tables.iter().map(|table| &table.meta);
@@ -116,7 +118,10 @@ pub(super) fn pick_tombstones(
         }
         let sum = |of: fn(&TableMeta) -> u64| metas().map(of).sum::<u64>();
         entries += sum(|meta| meta.entries + meta.range_tombstones);
-        dead += sum(|meta| meta.tombstones + meta.range_tombstones);
+        let hidden = |table: &Arc<Table>| hidden_entries(table, &older, &options.order);
+        let by_ranges: u64 = run.tables.iter().map(hidden).sum();
+        dead += sum(|meta| meta.tombstones) + by_ranges.max(sum(|meta| meta.range_tombstones));
+        older.push(run);
         // The oldest run of all loses its tombstones alone, and range tombstones that cover nothing are
         // in the way of every read.
         let useless = at + 1 == all.len() && sum(|meta| meta.range_tombstones) > 0;

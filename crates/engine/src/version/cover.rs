@@ -1,0 +1,140 @@
+//! What a table's range tombstones cover. It is kept in memory once the table was opened, so that policies, which read no disk, can
+//! tell how much a compaction would free.
+
+use super::edit::TableMeta;
+use super::run::{KeyRange, Run};
+use crate::range_tombstone::RangeTombstones;
+use esker_base::{KeyOrder, Seq};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Of a table that covers more stretches these are known, the first in key order.
+const STRETCHES_MAX: usize = 64;
+
+/// A stretch of key space without a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stretch {
+    start: Arc<[u8]>,
+    end: Arc<[u8]>,
+    /// What is older is hidden in all of it.
+    seq: Seq,
+}
+
+/// What a table's range tombstones cover.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cover {
+    stretches: Box<[Stretch]>,
+}
+
+impl Cover {
+    pub(crate) fn of(tombstones: &RangeTombstones) -> Cover {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for (at, span) in tombstones.fragments().iter().enumerate() {
+            let is_full = stretches.len() == STRETCHES_MAX;
+            let seq = tombstones.newest_at(at, Seq::MAX).unwrap_or_default();
+            match stretches.last_mut() {
+                Some(last) if last.end == span.start => {
+                    last.end = span.end.clone();
+                    last.seq = last.seq.min(seq);
+                }
+                _ if is_full => break,
+                _ => {
+                    let (start, end) = (span.start.clone(), span.end.clone());
+                    stretches.push(Stretch { start, end, seq });
+                }
+            }
+        }
+        Cover { stretches: stretches.into() }
+    }
+
+    /// Records of an older run that are hidden, of whole tables alone: of others nobody knows without reading them.
+    pub(crate) fn hidden_entries(&self, order: &KeyOrder, run: &Run) -> u64 {
+        let hidden = |stretch: &Stretch| -> u64 {
+            let range = KeyRange {
+                start: Some(&stretch.start),
+                end: Some(&stretch.end),
+                end_inclusive: false,
+            };
+            let metas = run.overlapping(order, &range).iter().map(|table| &table.meta);
+            metas.filter(|meta| stretch.holds(order, meta)).map(|meta| meta.entries).sum()
+        };
+        self.stretches.iter().map(hidden).sum()
+    }
+}
+
+impl Stretch {
+    fn holds(&self, order: &KeyOrder, meta: &TableMeta) -> bool {
+        let ends = match order.compare(&meta.largest, &self.end) {
+            Ordering::Less => true,
+            Ordering::Equal => meta.largest_exclusive,
+            Ordering::Greater => false,
+        };
+        ends && !order.less(&meta.smallest, &self.start) && meta.max_seq < self.seq
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::range_tombstone::RangeTombstone;
+
+    fn cover(tombstones: &[(&str, &str, Seq)]) -> Cover {
+        let tombstones: Vec<RangeTombstone> = tombstones
+            .iter()
+            .map(|&(start, end, seq)| RangeTombstone {
+                start: start.as_bytes().into(),
+                end: end.as_bytes().into(),
+                seq,
+            })
+            .collect();
+        Cover::of(&RangeTombstones::build(&KeyOrder::Bytewise, &tombstones))
+    }
+
+    fn stretches(cover: &Cover) -> Vec<(String, String, Seq)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let each = |stretch: &Stretch| (text(&stretch.start), text(&stretch.end), stretch.seq);
+        cover.stretches.iter().map(each).collect()
+    }
+
+    #[test]
+    fn pieces_that_touch_are_one_stretch_and_as_new_as_the_oldest_of_them() {
+        let found = cover(&[("a", "c", 9), ("b", "d", 7), ("d", "e", 5), ("f", "g", 3)]);
+        let wanted = [("a".to_owned(), "e".to_owned(), 5), ("f".to_owned(), "g".to_owned(), 3)];
+        assert_eq!(stretches(&found), wanted);
+        assert_eq!(stretches(&cover(&[])), []);
+    }
+
+    #[test]
+    fn no_more_stretches_are_kept_than_may_be() {
+        let keys: Vec<String> = (0..200).map(|at| format!("{at:03}")).collect();
+        let ranges: Vec<_> = keys.iter().map(|key| (&key[..], "", 1)).collect();
+        let ends: Vec<String> = keys.iter().map(|key| format!("{key}5")).collect();
+        let apart: Vec<(&str, &str, Seq)> =
+            ranges.iter().zip(&ends).map(|((start, ..), end)| (*start, &end[..], 1)).collect();
+        let kept = stretches(&cover(&apart));
+        assert_eq!((kept.len(), &kept[63].0[..]), (STRETCHES_MAX, "063"));
+        // Without gaps it is one, however many there are.
+        let joined: Vec<(&str, &str, Seq)> =
+            keys.windows(2).map(|pair| (&pair[0][..], &pair[1][..], 1)).collect();
+        assert_eq!(stretches(&cover(&joined)), [("000".to_owned(), "199".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn a_stretch_holds_whole_and_older_tables() {
+        let cover = cover(&[("b", "e", 10)]);
+        let holds = |smallest: &str, largest: &str, largest_exclusive, max_seq| {
+            let meta = TableMeta {
+                smallest: smallest.as_bytes().into(),
+                largest: largest.as_bytes().into(),
+                largest_exclusive,
+                max_seq,
+                ..TableMeta::default()
+            };
+            cover.stretches[0].holds(&KeyOrder::Bytewise, &meta)
+        };
+        assert!(holds("b", "d", false, 9));
+        assert!(!holds("b", "d", false, 10), "written later");
+        assert!(!holds("a", "d", false, 9) && !holds("b", "e", false, 9), "sticks out");
+        assert!(holds("c", "e", true, 9), "ends with it");
+    }
+}
