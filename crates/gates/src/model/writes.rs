@@ -196,8 +196,8 @@ impl World {
     /// When all is deleted and the store is left alone, nothing stays in the tables.
     pub(super) fn delete_all(&mut self) -> Outcome {
         let (name, keyspace) = self.some_keyspace()?;
-        // All keys lie between these.
-        let (mut start, mut end): (&[u8], &[u8]) = (b"k", b"l");
+        // All keys lie between these, and are as long.
+        let (mut start, mut end): (&[u8], &[u8]) = (b"k00000", b"k99999");
         if self.order.model_key(start) > self.order.model_key(end) {
             std::mem::swap(&mut start, &mut end);
         }
