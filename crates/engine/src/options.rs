@@ -114,9 +114,10 @@ pub struct KeyspaceOptions {
     pub tiered_runs: u32,
     /// Keep in memory which runs hold which keys, so that a get looks into few runs and a scan merges none,
     /// however many runs there are: for trees that are merged rarely, with `tiered_runs` and `level0_runs_compact` of a
-    /// dozen or more. Costs some 3 to 8 bytes of memory a key, see `run_index_bytes_max`, and about as many in each
-    /// table written from then on; runs without them are read as ever. Needs tiered compaction and bytewise order.
-    /// Default: false.
+    /// dozen or more. With the defaults of these a tree hardly ever has `run_index_runs_min` runs, and there is no
+    /// index. Costs some 3 to 8 bytes of memory a key, see `run_index_bytes_max`, and about as many in each table
+    /// written from then on; runs without them are read as ever. Needs tiered compaction and bytewise order. Default:
+    /// false.
     pub run_index: bool,
     /// Runs from which on the run index is made and asked; fewer are looked into faster one by one, since filters
     /// are fast. Gets of absent keys and short scans gain from 8 runs on, gets of keys that are there from 24, scans of

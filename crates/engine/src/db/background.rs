@@ -41,6 +41,8 @@ pub(super) struct Background {
     /// No threads: those who would wait do the work.
     inline: bool,
     pub(super) compactions_running: AtomicU64,
+    /// Jobs of threads that compact since it was looked whether a run index is due.
+    pub(super) jobs_since_index: AtomicU64,
     /// Threads that work with rests.
     pub(super) at_leisure: AtomicU64,
 }
@@ -121,6 +123,7 @@ impl Background {
             progress: Condvar::new(),
             left: Condvar::new(),
             compactions_running: AtomicU64::new(0),
+            jobs_since_index: AtomicU64::new(0),
             at_leisure: AtomicU64::new(0),
         }
     }

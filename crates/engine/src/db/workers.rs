@@ -18,6 +18,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// After so many jobs one looks whether a run index is due before the next of them, so that it comes in time where there is always
+/// something to compact.
+const JOBS_BEFORE_INDEX: u64 = 8;
+
 /// As often as that it is looked whether files that are no longer needed have been let go.
 const HELD_WAIT: Duration = Duration::from_millis(200);
 
@@ -195,7 +199,7 @@ fn flush_next(core: &Core) -> Result<bool> {
 }
 
 /// Helps with a compaction under way, or runs the most urgent one, if there is any; or collects values, or makes a run
-/// index.
+/// index, which now and then comes first.
 fn compact_next(core: &Core) -> Result<bool> {
     if core.check_writable().is_err() {
         return Ok(false);
@@ -203,16 +207,18 @@ fn compact_next(core: &Core) -> Result<bool> {
     if core.background.help() {
         return Ok(true);
     }
-    let result = if let Some(chosen) = compact::choose(core)? {
+    let jobs = core.background.jobs_since_index.fetch_add(1, Ordering::Relaxed);
+    let index_first = jobs >= JOBS_BEFORE_INDEX;
+    let result = if let Some(done) = if index_first { make_index(core)? } else { None } {
+        done
+    } else if let Some(chosen) = compact::choose(core)? {
         let result = chosen.run(core).map(|_| ());
         core.background.compactions_running.fetch_sub(1, Ordering::Release);
         result
     } else if let Some(collection) = collect::choose(core)? {
         collection.run(core).map(|_| ())
-    } else if let Some(job) = indexing::choose(core)? {
-        let result = job.run(core);
-        core.background.compactions_running.fetch_sub(1, Ordering::Release);
-        result
+    } else if let Some(done) = make_index(core)? {
+        done
     } else {
         core.store.sweep();
         return Ok(false);
@@ -220,4 +226,13 @@ fn compact_next(core: &Core) -> Result<bool> {
     core.store.sweep();
     core.background.wake_all();
     result.map(|()| true)
+}
+
+/// Makes a run index, if one is due. What became of it.
+fn make_index(core: &Core) -> Result<Option<Result<()>>> {
+    core.background.jobs_since_index.store(0, Ordering::Relaxed);
+    let Some(job) = indexing::choose(core)? else { return Ok(None) };
+    let result = job.run(core);
+    core.background.compactions_running.fetch_sub(1, Ordering::Release);
+    Ok(Some(result))
 }
