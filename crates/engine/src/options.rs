@@ -244,6 +244,11 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
+/// Bytes with which a memtable is full: a quarter of what all may hold at the most, so that some can be flushed while others fill.
+pub(crate) fn memtable_limit_bytes(options: &KeyspaceOptions, memtables_bytes_max: u64) -> u64 {
+    options.memtable_bytes.min(memtables_bytes_max / 4)
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {
