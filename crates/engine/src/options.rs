@@ -114,9 +114,10 @@ pub struct KeyspaceOptions {
     pub tiered_runs: u32,
     /// Keep in memory which runs hold which keys, so that a get looks into few runs and a scan merges none,
     /// however many runs there are: for trees that are merged rarely, with `tiered_runs` and `level0_runs_compact` of a
-    /// dozen or more. Costs some 3 to 8 bytes of memory a key, see `run_index_bytes_max`, and about as many in each
-    /// table written from then on; runs without them are read as ever. Needs tiered compaction and bytewise order.
-    /// Default: false.
+    /// dozen or more. With the defaults of these a tree hardly ever has `run_index_runs_min` runs, and there is no
+    /// index. Costs some 3 to 8 bytes of memory a key, see `run_index_bytes_max`, and about as many in each table
+    /// written from then on; runs without them are read as ever. Needs tiered compaction and bytewise order. Default:
+    /// false.
     pub run_index: bool,
     /// Runs from which on the run index is made and asked; fewer are looked into faster one by one, since filters
     /// are fast. Gets of absent keys and short scans gain from 8 runs on, gets of keys that are there from 24, scans of
@@ -244,6 +245,11 @@ const RUNS_READ_AT_ONCE: usize = 8;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+
+/// Bytes with which a memtable is full: a quarter of what all may hold at the most, so that some can be flushed while others fill.
+pub(crate) fn memtable_limit_bytes(options: &KeyspaceOptions, memtables_bytes_max: u64) -> u64 {
+    options.memtable_bytes.min(memtables_bytes_max / 4)
+}
 
 impl Default for Options {
     fn default() -> Options {

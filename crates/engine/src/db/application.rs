@@ -113,7 +113,7 @@ impl Application {
     }
 
     /// Notes that the request is about to be in the memtables, in this epoch, which is the current one of `epochs`. The newest
-    /// sequence number before it is `last_seq`. Under the right to write.
+    /// sequence number before it is `last_seq`. True if the epoch should end behind it. Under the right to write.
     ///
     /// # Errors
     /// `InvalidArgument` if the request was applied before, or cannot be applied now.
@@ -123,17 +123,19 @@ impl Application {
         epoch: EpochId,
         epochs: &Mutex<Epochs>,
         last_seq: Seq,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if self.progress.is_current(epoch) {
-            return self.progress.advance(self.index, last_seq);
+            // The epoch names nothing that it did not name before.
+            return self.progress.advance(self.index, last_seq).map(|()| false);
         }
         self.note_first(epochs, last_seq)
     }
 
     #[cold]
-    fn note_first(&mut self, epochs: &Mutex<Epochs>, last_seq: Seq) -> Result<()> {
-        self.progress = epochs.lock().note(&self.progress, self.index, last_seq)?;
-        Ok(())
+    fn note_first(&mut self, epochs: &Mutex<Epochs>, last_seq: Seq) -> Result<bool> {
+        let mut epochs = epochs.lock();
+        self.progress = epochs.note(&self.progress, self.index, last_seq)?;
+        Ok(epochs.is_full())
     }
 
     /// Remembers what was found for this thread's next request of the group.

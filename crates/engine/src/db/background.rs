@@ -44,6 +44,8 @@ pub(super) struct Background {
     pub(super) compactions_running: AtomicU64,
     /// What is tried while there is no room.
     pub(super) full_disk: FullDisk,
+    /// Jobs of threads that compact since it was looked whether a run index is due.
+    pub(super) jobs_since_index: AtomicU64,
     /// Threads that work with rests.
     pub(super) at_leisure: AtomicU64,
 }
@@ -125,6 +127,7 @@ impl Background {
             left: Condvar::new(),
             compactions_running: AtomicU64::new(0),
             full_disk: FullDisk::default(),
+            jobs_since_index: AtomicU64::new(0),
             at_leisure: AtomicU64::new(0),
         }
     }

@@ -23,7 +23,7 @@ use crate::compaction::scheduler::toll::Toll;
 use crate::compaction::scheduler::{Schedule, pace};
 use crate::event::EventSink;
 use crate::memtable::{Memtable, Supply};
-use crate::options::{Durability, KeyspaceOptions, Options};
+use crate::options::{Durability, KeyspaceOptions, Options, memtable_limit_bytes};
 use crate::report::LevelStats;
 use crate::table::Origin;
 use crate::value_log::{LogList, READERS_MAX, Readers, ValueFile};
@@ -204,8 +204,7 @@ impl KeyspaceCore {
         KeyspaceCore {
             id,
             name,
-            // A quarter of what all may hold at the most, so that some can be flushed while others fill.
-            memtable_limit_bytes: options.memtable_bytes.min(memtables_limit_bytes / 4),
+            memtable_limit_bytes: memtable_limit_bytes(&options, memtables_limit_bytes),
             overwriting: Overwriting::new(),
             schedule: Mutex::new(Schedule::new(&options)),
             compacted_by: ArcSwap::from_pointee((*options).clone()),
@@ -307,8 +306,8 @@ impl Keyspaces {
 
 /// Where the memtables of a database take their memory from; keeps that of one at the most.
 pub(super) fn memtable_supply(options: &Options) -> Arc<Supply> {
-    let memtable_bytes = options.default_keyspace.memtable_bytes;
-    Memtable::supply(memtable_bytes.min(options.memtables_limit_bytes() / 4))
+    let limit_bytes = options.memtables_limit_bytes();
+    Memtable::supply(memtable_limit_bytes(&options.default_keyspace, limit_bytes))
 }
 
 /// What [`Core::new`] puts together.

@@ -9,6 +9,15 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
+/// Bytes of the names and notes of an epoch from which the next one is begun, however little memtables hold: far less than an
+/// edit of the manifest may have, which names them all.
+const NAMED_BYTES_MAX: u64 = 64 << 20;
+
+/// What a group takes in an edit, about.
+fn named_bytes(progress: &Progress) -> u64 {
+    (progress.group.len() + progress.note.len() + size_of::<Progress>()) as u64
+}
+
 /// How far the log of a group was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupIndex {
@@ -63,6 +72,10 @@ pub(super) struct Epochs {
     current: EpochId,
     /// What the active memtables hold.
     pub(super) active: Groups,
+    /// What these groups take in the edit that will name them.
+    active_bytes: u64,
+    /// From here on an epoch is full.
+    pub(super) active_bytes_max: u64,
     /// Sealed ones, oldest first.
     pub(super) sealed: VecDeque<Epoch>,
     /// What tables hold.
@@ -79,6 +92,8 @@ impl Epochs {
             names: groups.0.keys().cloned().collect(),
             current,
             active: Groups::default(),
+            active_bytes: 0,
+            active_bytes_max: NAMED_BYTES_MAX,
             sealed: VecDeque::new(),
             persisted: persisted.collect(),
             persisted_seq: last_seq,
@@ -93,7 +108,13 @@ impl Epochs {
     /// Begins the next epoch. Returns what was applied in the one that ends.
     pub(super) fn begin(&mut self) -> Groups {
         self.current = EpochId::new();
+        self.active_bytes = 0;
         std::mem::take(&mut self.active)
+    }
+
+    /// True if groups and notes of the epoch that is not sealed are as many as one edit should name.
+    pub(super) fn is_full(&self) -> bool {
+        self.active_bytes >= self.active_bytes_max
     }
 
     /// How far the log of a group was applied.
@@ -155,7 +176,9 @@ impl Epochs {
         let state = GroupState { index, note: note.clone() };
         let progress = Progress::new(self.current, group.clone(), state, seq_before);
         self.names.insert(group.clone());
+        self.active_bytes += named_bytes(&progress);
         if let Some(former) = self.active.insert(group.clone(), progress.clone()) {
+            self.active_bytes -= self.active_bytes.min(named_bytes(&former));
             former.retire();
         }
         Ok(progress)
@@ -170,11 +193,16 @@ impl Epochs {
 
     /// Gives up what was applied to a group before this sequence number was taken.
     pub(super) fn forget(&mut self, group: &[u8], seq: Seq) {
+        let leave = |groups: &mut Groups| match groups.get(group) {
+            Some(progress) if progress.is_before(seq) => groups.remove(group),
+            _ => None,
+        };
+        if let Some(gone) = leave(&mut self.active) {
+            self.active_bytes -= self.active_bytes.min(named_bytes(&gone));
+        }
         let sealed = self.sealed.iter_mut().map(|epoch| &mut epoch.applied);
-        for groups in [&mut self.active, &mut self.persisted].into_iter().chain(sealed) {
-            if groups.get(group).is_some_and(|progress| progress.is_before(seq)) {
-                groups.remove(group);
-            }
+        for groups in [&mut self.persisted].into_iter().chain(sealed) {
+            leave(groups);
         }
         if self.applied(group).is_none() {
             self.names.remove(group);

@@ -237,3 +237,64 @@ impl Core {
         !self.epochs.lock().is_empty() || keyspaces.by_id.values().any(|k| k.has_memtables())
     }
 }
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::db::{Applied, Db, Setup};
+    use crate::event::EventListener;
+    use crate::options::Options;
+    use esker_base::vfs::strict::{StrictVfs, Survival};
+    use esker_base::{Batch, Env};
+    use std::sync::Mutex;
+
+    /// How many groups each epoch has brought.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<usize>>);
+
+    impl EventListener for Told {
+        fn on_event(&self, event: &Event) {
+            if let Event::Persisted { groups, .. } = event {
+                self.0.lock().expect("no panic").push(groups.len());
+            }
+        }
+    }
+
+    fn open(disk: &StrictVfs, told: &Arc<Told>) -> Db {
+        let setup = Setup {
+            env: Env::with_vfs(Arc::new(disk.clone()), 1),
+            inline_background: true,
+            listener: Some(told.clone()),
+            ..Setup::default()
+        };
+        let options = Options { durability: Durability::External, ..Options::default() };
+        Db::open_with("/db", options, setup).expect("open")
+    }
+
+    /// Requests that change nothing fill no memtable, but all their notes come into one edit, which has an end.
+    #[test]
+    fn an_epoch_ends_before_its_notes_are_more_than_an_edit_takes() {
+        const GROUPS: u64 = 40;
+        let (disk, told) = (StrictVfs::new(), Arc::new(Told::default()));
+        let db = open(&disk, &told);
+        db.core().epochs.lock().active_bytes_max = 4 << 10;
+        let apply = |group: u64, index, note: &[u8]| {
+            let group = format!("{group:04}/");
+            let request = Applied { group: group.as_bytes(), index, note };
+            db.apply(request, Batch::new()).expect("apply");
+        };
+        // What is said anew of one group takes the place of what was said of it.
+        (1..100).for_each(|index| apply(0, index, &[index as u8; 1 << 10]));
+        assert!(told.0.lock().expect("no panic").is_empty(), "one note is not many");
+        (1..GROUPS).for_each(|group| apply(group, 1, &[7; 1 << 10]));
+        let epochs = told.0.lock().expect("no panic").clone();
+        assert!(epochs.len() as u64 >= GROUPS / 4 - 1, "{epochs:?}");
+        assert!(epochs.iter().all(|&groups| groups <= 4), "{epochs:?}");
+        let brought: usize = epochs.iter().sum();
+        let after = disk.crash(Survival::None, 1);
+        std::mem::forget(db);
+        let groups = open(&after, &told).groups();
+        assert_eq!(groups.len(), brought, "each is there that was told");
+        assert!(groups.iter().all(|group| group.note.len() == 1 << 10));
+    }
+}

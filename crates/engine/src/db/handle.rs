@@ -421,8 +421,8 @@ impl Keyspace {
     /// A cursor over a range, in the order in which values stand on the disk: for large ranges of values that are kept
     /// apart, which it reads in large pieces.
     ///
-    /// `memory_bytes`: what it may take for keys and places before it reads their values; the more, the larger the pieces.
-    /// Some tens of MiB are plenty.
+    /// `memory_bytes`: what it may take for keys and places before it reads their values, but for a single key that is longer; the
+    /// more, the larger the pieces. Some tens of MiB are plenty. A piece takes up to 1 MiB beside that, or its largest value.
     ///
     /// # Errors
     /// `InvalidArgument` if the range ends before it starts.

@@ -7,7 +7,7 @@
 //! Invariant: the coverage in a view speaks of that view's version; both change together, under `versions`.
 
 use super::core::{Core, KeyspaceCore, View};
-use super::index_state::Step;
+use super::index_state::{Step, TooLarge};
 use crate::event::Event;
 use crate::run_index::{DigestCursor, Entries, Renumbered, RunIndex, SLOTS_MAX, Slots};
 use crate::run_index::{single_slot, unite};
@@ -59,7 +59,7 @@ impl KeyspaceCore {
             return false;
         }
         let indexing = self.indexing.lock();
-        let has_digest = |run: &Arc<Run>| !indexing.without_digest.contains(&run.id);
+        let has_digest = |run: &Arc<Run>| !indexing.lacks_digest(run);
         let runs = version.runs().filter(|(_, run)| has_digest(run)).count();
         !indexing.failed && indexing.too_large.is_none() && runs >= runs_min
     }
@@ -76,12 +76,12 @@ impl KeyspaceCore {
             return None;
         }
         let runs = || view.version.runs().map(|(_, run)| run);
-        let entries: u64 = runs().map(|run| run.entries()).sum();
-        if indexing.too_large.is_some_and(|too_many| entries * 10 >= too_many * 9) {
+        if indexing.too_large.as_ref().is_some_and(|too_large| too_large.is_so_still(&view.version))
+        {
             return None;
         }
         indexing.too_large = None;
-        indexing.without_digest.retain(|id| runs().any(|run| run.id == *id));
+        indexing.without_digest.retain(|run| run.strong_count() > 0);
         let coverage = view.coverage.as_deref();
         let mut wanted = Wanted { known: Vec::new(), unknown: Vec::new() };
         for run in runs() {
@@ -89,7 +89,7 @@ impl KeyspaceCore {
                 Some(slots) => wanted.known.push((run.clone(), slots)),
                 // What is about to be replaced is taken up as what replaces it.
                 None if run.is_compacting() => {}
-                None if indexing.without_digest.contains(&run.id) => {}
+                None if indexing.lacks_digest(run) => {}
                 None => wanted.unknown.push(run.clone()),
             }
         }
@@ -171,8 +171,7 @@ impl IndexJob {
         match installed {
             Ok(true) => return Ok(()),
             Ok(false) => {
-                let entries = self.version.runs().map(|(_, run)| run.entries()).sum();
-                keyspace.indexing.lock().too_large = Some(entries);
+                keyspace.indexing.lock().too_large = Some(TooLarge::of(&self.version));
                 let bytes_max = self.bytes_max(core);
                 core.events.emit(&Event::RunIndexTooLarge { keyspace: id, bytes_max });
             }
@@ -213,7 +212,8 @@ impl IndexJob {
                 _ => match RunDigest::of(run)? {
                     Some(digest) => sources.push(Box::new(DigestCursor::new(digest, slot))),
                     None => {
-                        self.keyspace.indexing.lock().without_digest.insert(run.id);
+                        let without = Arc::downgrade(run);
+                        self.keyspace.indexing.lock().without_digest.push(without);
                         continue;
                     }
                 },

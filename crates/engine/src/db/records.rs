@@ -43,6 +43,9 @@ impl Keyspace {
     /// From then on each write keeps the index in the same batch. Values that are no records, and records that lack the
     /// field, have no entry in it.
     ///
+    /// A record that is damaged on the disk can then be neither written nor deleted, nor a range that it is in: what the index has of it
+    /// cannot be known. [`Keyspace::drop_index`] of all indexes of the keyspace makes it possible; afterwards they may be created again.
+    ///
     /// # Errors
     /// `InvalidArgument`: there is one already, the keyspace is not in bytewise order, or no field can have this name.
     /// # Cost
@@ -52,7 +55,8 @@ impl Keyspace {
         declare::create(&self.running.core, &self.core, field)
     }
 
-    /// Removes an index, ready or not, at once.
+    /// Removes an index, ready or not, at once. Records that are damaged can be written and deleted again when their keyspace has
+    /// none.
     ///
     /// # Errors
     /// `InvalidArgument` if there is none of this field.

@@ -44,7 +44,7 @@ impl Db {
     /// # Cost
     /// As a write that is not logged, and some 200 instructions. The first request of a thread to a group, and the first after a
     /// flush, a deletion of the group or one with another note, take a lock. Groups that were applied to since the last flush are
-    /// written to the manifest with the next.
+    /// written to the manifest with the next, which comes before memtables are full when their names and notes have come to 64 MiB.
     /// # Source
     /// The sentinel key of PheonixLSM, whose place the manifest takes.
     pub fn apply(&self, request: Applied<'_>, mut batch: Batch) -> Result<()> {

@@ -48,6 +48,9 @@ const PART_BYTES_MAX: usize = 64 << 10;
 /// The memory of so many parts is kept for others.
 const SPARE_MAX: usize = 32;
 
+/// The most bytes that these take together: as much as the values of a window.
+const SPARE_BYTES_MAX: usize = STORED_BYTES_MAX + EXPANDED_BYTES_MAX as usize;
+
 /// What goes ahead of a cursor.
 pub(super) struct Ahead {
     readers: Arc<Readers>,
@@ -311,9 +314,14 @@ impl Ahead {
     fn keep(&mut self, part: Option<(usize, Values)>) {
         if let Some((_, values)) = part
             && self.spare.len() < SPARE_MAX
+            && self.spare_bytes() + values.memory_bytes() <= SPARE_BYTES_MAX
         {
             self.spare.push(values);
         }
+    }
+
+    fn spare_bytes(&self) -> usize {
+        self.spare.iter().map(Values::memory_bytes).sum()
     }
 
     /// Shows the key at which the cursor has come, and begins the next window in time.
@@ -483,9 +491,10 @@ impl Drop for Ahead {
 
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
 mod tests {
+    use super::*;
     use crate::db::{Db, Setup};
     use crate::options::{KeyspaceOptions, Options};
-    use crate::value_log::{READERS_MAX, Work};
+    use crate::value_log::READERS_MAX;
     use esker_base::Env;
     use esker_base::env::SystemClock;
     use esker_base::sync::{Condvar, Mutex};
@@ -507,6 +516,25 @@ mod tests {
                 self.opened.wait(&mut open);
             }
         }
+    }
+
+    /// Parts may be long or short, and what is kept of long ones would add up.
+    #[test]
+    fn no_more_memory_is_kept_for_others_than_a_window_takes() {
+        let db = Db::open_with(
+            "/db",
+            Options::default(),
+            Setup { env: Env::with_vfs(Arc::new(StrictVfs::new()), 1), ..Setup::default() },
+        );
+        let core = db.expect("open").core().clone();
+        let mut ahead = Ahead::new(core.readers.clone(), core.env.clock.clone(), core.dir.clone());
+        (0..SPARE_MAX).for_each(|part| ahead.keep(Some((part, Values::with_room(200 << 10)))));
+        let long = ahead.spare.len();
+        assert!(long >= 3, "{long} that are long are kept");
+        assert!(ahead.spare_bytes() <= SPARE_BYTES_MAX, "{} bytes", ahead.spare_bytes());
+        ahead.spare.clear();
+        (0..2 * SPARE_MAX).for_each(|part| ahead.keep(Some((part, Values::with_room(1 << 10)))));
+        assert_eq!(ahead.spare.len(), SPARE_MAX, "short ones");
     }
 
     /// While the threads that could help are busy with something else, offers do not pile up.

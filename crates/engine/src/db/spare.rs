@@ -14,7 +14,7 @@ use super::core::Core;
 use crate::event::Event;
 use crate::log::{Blank, LogHeader, LogKind, Writer};
 use crate::names;
-use crate::options::Options;
+use crate::options::{Options, memtable_limit_bytes};
 use crate::version::{Change, TableStore, VersionEdit};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Result, Seq, Vfs};
@@ -69,7 +69,7 @@ pub(super) fn discard(core: &Core) {
 
 /// What a log without values is likely to grow to: about as large as a memtable.
 fn reserve_bytes(options: &Options) -> u64 {
-    options.default_keyspace.memtable_bytes.min(options.memtables_limit_bytes() / 4)
+    memtable_limit_bytes(&options.default_keyspace, options.memtables_limit_bytes())
 }
 
 /// The same for the next log, which ends sooner where logs have values.

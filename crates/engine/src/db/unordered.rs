@@ -18,8 +18,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What an entry takes beside its key.
-const ENTRY_BYTES: usize = size_of::<Noted>();
+/// What an entry takes beside its key: itself, and its place once more while its file is read.
+const ENTRY_BYTES: usize = size_of::<Noted>() + size_of::<u64>();
+
+/// Lists grow by so many entries at the least.
+const STEP: usize = 16;
 
 /// Walks the keys and values of a range in no order that means anything.
 ///
@@ -33,6 +36,8 @@ pub struct UnorderedCursor {
     state: State,
     /// The first record was sought.
     begun: bool,
+    /// There was no room for the record on which they stand.
+    left: bool,
     /// The records are walked through.
     walked: bool,
     /// What was noted is sorted, and being read.
@@ -67,6 +72,20 @@ struct Noted {
     key_bytes: u32,
 }
 
+/// Makes room for `more` in a list that may grow by `left`; by a part of it, so that little of that is in vain. False if that is
+/// not enough.
+fn grow<T>(list: &mut Vec<T>, more: usize, left: usize) -> bool {
+    let needed = (list.len() + more).saturating_sub(list.capacity());
+    if needed > left {
+        return false;
+    }
+    if needed > 0 {
+        let capacity = list.capacity() + needed.max(STEP).max(list.capacity() / 4).min(left);
+        list.reserve_exact(capacity - list.len());
+    }
+    true
+}
+
 /// Reads the values of one file.
 struct FileReader {
     /// Of the first value in it, among what was noted.
@@ -90,6 +109,7 @@ impl Core {
             keys_only: options.keys_only,
             state: State::Nowhere,
             begun: false,
+            left: false,
             walked: false,
             reading: false,
             files: BTreeMap::new(),
@@ -153,6 +173,10 @@ impl UnorderedCursor {
         self.files.clear();
         self.noted.clear();
         self.keys.clear();
+        if self.noted_bytes() > self.memory_bytes {
+            // A long key.
+            (self.noted, self.keys) = (Vec::new(), Vec::new());
+        }
         self.next = 0;
         self.reader = None;
     }
@@ -160,7 +184,9 @@ impl UnorderedCursor {
     /// Goes on through the records. True if it stands on one that needs no reading.
     fn walk(&mut self) -> Result<bool> {
         loop {
-            if self.begun {
+            if self.left {
+                self.left = false;
+            } else if self.begun {
                 self.records.inner.next()?;
             } else {
                 self.begun = true;
@@ -173,11 +199,29 @@ impl UnorderedCursor {
             if self.keys_only || !self.records.inner.is_pointer() {
                 return Ok(true);
             }
-            self.note()?;
-            if self.keys.len() + self.noted.len() * ENTRY_BYTES >= self.memory_bytes {
+            // However little memory there may be, one is read after the other.
+            if !self.make_room() && !self.noted.is_empty() {
+                self.left = true;
                 return Ok(false);
             }
+            self.note()?;
         }
+    }
+
+    /// Sees to it that the present key can be noted, in no more memory than may be taken. False if it cannot.
+    fn make_room(&mut self) -> bool {
+        let (key_bytes, most) = (self.records.inner.key().len(), self.memory_bytes);
+        let left = most.saturating_sub(self.noted_bytes());
+        if !grow(&mut self.keys, key_bytes, left) {
+            return false;
+        }
+        let left = most.saturating_sub(self.noted_bytes());
+        grow(&mut self.noted, 1, left / ENTRY_BYTES)
+    }
+
+    /// What is taken for keys and places, those included that will be copied.
+    fn noted_bytes(&self) -> usize {
+        self.keys.capacity() + self.noted.capacity() * ENTRY_BYTES
     }
 
     /// Notes where the value of the present record stands.
@@ -205,8 +249,9 @@ impl UnorderedCursor {
         let reader = match self.reader.take() {
             Some(reader) if nth - reader.first < reader.places.len() => reader,
             _ => {
-                let of_file = self.noted[nth..].iter().take_while(|noted| noted.file == file);
-                let places = of_file.map(|noted| noted.place).collect();
+                let of_file = self.noted[nth..].partition_point(|noted| noted.file == file);
+                let mut places = Vec::with_capacity(of_file);
+                places.extend(self.noted[nth..][..of_file].iter().map(|noted| noted.place));
                 let sweep = self.files[&file].sweep()?;
                 FileReader { first: nth, places, sweep }
             }
@@ -255,5 +300,73 @@ impl Drop for UnorderedCursor {
 impl std::fmt::Debug for UnorderedCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("UnorderedCursor").field("valid", &self.valid()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Setup};
+    use crate::options::{KeyspaceOptions, Options};
+    use esker_base::Env;
+    use esker_base::vfs::strict::StrictVfs;
+
+    impl UnorderedCursor {
+        /// All that it takes for keys and places.
+        fn taken_bytes(&self) -> usize {
+            let places = self.reader.as_ref().map_or(0, |reader| reader.places.capacity());
+            self.keys.capacity()
+                + self.noted.capacity() * size_of::<Noted>()
+                + places * size_of::<u64>()
+        }
+    }
+
+    fn open() -> Db {
+        let keyspace =
+            KeyspaceOptions { value_log_bytes_min: Some(100), ..KeyspaceOptions::default() };
+        let options = Options { default_keyspace: keyspace, ..Options::default() };
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        Db::open_with("/db", options, setup).expect("open")
+    }
+
+    #[test]
+    fn keys_and_places_take_no_more_memory_than_was_said() {
+        let db = open();
+        let (keys, key_bytes) = (5_000_u32, 20);
+        let key = |number: u32| format!("{number:0key_bytes$}").into_bytes();
+        (0..keys).for_each(|number| db.put(&key(number), &[7; 100]).expect("put"));
+        for memory_bytes in [4 << 10, 10_000, 70_000, 1 << 20] {
+            let options = ScanOptions::default();
+            let keyspace = db.default_keyspace();
+            let mut cursor = keyspace.scan_unordered(&options, memory_bytes).expect("a cursor");
+            let (mut found, mut most) = (0, 0);
+            while cursor.advance().expect("a value") {
+                assert!(cursor.taken_bytes() <= memory_bytes, "{} bytes", cursor.taken_bytes());
+                most = most.max(cursor.noted.len());
+                found += 1;
+            }
+            assert_eq!(found, keys);
+            assert!(cursor.noted_bytes() <= memory_bytes, "at the end too");
+            let fits = (memory_bytes / (key_bytes + ENTRY_BYTES)).min(keys as usize);
+            assert!(most * 4 >= fits * 3, "{most} at a time, and {fits} would fit");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_longer_than_that_is_given_alone_and_its_memory_goes() {
+        let db = open();
+        let long = [&b"b"[..], &[b'b'; 20_000]].concat();
+        for key in [&b"a"[..], &long, b"c", b"d"] {
+            db.put(key, &[7; 100]).expect("put");
+        }
+        let (options, keyspace) = (ScanOptions::default(), db.default_keyspace());
+        let mut cursor = keyspace.scan_unordered(&options, 1_000).expect("a cursor");
+        let mut found = Vec::new();
+        while cursor.advance().expect("a value") {
+            let at_once = cursor.noted.len();
+            found.push((cursor.key().len(), at_once, cursor.taken_bytes() > 1_000));
+        }
+        assert_eq!(found, [(1, 1, false), (20_001, 1, true), (1, 2, false), (1, 2, false)]);
     }
 }

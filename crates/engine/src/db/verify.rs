@@ -65,14 +65,30 @@ pub struct IndexReport {
 /// Reads all tables, values and logs, but for the log that is being written, and checks how they fit together.
 pub(super) fn verify(
     core: &Core,
+    progress: impl FnMut(&VerifyProgress) -> bool,
+) -> Result<VerifyReport> {
+    verify_views(core, &views_of_one_moment(core), progress)
+}
+
+/// The views of all keyspaces. They hold the tables, so that no file goes away meanwhile.
+///
+/// Keyspaces share files with values: when one is collected between two looks, the older view has tables that point to what the newer
+/// one's files have not, since nobody needs it any more.
+fn views_of_one_moment(core: &Core) -> Vec<Arc<View>> {
+    // Of a database that is only read, nothing changes.
+    let _versions = core.lock_versions().ok();
+    core.keyspaces.load().by_id.values().map(|keyspace| keyspace.view.load_full()).collect()
+}
+
+fn verify_views(
+    core: &Core,
+    views: &[Arc<View>],
     mut progress: impl FnMut(&VerifyProgress) -> bool,
 ) -> Result<VerifyReport> {
-    // The views hold the tables, so that no file goes away meanwhile.
-    let views: Vec<_> = core.keyspaces.load().by_id.values().map(|k| k.view.load_full()).collect();
     let tables: Vec<Arc<Table>> =
         views.iter().flat_map(|view| view.version.tables()).map(|(_, t)| t.clone()).collect();
     let logs = logs_of(core);
-    let values = values_of(core, &views);
+    let values = values_of(core, views);
     let mut at = VerifyProgress {
         files_total: (tables.len() + logs.len() + values.len()) as u64,
         bytes_total: tables.iter().map(|t| t.meta.file_bytes).sum::<u64>()
@@ -265,4 +281,63 @@ fn check_log(core: &Core, log: &Log) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Keyspace, Setup};
+    use crate::options::{KeyspaceOptions, Options};
+    use esker_base::Env;
+    use esker_base::vfs::strict::StrictVfs;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// A store with two keyspaces that have large values in the same log.
+    fn store() -> (Db, [Keyspace; 2]) {
+        let apart =
+            KeyspaceOptions { value_log_bytes_min: Some(100), ..KeyspaceOptions::default() };
+        let options = Options { default_keyspace: apart.clone(), ..Options::default() };
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        let db = Db::open_with("/db", options, setup).expect("open");
+        let keyspaces = ["a", "b"].map(|name| db.create_keyspace(name, apart.clone()));
+        let keyspaces = keyspaces.map(|keyspace| keyspace.expect("create"));
+        for keyspace in &keyspaces {
+            keyspace.put(b"key", &[7; 300]).expect("put");
+        }
+        db.flush().expect("flush");
+        (db, keyspaces)
+    }
+
+    #[test]
+    fn views_of_two_moments_would_tell_of_damage_that_is_not_there() {
+        let (db, [a, b]) = store();
+        let core = db.core();
+        let before = a.core.view.load_full();
+        a.put(b"key", b"short").expect("put");
+        a.compact_range(None, None).expect("compact");
+        db.collect_values(0.0, |_| true).expect("collect");
+        let after = b.core.view.load_full();
+        let damage = verify_views(core, &[before, after], |_| true).expect("verify").damage;
+        assert_eq!(damage.len(), 1, "a value that was left out: {damage:?}");
+        let damage = db.verify(|_| true).expect("verify").damage;
+        assert!(damage.is_empty(), "{damage:?}");
+    }
+
+    #[test]
+    fn views_are_taken_when_nobody_changes_them() {
+        let (db, _) = store();
+        let core = db.core();
+        let (begin, begun) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let versions = core.lock_versions().expect("open");
+            let verified = scope.spawn(|| db.verify(|_| begin.send(()).is_ok()));
+            let early = begun.recv_timeout(Duration::from_millis(100));
+            assert!(early.is_err(), "somebody is about to change them");
+            drop(versions);
+            let report = verified.join().expect("no panic").expect("verify");
+            assert!(report.damage.is_empty() && report.files > 0, "{report:?}");
+        });
+    }
 }

@@ -19,6 +19,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// After so many jobs one looks whether a run index is due before the next of them, so that it comes in time where there is always
+/// something to compact.
+const JOBS_BEFORE_INDEX: u64 = 8;
+
 /// As often as that it is looked whether files that are no longer needed have been let go.
 const HELD_WAIT: Duration = Duration::from_millis(200);
 
@@ -207,7 +211,7 @@ fn flush_next(core: &Core) -> Result<bool> {
 }
 
 /// Helps with a compaction under way, or runs the most urgent one, if there is any; or collects values, or makes a run
-/// index.
+/// index. Which of these is looked for first depends on who waits.
 pub(super) fn compact_next(core: &Core) -> Result<bool> {
     if core.check_writable().is_err() {
         return Ok(false);
@@ -216,27 +220,43 @@ pub(super) fn compact_next(core: &Core) -> Result<bool> {
         return Ok(true);
     }
     let full_disk = &core.background.full_disk;
-    // Writes wait for it, or the disk is full: then it does not wait itself until no level is over its limit.
-    let values_first = full_disk.turn() == Turn::Values || core.is_collection_urgent();
-    let collection = if values_first { collect::choose(core)? } else { None };
-    let result = if let Some(collection) = collection {
-        collection.run(core).map(|_| ())
-    } else if let Some(chosen) = compact::choose(core)? {
-        let result = chosen.run(core).map(|_| ());
-        core.background.compactions_running.fetch_sub(1, Ordering::Release);
-        result
-    } else if let Some(collection) = collect::choose(core)? {
-        collection.run(core).map(|_| ())
-    } else if let Some(job) = indexing::choose(core)? {
-        let result = job.run(core);
-        core.background.compactions_running.fetch_sub(1, Ordering::Release);
-        result
+    let jobs = core.background.jobs_since_index.fetch_add(1, Ordering::Relaxed);
+    let nexts: [Next; 3] = if full_disk.turn() == Turn::Values || core.is_collection_urgent() {
+        // There is no room for the rest, or writes wait for it.
+        [collect_next, merge_next, index_next]
+    } else if jobs >= JOBS_BEFORE_INDEX {
+        [index_next, merge_next, collect_next]
     } else {
-        core.store.sweep();
-        return Ok(false);
+        [merge_next, collect_next, index_next]
     };
+    let result = nexts.iter().try_fold(false, |done, next| Ok(done || next(core)?));
     full_disk.note(&result);
     core.store.sweep();
-    core.background.wake_all();
+    if !matches!(result, Ok(false)) {
+        core.background.wake_all();
+    }
+    result
+}
+
+/// Runs the most urgent compaction, if there is any.
+fn merge_next(core: &Core) -> Result<bool> {
+    let Some(chosen) = compact::choose(core)? else { return Ok(false) };
+    let result = chosen.run(core);
+    core.background.compactions_running.fetch_sub(1, Ordering::Release);
+    result.map(|_| true)
+}
+
+/// Collects values, if a collection is due.
+fn collect_next(core: &Core) -> Result<bool> {
+    let Some(collection) = collect::choose(core)? else { return Ok(false) };
+    collection.run(core).map(|_| true)
+}
+
+/// Makes a run index, if one is due.
+fn index_next(core: &Core) -> Result<bool> {
+    core.background.jobs_since_index.store(0, Ordering::Relaxed);
+    let Some(job) = indexing::choose(core)? else { return Ok(false) };
+    let result = job.run(core);
+    core.background.compactions_running.fetch_sub(1, Ordering::Release);
     result.map(|()| true)
 }

@@ -21,7 +21,7 @@ use crate::memtable::Memtable;
 use crate::options::WriteOptions;
 use esker_base::checksum::hash64;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Batch, Error, Kind, Result};
+use esker_base::{Batch, Error, KeyspaceId, Kind, Result};
 
 /// How a batch is written, and by whose will.
 #[derive(Clone, Copy, Default)]
@@ -184,7 +184,11 @@ impl CommitState {
         Memtable::check_takes(batch)?;
         if let Some(application) = application {
             // Where there is no log nothing that follows can fail.
-            application.note(self.epoch, &core.epochs, self.last_seq())?;
+            let is_full = application.note(self.epoch, &core.epochs, self.last_seq())?;
+            if is_full && self.full.is_empty() {
+                // Whichever is named, the memtables of all keyspaces are sealed, and the list of groups with them.
+                self.full.push(KeyspaceId::DEFAULT);
+            }
         }
         if batch.is_empty() {
             return Ok(());

@@ -1,6 +1,6 @@
 //! What is simulated: a tree, a load, a machine.
 
-use crate::options::KeyspaceOptions;
+use crate::options::{KeyspaceOptions, memtable_limit_bytes};
 use esker_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,8 @@ const THREADS_MAX: u32 = 64;
 pub struct Plan {
     /// Of the only keyspace.
     pub options: KeyspaceOptions,
-    /// Most bytes that its memtables may hold. Minimum: two memtables.
+    /// Most bytes that its memtables may hold. Minimum: two memtables. As in a store, one is sealed at a quarter of it if that is
+    /// less than `memtable_bytes`; where writers are stopped only at `memtable_bytes`, as in those whose way that is.
     pub memtables_bytes_max: u64,
     /// Compactions that may run at once, each on a thread of its own. Range: 1 to 64.
     pub compaction_threads: u32,
@@ -31,7 +32,7 @@ pub struct Plan {
 pub struct Load {
     /// Bytes of keys and values, all together.
     pub bytes: u64,
-    /// Bytes of a record. Minimum: 1.
+    /// Bytes of a record. Minimum: 1. No more than a memtable holds before it is sealed.
     pub record_bytes: u64,
     /// Which keys.
     pub keys: Keys,
@@ -120,6 +121,14 @@ impl Machine {
 }
 
 impl Plan {
+    /// Bytes with which a memtable is full.
+    pub(super) fn memtable_bytes(&self) -> u64 {
+        match self.writers {
+            Writers::Paced => memtable_limit_bytes(&self.options, self.memtables_bytes_max),
+            Writers::Stopped => self.options.memtable_bytes,
+        }
+    }
+
     /// Checks every range, and that no option asks for what is not simulated.
     ///
     /// # Errors
@@ -151,6 +160,13 @@ impl Plan {
             if value < min {
                 return Err(Error::invalid(format!("{name} = {value} is below its minimum {min}")));
             }
+        }
+        let (record, memtable) = (self.load.record_bytes, self.memtable_bytes());
+        if record > memtable {
+            return Err(Error::invalid(format!(
+                "record_bytes = {record} is more than the {memtable} bytes with which a memtable is full, and simulations divide no \
+                 records"
+            )));
         }
         let threads = self.compaction_threads;
         if threads > THREADS_MAX {

@@ -144,6 +144,23 @@ fn steps_tell_limits_and_the_pace() {
     assert!(slowed.min() > Some(0), "nobody is stopped");
 }
 
+/// Memtables are as large as a store's with the same options would be.
+#[test]
+fn a_memtable_is_sealed_at_a_quarter_of_what_all_may_hold() {
+    let flushed = |writers, memtables_bytes_max| {
+        let plan = Plan { writers, memtables_bytes_max, ..plan(Scheduler::Ratio) };
+        let bytes = |step: &Step| match step.what {
+            What::Flushed { written, .. } => Some(written.bytes),
+            _ => None,
+        };
+        trace(&plan).steps.iter().find_map(bytes).expect("a flush")
+    };
+    assert_eq!(flushed(Writers::Paced, 4 * MIB), MIB);
+    assert_eq!(flushed(Writers::Paced, 6 * MIB), 3 * MIB / 2);
+    assert_eq!(flushed(Writers::Paced, 16 * MIB), 2 * MIB, "no more than one may hold");
+    assert_eq!(flushed(Writers::Stopped, 4 * MIB), 2 * MIB, "that is not their way");
+}
+
 #[test]
 fn a_load_that_is_slow_enough_is_not_held_back() {
     let mut plan = plan(Scheduler::Ratio);
@@ -261,6 +278,11 @@ fn plans_that_make_no_sense_are_refused() {
     };
     refused(|plan| plan.memtables_bytes_max = 2 * MIB, "memtables_bytes_max");
     refused(|plan| plan.load.record_bytes = 0, "record_bytes");
+    refused(|plan| plan.load.record_bytes = 2 * MIB + 1, "record_bytes");
+    refused(
+        |plan| (plan.writers, plan.load.record_bytes) = (Writers::Paced, MIB + 1),
+        "1048576 bytes with which a memtable is full",
+    );
     refused(|plan| plan.load.bytes_per_second = 0, "bytes_per_second");
     refused(|plan| plan.load.keys = Keys::Out { of: 0 }, "distinct keys");
     refused(|plan| plan.machine.heads = 0, "heads");

@@ -27,6 +27,8 @@ const DONE: f64 = 1e-3;
 pub(super) struct World<'a> {
     plan: &'a Plan,
     options: Arc<KeyspaceOptions>,
+    /// Bytes with which a memtable is full.
+    memtable_bytes: f64,
     /// Tables need one; no file of theirs is ever opened.
     store: Arc<TableStore>,
     spread: Spread,
@@ -100,6 +102,7 @@ impl<'a> World<'a> {
         World {
             plan,
             options: Arc::new(plan.options.clone()),
+            memtable_bytes: plan.memtable_bytes() as f64,
             store: Arc::new(store),
             spread: Spread { distinct, records_max: records_max.max(1.0) },
             rule,
@@ -151,7 +154,7 @@ impl<'a> World<'a> {
 
     /// A full memtable waits to be flushed; at the end of the load one that is not full too.
     fn seal(&mut self) {
-        let full = self.active >= self.options.memtable_bytes as f64 - DONE;
+        let full = self.active >= self.memtable_bytes - DONE;
         if full || (self.load_left() < DONE && self.active > 0.0) {
             self.sealed.push_back(std::mem::take(&mut self.active));
         }
@@ -283,12 +286,12 @@ impl<'a> World<'a> {
         let mut waits = Vec::with_capacity(self.jobs.len() + 4);
         if rates.user > 0.0 {
             waits.push(self.load_left() / rates.user);
-            waits.push((self.options.memtable_bytes as f64 - self.active) / rates.user);
+            waits.push((self.memtable_bytes - self.active) / rates.user);
             let room = self.plan.memtables_bytes_max as f64 - self.held();
             waits.push(room / rates.user);
             let fill = self.held() / self.plan.memtables_bytes_max as f64;
             if self.plan.writers == Writers::Paced && fill >= pace::START {
-                waits.push(self.options.memtable_bytes as f64 * PACE_SHARE / rates.user);
+                waits.push(self.memtable_bytes * PACE_SHARE / rates.user);
             } else if self.plan.writers == Writers::Paced {
                 let start = self.plan.memtables_bytes_max as f64 * pace::START;
                 waits.push((start - self.held()).max(1.0) / rates.user);

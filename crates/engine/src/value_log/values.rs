@@ -213,6 +213,21 @@ impl Values {
         Ok(Found::Expanded(start..self.expanded.used))
     }
 
+    /// Some with room for so many bytes.
+    #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+    pub(crate) fn with_room(bytes: usize) -> Values {
+        let expanded = Buffer { bytes: Vec::with_capacity(bytes), used: 0 };
+        Values { expanded, ..Values::default() }
+    }
+
+    /// What it takes of memory, in use or not.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.stored.bytes.capacity()
+            + self.expanded.bytes.capacity()
+            + self.found.capacity() * size_of::<Found>()
+            + self.extents.capacity() * size_of::<Range<u64>>()
+    }
+
     /// The value with this number among those that were read; `None` if there was no room for it.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use esker::base::{Env, Error};
 use esker::fields::{FieldRef, FieldValue, Record, RecordView};
 use esker::repair::repair;
 use esker::{
-    Batch, Compaction, Comparator, Db, FindOptions, IndexState, KeyOrder, Keyspace,
+    Batch, Compaction, Comparator, Compression, Db, FindOptions, IndexState, KeyOrder, Keyspace,
     KeyspaceOptions, Options, Setup, Snapshot, WriteOptions,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -664,4 +664,67 @@ fn one_index_is_waited_for_whatever_becomes_of_others() {
     assert_refused(keyspace.wait_index("name", |_| true), &["no index", "name"]);
     keyspace.delete(b"long").expect("delete");
     keyspace.wait_index("note", |_| true).expect("built");
+}
+
+/// What an index has of a record that cannot be read is not known. Without the index, nobody need know.
+#[test]
+fn a_damaged_record_can_be_written_once_its_index_is_dropped() {
+    let disk = StrictVfs::new();
+    let record = |number: i64, length| {
+        let mut record = Record::new();
+        record.set("price", number);
+        record.set("padding", "p".repeat(length));
+        record.encode().expect("encodes")
+    };
+    let open = || {
+        let mut options = options(Compaction::Leveled);
+        options.default_keyspace.value_log_compression = Compression::None;
+        Db::open_with(DIR, options, setup(&disk)).expect("open")
+    };
+    let db = open();
+    let keyspace = db.default_keyspace();
+    keyspace.create_index("price").expect("create");
+    keyspace.wait_indexes().expect("built");
+    for number in 0..20 {
+        db.put(&key(number), &record(number as i64, 300)).expect("put");
+    }
+    db.flush().expect("flush");
+    db.close().expect("close");
+    let names = disk.file_names(Path::new(DIR));
+    let holders = names.iter().filter(|name| name.ends_with(".wal") || name.ends_with(".val"));
+    let in_value = |path: &Path| {
+        let bytes = disk.read_file(path).expect("read");
+        bytes.windows(100).position(|window| window == [b'p'; 100])
+    };
+    let found = holders.map(|name| Path::new(DIR).join(name)).find_map(|path| {
+        let at = in_value(&path)?;
+        Some((path, at))
+    });
+    let (path, at) = found.expect("a file with values");
+    disk.flip_bit(&path, 8 * at as u64).expect("flip");
+
+    let db = open();
+    let damaged: Vec<u64> = (0..20).filter(|&number| db.get(&key(number)).is_err()).collect();
+    let [damaged] = damaged[..] else { panic!("one value is damaged: {damaged:?}") };
+    let (damaged, other) = (key(damaged), key((damaged + 1) % 20));
+    db.put(&other, &record(7, 300)).expect("others are written as ever");
+    let (from, to) = (damaged.clone(), [&damaged[..], b"\0"].concat());
+    for refused in
+        [db.put(&damaged, &record(7, 10)), db.delete(&damaged), db.delete_range(&from, &to)]
+    {
+        let error = refused.expect_err("its entries are not known");
+        assert!(error.is_corruption() && error.is_about(&path), "{error}");
+        assert!(error.to_string().contains("drop the indexes"), "{error}");
+    }
+    let keyspace = db.default_keyspace();
+    keyspace.drop_index("price").expect("drop");
+    db.put(&damaged, &record(7, 10)).expect("it is written");
+    keyspace.create_index("price").expect("create");
+    keyspace.wait_indexes().expect("built");
+    assert_eq!(db.get(&damaged).expect("get").as_deref(), Some(&record(7, 10)[..]));
+    db.delete(&damaged).expect("and deleted");
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    let damage = db.verify(|_| true).expect("verify");
+    assert!(damage.indexes.iter().all(|index| index.missing + index.stray == 0), "{damage:?}");
 }

@@ -241,6 +241,43 @@ fn an_index_that_has_no_room_is_done_without() {
     assert!(told.iter().any(|told| told.contains("bytes_max: 1000")), "{told:?}");
 }
 
+/// As many records as before may be other keys, of which an index is small.
+#[test]
+fn an_index_that_had_no_room_is_made_when_merges_have_replaced_what_was_there() {
+    let disk = StrictVfs::new();
+    let mut options = options(8);
+    options.run_index_bytes_max = Some(64 << 10);
+    let told = Arc::new(Told::default());
+    let setup = Setup { listener: Some(told.clone()), ..setup(&disk) };
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    let flush = || {
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+    };
+    // Keys that share so much take a leaf each.
+    let long = |number: u64| [&[b'x'; 250][..], &number.to_be_bytes()].concat();
+    for number in 0..600 {
+        db.put(&long(number), b"value").expect("put");
+        if number % 300 == 299 {
+            flush();
+        }
+    }
+    let too_large = || told.0.lock().expect("not poisoned").len();
+    assert_eq!(too_large(), 1);
+    for number in 0..700 {
+        db.put(&mix64(number).to_be_bytes(), b"value").expect("put");
+    }
+    (0..600).for_each(|number| db.delete(&long(number)).expect("delete"));
+    flush();
+    assert_eq!(too_large(), 1, "what was there is there still");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.put(b"another", b"value").expect("put");
+    flush();
+    let stats = db.stats();
+    let index = stats.keyspaces[0].run_index.as_ref().expect("an index");
+    assert_eq!((index.runs, too_large()), (2, 1), "{index:?}");
+}
+
 #[test]
 fn runs_without_a_digest_are_read_as_ever_and_scans_still_pay() {
     let disk = StrictVfs::new();
@@ -330,4 +367,91 @@ fn what_compactions_have_dropped_is_passed_over() {
             "{number}"
         );
     }
+}
+
+/// A run that is merged where it stands keeps its id: that it had no digest before says nothing.
+#[test]
+fn runs_that_were_merged_where_they_stand_are_looked_at_again() {
+    let disk = StrictVfs::new();
+    let with = |run_index| {
+        let mut options = options(8);
+        options.default_keyspace.level0_runs_compact = 2;
+        options.default_keyspace.run_index = run_index;
+        options
+    };
+    let db = Db::open_with(DIR, with(false), setup(&disk)).expect("open");
+    let put = |db: &Db, from: u64| {
+        for number in 0..200 {
+            db.put(&mix64(number).to_be_bytes(), &from.to_be_bytes()).expect("put");
+        }
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+    };
+    (0..6).for_each(|from| put(&db, from));
+    let runs = |db: &Db| -> Vec<u64> {
+        db.stats().keyspaces[0].levels.iter().map(|level| level.runs).collect()
+    };
+    assert_eq!(runs(&db)[..2], [0, 3], "none of them has a digest");
+    db.close().expect("close");
+
+    let db = Db::open_with(DIR, with(true), setup(&disk)).expect("open");
+    // Looks for digests, and finds none.
+    db.wait_idle().expect("idle");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    put(&db, 6);
+    assert_eq!(runs(&db)[..2], [1, 1]);
+    let stats = db.stats();
+    let index = stats.keyspaces[0].run_index.as_ref().expect("an index");
+    assert_eq!((index.runs, index.runs_total), (2, 2), "{index:?}");
+}
+
+/// Keeps in which order compactions ended and an index was made.
+#[derive(Default)]
+struct Order(Mutex<Vec<&'static str>>);
+
+impl EventListener for Order {
+    fn on_event(&self, event: &Event) {
+        let name = match event {
+            Event::CompactionFinished { .. } => "compaction",
+            Event::RunIndexMade { .. } => "index",
+            _ => return,
+        };
+        self.0.lock().expect("not poisoned").push(name);
+    }
+}
+
+#[test]
+fn an_index_comes_in_time_though_there_is_always_something_to_compact() {
+    const OTHERS: usize = 20;
+    let disk = StrictVfs::new();
+    let with = |runs: u32, runs_min: u32| {
+        let mut all = options(32);
+        all.default_keyspace.run_index_runs_min = runs_min;
+        let other = KeyspaceOptions { run_index: false, ..options(runs).default_keyspace };
+        let names = (0..OTHERS).map(|nth| format!("other{nth}"));
+        all.keyspaces = names.map(|name| (name, other.clone())).collect();
+        all
+    };
+    let before = with(32, 128);
+    let db = Db::open_with(DIR, before.clone(), setup(&disk)).expect("open");
+    let mut keyspaces = vec![db.default_keyspace().clone()];
+    for (name, options) in &before.keyspaces {
+        keyspaces.push(db.create_keyspace(name, options.clone()).expect("create"));
+    }
+    for _ in 0..4 {
+        for keyspace in &keyspaces {
+            (0..10u8).for_each(|key| keyspace.put(&[key], b"value").expect("put"));
+            keyspace.flush().expect("flush");
+        }
+    }
+    drop(keyspaces);
+    db.close().expect("close");
+
+    let told = Arc::new(Order::default());
+    let setup = Setup { listener: Some(told.clone()), ..setup(&disk) };
+    let db = Db::open_with(DIR, with(2, 2), setup).expect("open");
+    db.wait_idle().expect("idle");
+    let told = told.0.lock().expect("not poisoned");
+    let before = told.iter().position(|name| *name == "index").expect("an index");
+    assert!(told.len() > OTHERS && before < OTHERS / 2, "{before} of {}: {told:?}", told.len());
 }

@@ -125,6 +125,7 @@ const CALLS: &[Case] = &[
     plain("no order of keys", "esker simulate --keys out:none", 2),
     plain("settings that do not fit", "esker simulate --with tiered_runs=1", 2),
     plain("memory for one memtable", "esker simulate --option memtables_bytes_max=64MiB", 2),
+    plain("a record longer than a memtable", "esker simulate --record 65MiB", 2),
     plain("no such trace", "esker replay nothing.trace", 4),
     plain("no trace but a directory", "esker replay empty", 2),
     plain("no trace in it", "esker replay file", 3),

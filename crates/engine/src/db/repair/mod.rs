@@ -65,6 +65,9 @@ const READAHEAD_BYTES: usize = 64 << 20;
 /// concerned are skipped. `progress` is called after each table and log; returning false ends the repair
 /// with `Cancelled` and leaves the database as it was.
 ///
+/// How far groups were applied ([`crate::Db::groups`]) is kept only if nothing at all is missing, be it no more than the end of the
+/// manifest; otherwise it is forgotten for all of them, see docs/external-durability.md.
+///
 /// # Errors
 /// `Busy`: somebody has it open. `NotFound`: no file of a database is there. `Incompatible`: the
 /// default keyspace has another key order, or a newer version made a file. Of the disk. The database is
@@ -486,6 +489,9 @@ impl Repair<'_> {
 
     /// How far groups were applied, if nothing is missing of what that stands for. Otherwise nobody may rely on it: whoever
     /// has their logs must put the groups in anew.
+    ///
+    /// A tail of the manifest that nobody vouches for counts as missing. Groups of what stands before it are no safer: the tail may
+    /// have said that they were further, by which their logs were cut off, or deleted.
     fn keep_groups(&mut self) -> NamedGroups {
         let groups = std::mem::take(&mut self.groups);
         let whole = |file: &FileReport| !matches!(file.fate, FileFate::Lost | FileFate::Salvaged);

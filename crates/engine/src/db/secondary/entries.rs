@@ -10,6 +10,10 @@ use esker_base::{Batch, Error, KeyspaceId, Kind, Result};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+/// What whoever writes a record is told of one that is damaged, and what helps.
+const UNREADABLE: &str = "a record that is to be written is damaged as it was, and what an index has of it cannot be known: drop \
+     the indexes of the keyspace, write or delete the record, and create them again; verify tells of other damage";
+
 /// What a batch leaves of the keys that it changes: a value, or nothing.
 type Changes<'b> = BTreeMap<(KeyspaceId, Cow<'b, [u8]>), Option<&'b [u8]>>;
 
@@ -45,7 +49,19 @@ pub(super) fn entry(index: &Index, coded: &[u8], key: &[u8]) -> Result<Vec<u8>> 
 }
 
 /// Adds to a batch what it changes in indexes. Under the stripes of its keys, or the gate alone if it deletes ranges.
+///
+/// # Errors
+/// `Corruption` if a record that the batch changes cannot be read as it was: then nobody knows which entries it has.
 pub(super) fn complete(core: &Core, list: &IndexList, batch: &mut Batch) -> Result<()> {
+    add_entries(core, list, batch).map_err(|error| match error {
+        Error::Corruption { path, offset_bytes, .. } => {
+            Error::Corruption { path, offset_bytes, what: UNREADABLE }
+        }
+        other => other,
+    })
+}
+
+fn add_entries(core: &Core, list: &IndexList, batch: &mut Batch) -> Result<()> {
     let mut entries = Batch::new();
     for ((id, key), value) in &changes(core, list, batch)? {
         let Some(keyspace) = core.keyspace(*id) else { continue };
