@@ -44,6 +44,8 @@ struct Limits {
     bytes_max: u64,
     /// From where on a thread that has nothing else to do finds out what is dead, however much that may be.
     wasteful_from_bytes: u64,
+    /// Of what is dead, at least as much is known to be as is not.
+    is_known: bool,
 }
 
 /// What became of a collection.
@@ -80,12 +82,16 @@ impl Core {
         usage.is_tight.store(balance.total_bytes > tight_from_bytes, Ordering::Relaxed);
         let is_wasteful = balance.total_bytes > limits.wasteful_from_bytes;
         usage.is_wasteful.store(is_wasteful, Ordering::Relaxed);
+        usage.is_known.store(limits.is_known, Ordering::Relaxed);
         usage.changed.store(true, Ordering::Release);
     }
 
-    /// True if writes are slowed for want of a collection, and none runs.
+    /// True if writes are slowed for want of a collection, and none runs. Where less is known to be dead than compactions would
+    /// find, these are what helps.
     pub(super) fn is_collection_urgent(&self) -> bool {
-        !self.value_use.is_collecting() && self.values_fill() > 0.0
+        let usage = &self.value_use;
+        let is_known = usage.is_known.load(Ordering::Relaxed);
+        is_known && !usage.is_collecting() && self.values_fill() > 0.0
     }
 
     /// How far files with values are from where writes are slowed (0.0) to the most that they should take (1.0); negative
@@ -249,7 +255,7 @@ impl Core {
             true => live_of(meta, live),
             false => meta.file_bytes,
         };
-        let total_bytes = versions.values().0.values().map(bytes_of).sum();
+        let total_bytes: u64 = versions.values().0.values().map(bytes_of).sum();
         // What is known to be dead.
         let is_short = total_bytes as f64 > pointed_to as f64 + waste * SHORT_SHARE;
         let file_bytes = length_max(&self.options, live_bytes, is_short);
@@ -267,6 +273,7 @@ impl Core {
             slow_from_bytes,
             bytes_max: slow_from_bytes + 2 * file_bytes,
             wasteful_from_bytes: (least_bytes as f64 * amp) as u64 + OTHER_FILES * file_bytes,
+            is_known: total_bytes.saturating_sub(pointed_to) >= overwritten,
         }
     }
 }

@@ -50,6 +50,8 @@ pub(super) struct ValueUse {
     pub(super) is_tight: Arc<AtomicBool>,
     /// Most of them may be dead, also where that is no reason to hurry.
     pub(super) is_wasteful: AtomicBool,
+    /// Of what is dead, at least as much is known to be as is not.
+    pub(super) is_known: AtomicBool,
     /// What these and logs that no table points into may take before writes are slowed, and where they are slowest.
     pub(super) slow_from_bytes: AtomicU64,
     pub(super) bytes_max: AtomicU64,
@@ -76,6 +78,7 @@ impl ValueUse {
             file_bytes: AtomicU64::new(0),
             is_tight: Arc::new(AtomicBool::new(false)),
             is_wasteful: AtomicBool::new(false),
+            is_known: AtomicBool::new(false),
             slow_from_bytes: AtomicU64::new(u64::MAX),
             bytes_max: AtomicU64::new(u64::MAX),
             retired_bytes: AtomicU64::new(0),

@@ -222,7 +222,7 @@ pub(super) fn compact_next(core: &Core) -> Result<bool> {
     let full_disk = &core.background.full_disk;
     let jobs = core.background.jobs_since_index.fetch_add(1, Ordering::Relaxed);
     let nexts: [Next; 3] = if full_disk.turn() == Turn::Values || core.is_collection_urgent() {
-        // There is no room for the rest, or writes wait for it.
+        // There may be room for it alone, or writes wait for it.
         [collect_next, merge_next, index_next]
     } else if jobs >= JOBS_BEFORE_INDEX {
         [index_next, merge_next, collect_next]
