@@ -6,7 +6,7 @@
 //! | adders | all add to the same counters, one after the other; none of the sums is lost |
 //! | readers | a counter never goes back; under a snapshot a pair is equal |
 //! | scanners | keys come in order, forward and backward alike; what a cursor sees does not change |
-//! | upkeep | flush, compact, checkpoint, ranges deleted and written anew, verify |
+//! | upkeep | flush, compact, also by another policy, collect values, checkpoint, ranges deleted and written anew, verify |
 //!
 //! The same program runs under the sanitizers.
 
@@ -16,7 +16,7 @@ use crate::random::Random;
 use esker::base::Env;
 use esker::base::sync::Mutex;
 use esker::base::vfs::strict::StrictVfs;
-use esker::{Batch, Db, Keyspace, Options, ScanOptions, Setup, Snapshot, WriteOptions};
+use esker::{Batch, Compaction, Db, Keyspace, Options, ScanOptions, Setup, Snapshot, WriteOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -297,7 +297,7 @@ fn upkeep(shared: &Shared, number: u64, mut random: Random) -> Checked {
     let guest = format!("guest{number}");
     while shared.go_on(3) {
         let keyspace = &shared.pairs[random.below(2) as usize];
-        match random.below(8) {
+        match random.below(10) {
             0 | 1 => shared.db.flush().map_err(text)?,
             2 => keyspace.flush().map_err(text)?,
             3 => keyspace.compact_range(None, None).map_err(text)?,
@@ -316,6 +316,18 @@ fn upkeep(shared: &Shared, number: u64, mut random: Random) -> Checked {
                 let report = shared.db.verify(|_| true).map_err(text)?;
                 if let Some((path, error)) = report.damage.first() {
                     return Err(format!("verify: {}: {error}", path.display()));
+                }
+            }
+            8 if random.one_in(3) => {
+                shared.db.collect_values(0.0, |_| true).map_err(text)?;
+            }
+            9 if random.one_in(3) => {
+                let compaction =
+                    [Compaction::Leveled, Compaction::Tiered][random.below(2) as usize];
+                match keyspace.set_compaction(compaction) {
+                    // A run index needs tiers.
+                    Ok(()) | Err(esker::Error::InvalidArgument { .. }) => {}
+                    Err(error) => return Err(format!("compact otherwise: {error}")),
                 }
             }
             _ => crate::gate::pause(Duration::from_millis(random.below(20))),

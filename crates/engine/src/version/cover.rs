@@ -1,11 +1,8 @@
 //! What a table's range tombstones cover. It is kept in memory once the table was opened, so that policies, which read no disk, can
 //! tell how much a compaction would free.
 
-use super::edit::TableMeta;
-use super::run::{KeyRange, Run};
 use crate::range_tombstone::RangeTombstones;
-use esker_base::{KeyOrder, Seq};
-use std::cmp::Ordering;
+use esker_base::Seq;
 use std::sync::Arc;
 
 /// Of a table that covers more stretches these are known, the first in key order.
@@ -13,11 +10,11 @@ const STRETCHES_MAX: usize = 64;
 
 /// A stretch of key space without a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stretch {
-    start: Arc<[u8]>,
-    end: Arc<[u8]>,
+pub(crate) struct Stretch {
+    pub(crate) start: Arc<[u8]>,
+    pub(crate) end: Arc<[u8]>,
     /// What is older is hidden in all of it.
-    seq: Seq,
+    pub(crate) seq: Seq,
 }
 
 /// What a table's range tombstones cover.
@@ -47,29 +44,9 @@ impl Cover {
         Cover { stretches: stretches.into() }
     }
 
-    /// Records of an older run that are hidden, of whole tables alone: of others nobody knows without reading them.
-    pub(crate) fn hidden_entries(&self, order: &KeyOrder, run: &Run) -> u64 {
-        let hidden = |stretch: &Stretch| -> u64 {
-            let range = KeyRange {
-                start: Some(&stretch.start),
-                end: Some(&stretch.end),
-                end_inclusive: false,
-            };
-            let metas = run.overlapping(order, &range).iter().map(|table| &table.meta);
-            metas.filter(|meta| stretch.holds(order, meta)).map(|meta| meta.entries).sum()
-        };
-        self.stretches.iter().map(hidden).sum()
-    }
-}
-
-impl Stretch {
-    fn holds(&self, order: &KeyOrder, meta: &TableMeta) -> bool {
-        let ends = match order.compare(&meta.largest, &self.end) {
-            Ordering::Less => true,
-            Ordering::Equal => meta.largest_exclusive,
-            Ordering::Greater => false,
-        };
-        ends && !order.less(&meta.smallest, &self.start) && meta.max_seq < self.seq
+    /// In key order.
+    pub(crate) fn stretches(&self) -> &[Stretch] {
+        &self.stretches
     }
 }
 
@@ -77,6 +54,7 @@ impl Stretch {
 mod tests {
     use super::*;
     use crate::range_tombstone::RangeTombstone;
+    use esker_base::KeyOrder;
 
     fn cover(tombstones: &[(&str, &str, Seq)]) -> Cover {
         let tombstones: Vec<RangeTombstone> = tombstones
@@ -117,24 +95,5 @@ mod tests {
         let joined: Vec<(&str, &str, Seq)> =
             keys.windows(2).map(|pair| (&pair[0][..], &pair[1][..], 1)).collect();
         assert_eq!(stretches(&cover(&joined)), [("000".to_owned(), "199".to_owned(), 1)]);
-    }
-
-    #[test]
-    fn a_stretch_holds_whole_and_older_tables() {
-        let cover = cover(&[("b", "e", 10)]);
-        let holds = |smallest: &str, largest: &str, largest_exclusive, max_seq| {
-            let meta = TableMeta {
-                smallest: smallest.as_bytes().into(),
-                largest: largest.as_bytes().into(),
-                largest_exclusive,
-                max_seq,
-                ..TableMeta::default()
-            };
-            cover.stretches[0].holds(&KeyOrder::Bytewise, &meta)
-        };
-        assert!(holds("b", "d", false, 9));
-        assert!(!holds("b", "d", false, 10), "written later");
-        assert!(!holds("a", "d", false, 9) && !holds("b", "e", false, 9), "sticks out");
-        assert!(holds("c", "e", true, 9), "ends with it");
     }
 }

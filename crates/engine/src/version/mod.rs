@@ -29,7 +29,9 @@ mod value_output;
 mod values;
 mod wals;
 
+#[cfg(test)]
 pub(crate) use cover::Cover;
+pub(crate) use cover::Stretch;
 pub(crate) use coverage::{Coverage, Replaced, RunDigest};
 pub(crate) use cursor::RunCursor;
 pub(crate) use edit::{

@@ -6,7 +6,7 @@
 //! A level that a tiered tree left with several runs is first merged into one.
 //! Source: LevelDB; choice of the table by overlap as in RocksDB's `kMinOverlappingRatio`.
 
-use super::hidden_entries;
+use super::hidden::hidden_entries;
 use super::manual::{ManualStep, Pick};
 use super::taken::{any_busy, any_run_busy, is_busy, total_bytes};
 use crate::event::CompactionReason;

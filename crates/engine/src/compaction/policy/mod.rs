@@ -4,6 +4,7 @@
 //! changed, is a tree in need of compaction like any other.
 
 mod erased;
+mod hidden;
 pub(crate) mod leveled;
 mod manual;
 mod taken;
@@ -17,8 +18,8 @@ pub(crate) use values::{newer_bytes, overwriting_bytes, pick_for_values};
 use crate::event::CompactionReason;
 use crate::options::{Compaction, KeyspaceOptions};
 use crate::trace::{Amount, Shape};
-use crate::version::{CompactionSpec, Cover, DEEPEST_LEVEL, LevelScore, Run, Table, Version};
-use esker_base::{KeyOrder, Seq};
+use crate::version::{CompactionSpec, DEEPEST_LEVEL, LevelScore, Run, Version};
+use esker_base::Seq;
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -33,13 +34,6 @@ pub(crate) fn shape(version: &Version, options: &KeyspaceOptions) -> Vec<Shape> 
         Shape { runs: runs.len() as u64, tables, bytes, limit_bytes, limit_runs }
     };
     version.levels.iter().enumerate().map(shape).collect()
-}
-
-/// Records of older runs that a table's range tombstones hide, as far as is known: of whole tables alone, and none as long as the
-/// table was not opened.
-fn hidden_entries(table: &Table, older: &[&Arc<Run>], order: &KeyOrder) -> u64 {
-    let hidden = |cover: &Cover| older.iter().map(|run| cover.hidden_entries(order, run)).sum();
-    table.cover().map_or(0, hidden)
 }
 
 /// What a level may hold before it is compacted.

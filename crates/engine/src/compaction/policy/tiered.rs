@@ -7,7 +7,7 @@
 //! arrives in order.
 //! Source: LooseKV; the stepped merge of Jagadish et al. (VLDB '97).
 
-use super::hidden_entries;
+use super::hidden::hidden_entries;
 use super::manual::{ManualStep, Pick};
 use super::taken::{any_busy, any_run_busy};
 use crate::event::CompactionReason;
