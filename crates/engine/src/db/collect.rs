@@ -98,7 +98,7 @@ impl Core {
     /// below that, and where nothing is or may be collected that writes could wait for.
     pub(super) fn values_fill(&self) -> f64 {
         let usage = &self.value_use;
-        if !usage.is_busy() {
+        if !usage.is_busy() || usage.failed.load(Ordering::Relaxed) {
             return -1.0;
         }
         let bytes =
@@ -319,6 +319,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let usage = &self.core.value_use;
         usage.taken.lock().retain(|number, _| !self.files.contains(number));
+        usage.failed.store(!self.done, Ordering::Relaxed);
         if !self.done {
             usage.changed.store(true, Ordering::Release);
         }

@@ -62,6 +62,21 @@ fn wait_for_level0(core: &Core) -> Result<()> {
     Ok(())
 }
 
+/// Waits until flushes have made what sealed epochs name less than too much.
+fn wait_for_epochs(core: &Core) -> Result<()> {
+    let started = core.env.clock.now_ns();
+    let mut waited = false;
+    while core.epochs.lock().are_too_many() {
+        core.check_writable()?;
+        core.wait_progress(ROOM_WAIT)?;
+        waited = true;
+    }
+    if waited {
+        core.stall.note_wait(core.env.clock.now_ns() - started);
+    }
+    Ok(())
+}
+
 impl CommitState {
     /// Writers are about to be slowed, and no memtable is on its way out: of many keyspaces none may be full by itself. The largest is
     /// sealed before the next group.
@@ -110,6 +125,9 @@ impl CommitState {
     #[cold]
     pub(super) fn make_room(&mut self, core: &Core, bytes: u64) -> Result<()> {
         if !self.full.is_empty() {
+            if core.is_external() {
+                wait_for_epochs(core)?;
+            }
             let full = std::mem::take(&mut self.full);
             if let Err(error) = self.seal(core, &full) {
                 self.full = full;

@@ -96,18 +96,38 @@ fn price_ns(spec: &CompactionSpec) -> u64 {
 
 /// The most urgent compaction that can run now; while the disk is full, in turns with others, see [`FullDisk`]. It counts as
 /// running.
-pub(super) fn choose(core: &Core) -> Result<Option<Chosen>> {
-    for keyspace in core.keyspaces.load().by_id.values() {
-        // Policies are asked under the lock, and read no disk.
-        keyspace.view.load().version.tables().for_each(|(_, table)| table.learn_cover());
+pub(super) fn choose(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
+    let chosen = choose_now(core, turn)?;
+    if chosen.is_none() && learn_covers(core)? {
+        return choose_now(core, turn);
     }
+    Ok(chosen)
+}
+
+/// Has what range tombstones cover be known where policies ask for it, which read no disk. False if nothing was learned.
+fn learn_covers(core: &Core) -> Result<bool> {
+    let mut learned = false;
+    for keyspace in core.keyspaces.load().by_id.values() {
+        let version = keyspace.view.load().version.clone();
+        let unknown = policy::unknown_covers(&version, &keyspace.compacted_by.load());
+        for table in unknown {
+            learned |= table.learn_cover();
+        }
+    }
+    if learned {
+        core.measure_values(&*core.lock_versions()?);
+    }
+    Ok(learned)
+}
+
+fn choose_now(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
     // Marking inputs and reading versions must be one step.
     let _versions = core.lock_versions()?;
     let keyspaces = core.keyspaces.load();
     let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
     let is_settled = |keyspace: &&Arc<KeyspaceCore>| !keyspace.reshaping.load(Ordering::Relaxed);
     let settled = keyspaces.by_id.values().filter(is_settled);
-    let chosen = match core.background.full_disk.turn() {
+    let chosen = match turn {
         Turn::Smallest(at) => {
             let mut all: Vec<Chosen> =
                 settled.flat_map(|keyspace| keyspace.all_candidates(oldest_snapshot)).collect();
@@ -168,7 +188,7 @@ impl KeyspaceCore {
                 && oldest_snapshot < Seq::MAX
                 && policy::pick_tombstones(&version, options, Seq::MAX).is_some()
             {
-                core.snapshots.wait_for_oldest();
+                core.snapshots.wait_for(oldest_snapshot);
             }
             Some((0.0, chosen?))
         });
@@ -360,12 +380,11 @@ impl Chosen {
             run.tables.iter().map(|table| table.meta.value_bytes()).sum()
         };
         let all: u64 = spec.inputs.iter().map(bytes_of).sum();
-        let oldest = spec.inputs.last().map(|run| Run::new(0, run.tables.clone()));
+        let oldest = spec.inputs.last().map(|run| Arc::new(Run::new(0, run.tables.clone())));
         let newer = match (&oldest, spec.is_move) {
             (Some(oldest), false) => {
                 let newer = spec.inputs[..spec.inputs.len() - 1].iter().flat_map(|run| &run.tables);
-                let metas = newer.map(|table| &table.meta);
-                policy::overwriting_bytes(metas, oldest, &self.options.order)
+                policy::overwriting_bytes(newer, oldest, &self.options.order)
             }
             // Tables that move have nothing under them.
             _ => all,

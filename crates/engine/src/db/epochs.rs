@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// edit of the manifest may have, which names them all.
 const NAMED_BYTES_MAX: u64 = 64 << 20;
 
+/// Writers wait while sealed epochs name so many times as much.
+const WAITING_MAX: u64 = 2;
+
 /// What a group takes in an edit, about.
 fn named_bytes(progress: &Progress) -> u64 {
     (progress.group.len() + progress.note.len() + size_of::<Progress>()) as u64
@@ -53,6 +56,8 @@ pub(super) struct Epoch {
     /// The newest sequence number in it.
     pub(super) seq: Seq,
     pub(super) applied: Groups,
+    /// What its groups take in the edit that will name them.
+    pub(super) named_bytes: u64,
     /// What comes into force with it.
     pub(super) arrival: Option<Arc<Arrival>>,
 }
@@ -105,11 +110,17 @@ impl Epochs {
         self.current
     }
 
-    /// Begins the next epoch. Returns what was applied in the one that ends.
-    pub(super) fn begin(&mut self) -> Groups {
+    /// Begins the next epoch. Returns what was applied in the one that ends, and what that takes in an edit.
+    pub(super) fn begin(&mut self) -> (Groups, u64) {
         self.current = EpochId::new();
-        self.active_bytes = 0;
-        std::mem::take(&mut self.active)
+        (std::mem::take(&mut self.active), std::mem::take(&mut self.active_bytes))
+    }
+
+    /// True if sealed epochs that are not flushed yet name so much that nothing more should be sealed: it is memory that no
+    /// budget counts.
+    pub(super) fn are_too_many(&self) -> bool {
+        let waiting: u64 = self.sealed.iter().map(|epoch| epoch.named_bytes).sum();
+        waiting >= WAITING_MAX * self.active_bytes_max
     }
 
     /// True if groups and notes of the epoch that is not sealed are as many as one edit should name.

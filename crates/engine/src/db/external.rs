@@ -62,11 +62,11 @@ impl Core {
         arrival: Option<Arc<Arrival>>,
     ) -> EpochId {
         let mut epochs = self.epochs.lock();
-        let applied = epochs.begin();
+        let (applied, named_bytes) = epochs.begin();
         #[cfg(esker_planted)]
         let applied = super::planted::keep_back(applied, &mut epochs.active);
         epochs.names.extend(arrival.iter().map(|arrival| arrival.range.group.clone()));
-        epochs.sealed.push_back(Epoch { number, seq, applied, arrival });
+        epochs.sealed.push_back(Epoch { number, seq, applied, named_bytes, arrival });
         epochs.current()
     }
 
@@ -244,7 +244,7 @@ mod tests {
     use crate::db::{Applied, Db, Setup};
     use crate::event::EventListener;
     use crate::options::Options;
-    use esker_base::vfs::strict::{StrictVfs, Survival};
+    use esker_base::vfs::strict::{StrictOptions, StrictVfs, Survival};
     use esker_base::{Batch, Env};
     use std::sync::Mutex;
 
@@ -296,5 +296,29 @@ mod tests {
         let groups = open(&after, &told).groups();
         assert_eq!(groups.len(), brought, "each is there that was told");
         assert!(groups.iter().all(|group| group.note.len() == 1 << 10));
+    }
+
+    /// What is sealed and cannot be flushed is not more and more.
+    #[test]
+    fn who_applies_is_refused_while_epochs_cannot_be_flushed() {
+        const MOST: u64 = 4 << 10;
+        let plain = StrictOptions { preallocated_logs: false, ..StrictOptions::default() };
+        let (disk, told) = (StrictVfs::with_options(plain), Arc::new(Told::default()));
+        let db = open(&disk, &told);
+        db.core().epochs.lock().active_bytes_max = MOST;
+        let apply = |group: u64| {
+            let group = format!("{group:04}/");
+            let request = Applied { group: group.as_bytes(), index: 1, note: &[7; 1 << 10] };
+            db.apply(request, Batch::new())
+        };
+        disk.set_capacity_bytes(Some(disk.total_bytes()));
+        let applied: Vec<u64> = (0..100).filter(|&group| apply(group).is_ok()).collect();
+        assert!(matches!(apply(200), Err(Error::NoSpace { .. })), "it says why");
+        assert!((8..=16).contains(&applied.len()), "{applied:?}");
+        disk.set_capacity_bytes(None);
+        apply(200).expect("it goes on by itself");
+        db.flush().expect("flush");
+        assert_eq!(db.groups().len(), applied.len() + 1);
+        db.close().expect("close");
     }
 }

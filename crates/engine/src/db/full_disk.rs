@@ -24,14 +24,15 @@ pub(super) struct FullDisk {
 }
 
 impl FullDisk {
-    /// Notes what became of a job. Other failures say nothing about space.
-    pub(super) fn note<T>(&self, result: &Result<T>) {
+    /// Notes what became of a job, true if there was one. Other failures say nothing about space, nor does it if there is nothing to do
+    /// beside what others do.
+    pub(super) fn note(&self, result: &Result<bool>) {
         match result {
-            Ok(_) => self.failures.store(0, Ordering::Relaxed),
+            Ok(true) => self.failures.store(0, Ordering::Relaxed),
             Err(Error::NoSpace { .. }) => {
                 self.failures.fetch_add(1, Ordering::Relaxed);
             }
-            Err(_) => {}
+            Ok(false) | Err(_) => {}
         }
     }
 
@@ -52,7 +53,7 @@ mod tests {
     #[test]
     fn jobs_take_turns_until_one_succeeds() {
         let disk = FullDisk::default();
-        let full = || Err::<(), Error>(Error::NoSpace { path: "a".into() });
+        let full = || Err(Error::NoSpace { path: "a".into() });
         let turns: Vec<Turn> = (0..7)
             .map(|_| {
                 let turn = disk.turn();
@@ -70,9 +71,10 @@ mod tests {
             Turn::Usual,
         ];
         assert_eq!(turns, wanted);
-        disk.note::<()>(&Err(Error::Cancelled));
-        assert_eq!(disk.turn(), Turn::Values, "this says nothing");
-        disk.note(&Ok(()));
+        disk.note(&Err(Error::Cancelled));
+        disk.note(&Ok(false));
+        assert_eq!(disk.turn(), Turn::Values, "these say nothing");
+        disk.note(&Ok(true));
         assert_eq!(disk.turn(), Turn::Usual);
     }
 }

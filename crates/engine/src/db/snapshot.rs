@@ -22,9 +22,15 @@ impl SnapshotList {
         SnapshotList { open, is_waited_for: AtomicBool::new(false), background }
     }
 
-    /// Workers are told when the oldest snapshot is gone.
-    pub(super) fn wait_for_oldest(&self) {
-        self.is_waited_for.store(true, Ordering::Relaxed);
+    /// Workers are told when this snapshot, which was the oldest, is gone; at once if it is by now.
+    pub(super) fn wait_for(&self, oldest: Seq) {
+        let open = self.open.lock();
+        let is_open = open.keys().next().is_some_and(|&first| first <= oldest);
+        self.is_waited_for.store(is_open, Ordering::Relaxed);
+        drop(open);
+        if !is_open {
+            self.background.wake_workers();
+        }
     }
 
     /// Opens a snapshot at the sequence number that `now` returns.
@@ -104,5 +110,29 @@ impl Drop for Snapshot {
                 self.list.background.wake_workers();
             }
         }
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_the_oldest_snapshot_is_woken_also_if_it_has_gone_before() {
+        let background = Arc::new(Background::new(false));
+        let list = Arc::new(SnapshotList::new(background.clone()));
+        let mut seen = background.seen();
+        let (first, second) = (list.open(|| 5), list.open(|| 7));
+        drop(second);
+        list.wait_for(5);
+        assert!(!background.has_changed(&mut seen), "it is open, and nobody waits for the other");
+        drop(first);
+        assert!(background.has_changed(&mut seen));
+        let third = list.open(|| 9);
+        // Somebody has listed the first before it went.
+        list.wait_for(5);
+        assert!(background.has_changed(&mut seen));
+        drop(third);
+        assert!(!background.has_changed(&mut seen), "nobody waits");
     }
 }

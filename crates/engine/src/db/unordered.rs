@@ -171,8 +171,13 @@ impl UnorderedCursor {
     fn forget(&mut self) {
         self.reading = false;
         self.files.clear();
+        // Long keys may have left no room for places.
+        let is_lopsided = self.keys.capacity() > 2 * self.keys.len();
         self.noted.clear();
         self.keys.clear();
+        if is_lopsided {
+            self.keys = Vec::new();
+        }
         if self.noted_bytes() > self.memory_bytes {
             // A long key.
             (self.noted, self.keys) = (Vec::new(), Vec::new());

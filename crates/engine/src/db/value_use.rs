@@ -61,6 +61,8 @@ pub(super) struct ValueUse {
     pub(super) length_max: AtomicU64,
     /// Something changed since a collection was last looked for.
     pub(super) changed: AtomicBool,
+    /// The last collection failed, and nothing has succeeded since: nobody waits for the next.
+    pub(super) failed: AtomicBool,
     /// Collections that run, and such as are looked for.
     collecting: AtomicU64,
     /// The files that are being collected, and what of each is dead.
@@ -84,6 +86,7 @@ impl ValueUse {
             retired_bytes: AtomicU64::new(0),
             length_max: AtomicU64::new(length_max(options, 0, false)),
             changed: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             collecting: AtomicU64::new(0),
             taken: Mutex::default(),
             unreadable: Mutex::default(),

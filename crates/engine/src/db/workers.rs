@@ -220,17 +220,16 @@ pub(super) fn compact_next(core: &Core) -> Result<bool> {
         return Ok(true);
     }
     let full_disk = &core.background.full_disk;
-    let jobs = core.background.jobs_since_index.fetch_add(1, Ordering::Relaxed);
-    let nexts: [Next; 3] = if full_disk.turn() == Turn::Values || core.is_collection_urgent() {
-        // There may be room for it alone, or writes wait for it.
-        [collect_next, merge_next, index_next]
-    } else if jobs >= JOBS_BEFORE_INDEX {
-        [index_next, merge_next, collect_next]
-    } else {
-        [merge_next, collect_next, index_next]
-    };
-    let result = nexts.iter().try_fold(false, |done, next| Ok(done || next(core)?));
+    let turn = full_disk.turn();
+    let mut result = job_next(core, turn);
+    if matches!(result, Ok(false)) && turn != Turn::Usual {
+        // There may be what only the usual turn looks for.
+        result = job_next(core, Turn::Usual);
+    }
     full_disk.note(&result);
+    if matches!(result, Ok(true)) {
+        core.value_use.failed.store(false, Ordering::Relaxed);
+    }
     core.store.sweep();
     if !matches!(result, Ok(false)) {
         core.background.wake_all();
@@ -238,9 +237,24 @@ pub(super) fn compact_next(core: &Core) -> Result<bool> {
     result
 }
 
-/// Runs the most urgent compaction, if there is any.
-fn merge_next(core: &Core) -> Result<bool> {
-    let Some(chosen) = compact::choose(core)? else { return Ok(false) };
+/// Does what comes first in this turn, if anything is to be done.
+fn job_next(core: &Core, turn: Turn) -> Result<bool> {
+    let jobs = core.background.jobs_since_index.fetch_add(1, Ordering::Relaxed);
+    let merge = || merge_next(core, turn);
+    let is_usual = turn == Turn::Usual;
+    if turn == Turn::Values || (is_usual && core.is_collection_urgent()) {
+        // There may be room for it alone, or writes wait for it.
+        Ok(collect_next(core)? || merge()? || index_next(core)?)
+    } else if is_usual && jobs >= JOBS_BEFORE_INDEX {
+        Ok(index_next(core)? || merge()? || collect_next(core)?)
+    } else {
+        Ok(merge()? || collect_next(core)? || index_next(core)?)
+    }
+}
+
+/// Runs the most urgent compaction, if there is any, or that whose turn it is.
+fn merge_next(core: &Core, turn: Turn) -> Result<bool> {
+    let Some(chosen) = compact::choose(core, turn)? else { return Ok(false) };
     let result = chosen.run(core);
     core.background.compactions_running.fetch_sub(1, Ordering::Release);
     result.map(|_| true)

@@ -1,12 +1,15 @@
 //! What a table's range tombstones cover. It is kept in memory once the table was opened, so that policies, which read no disk, can
-//! tell how much a compaction would free.
+//! tell about how much a compaction would free.
 
 use crate::range_tombstone::RangeTombstones;
 use esker_base::Seq;
 use std::sync::Arc;
 
-/// Of a table that covers more stretches these are known, the first in key order.
+/// Of a table that covers more stretches so many are known, the first in key order.
 const STRETCHES_MAX: usize = 64;
+
+/// The same if their keys are longer than this in all.
+const BYTES_MAX: usize = 16 << 10;
 
 /// A stretch of key space without a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +29,9 @@ pub(crate) struct Cover {
 impl Cover {
     pub(crate) fn of(tombstones: &RangeTombstones) -> Cover {
         let mut stretches: Vec<Stretch> = Vec::new();
+        let mut bytes = 0;
         for (at, span) in tombstones.fragments().iter().enumerate() {
-            let is_full = stretches.len() == STRETCHES_MAX;
+            let is_full = stretches.len() == STRETCHES_MAX || bytes > BYTES_MAX;
             let seq = tombstones.newest_at(at, Seq::MAX).unwrap_or_default();
             match stretches.last_mut() {
                 Some(last) if last.end == span.start => {
@@ -37,6 +41,7 @@ impl Cover {
                 _ if is_full => break,
                 _ => {
                     let (start, end) = (span.start.clone(), span.end.clone());
+                    bytes += start.len() + end.len();
                     stretches.push(Stretch { start, end, seq });
                 }
             }
@@ -91,6 +96,10 @@ mod tests {
             ranges.iter().zip(&ends).map(|((start, ..), end)| (*start, &end[..], 1)).collect();
         let kept = stretches(&cover(&apart));
         assert_eq!((kept.len(), &kept[63].0[..]), (STRETCHES_MAX, "063"));
+        let long = "x".repeat(BYTES_MAX);
+        let ends = [format!("a{long}"), format!("c{long}")];
+        let kept = cover(&[("a", &ends[0], 1), ("c", &ends[1], 1)]);
+        assert_eq!(kept.stretches().len(), 1, "keys are long");
         // Without gaps it is one, however many there are.
         let joined: Vec<(&str, &str, Seq)> =
             keys.windows(2).map(|pair| (&pair[0][..], &pair[1][..], 1)).collect();

@@ -354,11 +354,14 @@ impl Table {
         self.cover.get()
     }
 
-    /// Has what its range tombstones cover be known from now on, unless the table cannot be read: who needs it will be told.
-    pub(crate) fn learn_cover(self: &Arc<Table>) {
-        if self.meta.range_tombstones > 0 && self.cover.get().is_none() {
-            let _ = self.reader();
-        }
+    /// True if it covers something, and nobody knows yet what.
+    pub(crate) fn has_unknown_cover(&self) -> bool {
+        self.meta.range_tombstones > 0 && self.cover.get().is_none()
+    }
+
+    /// Has what its range tombstones cover be known from now on. False if the table cannot be read: who needs it will be told.
+    pub(crate) fn learn_cover(self: &Arc<Table>) -> bool {
+        self.reader().is_ok() && self.cover.get().is_some()
     }
 
     /// As if the table had been opened and that been found.

@@ -6,7 +6,7 @@
 //! A level that a tiered tree left with several runs is first merged into one.
 //! Source: LevelDB; choice of the table by overlap as in RocksDB's `kMinOverlappingRatio`.
 
-use super::hidden::hidden_entries;
+use super::hidden::Hidden;
 use super::manual::{ManualStep, Pick};
 use super::taken::{any_busy, any_run_busy, is_busy, total_bytes};
 use crate::event::CompactionReason;
@@ -183,10 +183,11 @@ fn pick_tombstones_of_level0(
     let all: Vec<&Arc<Run>> = version.runs().map(|(_, run)| run).collect();
     let metas = || all.iter().flat_map(|run| &run.tables).map(|table| &table.meta);
     let records: u64 = metas().map(|meta| meta.entries.saturating_sub(meta.tombstones)).sum();
-    let mut dead = 0;
+    let (mut dead, mut hidden) = (0, Hidden::new(order));
     for (at, run) in version.level(0).iter().enumerate() {
         for table in run.tables.iter().filter(|table| table.meta.max_seq <= oldest_snapshot) {
-            dead += table.meta.tombstones + hidden_entries(table, &all[at + 1..], order);
+            let older = all[at + 1..].iter().copied();
+            dead += table.meta.tombstones + hidden.by(table, older, |meta| meta.entries);
         }
     }
     if dead == 0 || (dead as f64) < records as f64 * options.tombstone_ratio_compact {

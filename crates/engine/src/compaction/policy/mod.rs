@@ -18,7 +18,7 @@ pub(crate) use values::{newer_bytes, overwriting_bytes, pick_for_values};
 use crate::event::CompactionReason;
 use crate::options::{Compaction, KeyspaceOptions};
 use crate::trace::{Amount, Shape};
-use crate::version::{CompactionSpec, DEEPEST_LEVEL, LevelScore, Run, Version};
+use crate::version::{CompactionSpec, DEEPEST_LEVEL, LevelScore, Run, Table, Version};
 use esker_base::Seq;
 use std::sync::Arc;
 
@@ -92,6 +92,17 @@ pub(crate) fn pick_tombstones(
         Compaction::Leveled => leveled::pick_tombstones(version, options, oldest_snapshot),
         Compaction::Tiered => tiered::pick_tombstones(version, options, oldest_snapshot),
     }
+}
+
+/// Tables of which it would have to be known what their range tombstones cover, to find what is to be compacted because of that.
+pub(crate) fn unknown_covers(version: &Version, options: &KeyspaceOptions) -> Vec<Arc<Table>> {
+    if options.tombstone_ratio_compact >= 1.0 {
+        return Vec::new();
+    }
+    let is_asked = |level: usize| level == 0 || options.compaction == Compaction::Tiered;
+    let tables =
+        version.tables().filter(|(level, table)| is_asked(*level) && table.has_unknown_cover());
+    tables.map(|(_, table)| table.clone()).collect()
 }
 
 /// Level 0 into level 1 although it has few runs, so that scans find fewer. Nothing if they would not, or if the

@@ -276,6 +276,37 @@ fn level_0_of_tiers_waits_for_no_merge_of_all_the_rest() {
 }
 
 #[test]
+fn what_comes_into_a_tier_whose_oldest_runs_are_taken_becomes_fewer() {
+    let tables = |newer: &[(u64, u64)]| {
+        let of = |&(run, bytes): &(u64, u64)| {
+            let (level, run, meta) = table(1, run, "a", "z");
+            (level, run, TableMeta { file_bytes: bytes, ..meta })
+        };
+        newer.iter().map(of).chain([table(1, 1, "c", "z"), table(2, 0, "d", "z")]).collect()
+    };
+    let chosen = |newer: &[(u64, u64)]| {
+        let tree = Tree::new(Compaction::Tiered, tables(newer));
+        tree.take(1, "c");
+        let spec = tree.pick(1)?;
+        assert_eq!((spec.output_level, spec.is_move), (1, false));
+        let runs: Vec<usize> = spec.inputs.iter().map(|run| run.tables.len()).collect();
+        let order: Vec<(usize, u64)> = tree.after(&spec).runs();
+        Some((runs.len(), order))
+    };
+    assert_eq!(chosen(&[(9, 10), (8, 10)]), None, "too few");
+    let runs = vec![(1, 9), (1, 1), (2, 0)];
+    assert_eq!(chosen(&[(9, 10), (8, 20), (7, 15)]), Some((3, runs)));
+    assert_eq!(chosen(&[(9, 10), (8, 10), (7, 30)]), None, "one is too long");
+    let runs = vec![(1, 9), (1, 8), (1, 1), (2, 0)];
+    assert_eq!(chosen(&[(9, 1), (8, 10), (7, 10), (6, 10)]), Some((3, runs)), "older ones");
+    // Those of level 0 wait for nobody.
+    let level0 = vec![table(0, 9, "a", "z"), table(0, 8, "a", "z"), table(0, 7, "b", "z")];
+    let tree = Tree::new(Compaction::Tiered, [level0, vec![table(0, 6, "c", "z")]].concat());
+    tree.take(0, "c");
+    assert!(tree.pick(0).is_none());
+}
+
+#[test]
 fn a_few_runs_of_level_0_are_compacted_if_they_delete_half_of_the_tree() {
     let below = || [table(1, 7, "a", "m"), table(1, 7, "n", "z"), table(2, 3, "d", "z")];
     let chosen = |level0: (u32, u64, TableMeta), oldest_snapshot: Seq| {
@@ -323,7 +354,6 @@ fn level_0_is_compacted_if_its_range_tombstones_hide_half_of_the_tree() {
         spec.map(|spec| (spec.level, spec.output_level))
     };
     assert_eq!(chosen(&[("a", "f5")]), None, "one table of four");
-    assert_eq!(chosen(&[("a", "f"), ("g", "m"), ("n", "z")]), None, "none of them is hidden whole");
     assert_eq!(chosen(&[("a", "f5"), ("n", "z5")]), Some((0, 1)));
     assert_eq!(chosen(&[("d", "z5")]), Some((0, 1)), "in two levels");
 }

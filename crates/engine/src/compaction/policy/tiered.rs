@@ -3,11 +3,11 @@
 //! Whole runs are merged, and nothing of the next level is rewritten. The deepest level is merged in place.
 //! Runs that do not overlap each other move down without being rewritten.
 //!
-//! Invariant: one job at a time takes runs of a level, always its oldest, so that what arrives in the next level
-//! arrives in order.
+//! Invariant: one job at a time takes runs out of a level, always its oldest, so that what arrives in the next level
+//! arrives in order. Others may merge newer ones where they stand.
 //! Source: LooseKV; the stepped merge of Jagadish et al. (VLDB '97).
 
-use super::hidden::hidden_entries;
+use super::hidden::Hidden;
 use super::manual::{ManualStep, Pick};
 use super::taken::{any_busy, any_run_busy};
 use crate::event::CompactionReason;
@@ -20,6 +20,9 @@ use std::sync::Arc;
 
 /// A level that has fallen behind is emptied by this many times the usual number of runs at once.
 const BACKLOG: usize = 2;
+
+/// Runs are about as long if none is longer than another by more than this.
+const ALIKE: u64 = 2;
 
 /// Runs at which `level` is compacted.
 fn runs_max(options: &KeyspaceOptions, level: usize) -> usize {
@@ -55,12 +58,41 @@ pub(super) fn pick(
     level: usize,
 ) -> Option<CompactionSpec> {
     let (runs, max) = (version.level(level), runs_max(options, level));
-    if runs.len() < max || any_run_busy(runs) {
+    if runs.len() < max {
         return None;
+    }
+    if any_run_busy(runs) {
+        return merge_behind(runs, options, level);
     }
     let count = if level < DEEPEST_LEVEL { BACKLOG * max } else { runs.len() };
     let oldest = &runs[runs.len().saturating_sub(count)..];
     Some(merge_down(oldest, options, level, CompactionReason::Size))
+}
+
+/// While the oldest runs of a level are in a merge that may take long, runs that came after them are not to pile up: so many that are
+/// about as long become one where they stand.
+fn merge_behind(
+    runs: &[Arc<Run>],
+    options: &KeyspaceOptions,
+    level: usize,
+) -> Option<CompactionSpec> {
+    if level == 0 {
+        return None;
+    }
+    let idle = runs.iter().take_while(|run| !any_busy(&run.tables)).count();
+    let are_alike = |runs: &&[Arc<Run>]| {
+        let bytes = || runs.iter().map(|run| run.bytes());
+        bytes().max() <= bytes().min().map(|least| ALIKE * least)
+    };
+    let chosen = runs[..idle].windows(runs_max(options, level)).find(are_alike)?;
+    Some(CompactionSpec {
+        reason: CompactionReason::Size,
+        level,
+        output_level: level,
+        output_run: chosen.first().map(|run| run.id),
+        inputs: chosen.iter().map(|run| input(level, run)).collect(),
+        is_move: false,
+    })
 }
 
 pub(super) fn pick_for_scans(version: &Version, options: &KeyspaceOptions) -> Pick {
@@ -109,7 +141,7 @@ pub(super) fn pick_tombstones(
 ) -> Option<CompactionSpec> {
     let all: Vec<(usize, &Arc<Run>)> = version.runs().collect();
     let (mut entries, mut dead) = (0, 0);
-    let mut older: Vec<&Arc<Run>> = Vec::new();
+    let (mut older, mut hidden) = (Vec::<&Arc<Run>>::new(), Hidden::new(&options.order));
     let mut found = None;
     for (at, (_, run)) in all.iter().enumerate().rev() {
         let metas = || run.tables.iter().map(|table| &table.meta);
@@ -118,8 +150,9 @@ pub(super) fn pick_tombstones(
         }
         let sum = |of: fn(&TableMeta) -> u64| metas().map(of).sum::<u64>();
         entries += sum(|meta| meta.entries + meta.range_tombstones);
-        let hidden = |table: &Arc<Table>| hidden_entries(table, &older, &options.order);
-        let by_ranges: u64 = run.tables.iter().map(hidden).sum();
+        let hidden_by =
+            |table: &Arc<Table>| hidden.by(table, older.iter().copied(), |meta| meta.entries);
+        let by_ranges: u64 = run.tables.iter().map(hidden_by).sum();
         dead += sum(|meta| meta.tombstones) + by_ranges.max(sum(|meta| meta.range_tombstones));
         older.push(run);
         // The oldest run of all loses its tombstones alone, and range tombstones that cover nothing are

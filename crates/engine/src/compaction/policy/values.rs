@@ -3,9 +3,10 @@
 //! What newer runs have may overwrite or delete what older ones point to; as long as they are not merged, both are kept. So where
 //! space is short, newer runs may be able to do so with no more than a share of what the oldest points to.
 
+use super::hidden::Hidden;
 use super::{leveled, tiered};
 use crate::options::{Compaction, KeyspaceOptions};
-use crate::version::{CompactionSpec, KeyRange, Run, TableMeta, Version};
+use crate::version::{CompactionSpec, Run, Table, TableMeta, Version};
 use esker_base::KeyOrder;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(crate) fn pick_for_values(
     let runs: Vec<(usize, &Arc<Run>)> = version.runs().collect();
     let (&(_, oldest), newer) = runs.split_last()?;
     let order = &options.order;
-    let bytes_of = |run: &Run| overwriting_bytes(run.tables.iter().map(|t| &t.meta), oldest, order);
+    let bytes_of = |run: &Run| overwriting_bytes(run.tables.iter(), oldest, order);
     let newer_bytes: u64 = newer.iter().map(|(_, run)| bytes_of(run)).sum();
     if newer_bytes as f64 <= oldest.value_bytes() as f64 * share(oldest) {
         return None;
@@ -40,32 +41,24 @@ pub(crate) fn pick_for_values(
 pub(crate) fn newer_bytes(version: &Version, order: &KeyOrder) -> u64 {
     let runs: Vec<&Arc<Run>> = version.runs().map(|(_, run)| run).collect();
     let Some((oldest, newer)) = runs.split_last() else { return 0 };
-    let bytes_of = |run: &&Arc<Run>| {
-        overwriting_bytes(run.tables.iter().map(|table| &table.meta), oldest, order)
-    };
+    let bytes_of = |run: &&Arc<Run>| overwriting_bytes(run.tables.iter(), oldest, order);
     newer.iter().map(bytes_of).sum()
 }
 
 /// Bytes of values that the records of newer tables may have overwritten or deleted of those that an older run points to: as many as
-/// they point to themselves, or as the same number of records of the older run do on an average, whichever is more; and what their
-/// range tombstones may reach.
+/// they point to themselves, or as the same number of records of the older run do on an average, or as their range tombstones hide,
+/// whichever is most.
 pub(crate) fn overwriting_bytes<'a>(
-    newer: impl Iterator<Item = &'a TableMeta>,
-    oldest: &Run,
+    newer: impl Iterator<Item = &'a Arc<Table>>,
+    oldest: &Arc<Run>,
     order: &KeyOrder,
 ) -> u64 {
     let each = oldest.value_bytes() as f64 / oldest.entries().max(1) as f64;
-    let of_table = |meta: &TableMeta| {
-        let records = (meta.entries as f64 * each) as u64;
-        let reached = match meta.range_tombstones {
-            0 => 0,
-            _ => {
-                let range = KeyRange::closed(&meta.smallest, &meta.largest);
-                let tables = oldest.overlapping(order, &range);
-                tables.iter().map(|table| table.meta.value_bytes()).sum()
-            }
-        };
-        records.max(meta.value_bytes()).max(reached)
+    let mut hidden = Hidden::new(order);
+    let of_table = |table: &Arc<Table>| {
+        let records = (table.meta.entries as f64 * each) as u64;
+        let by_ranges = hidden.by(table, std::iter::once(oldest), TableMeta::value_bytes);
+        records.max(table.meta.value_bytes()).max(by_ranges)
     };
     newer.map(of_table).sum()
 }

@@ -2,6 +2,7 @@
 
 use super::choose;
 use crate::db::core::KeyspaceCore;
+use crate::db::full_disk::Turn;
 use crate::db::workers::compact_next;
 use crate::db::{Db, Setup};
 use crate::event::CompactionReason;
@@ -127,7 +128,7 @@ fn level_0_written_anew_where_it_stands_is_not_what_scans_have_paid_for() {
     let deleted = db.delete_group(b"a/").expect("delete");
     assert_eq!(deleted.shared_tables, 2, "{deleted:?}");
     keyspace.toll.pay(1, 2, 0);
-    let chosen = choose(db.core()).expect("choose").expect("what was erased");
+    let chosen = choose(db.core(), Turn::Usual).expect("choose").expect("what was erased");
     assert_eq!((chosen.spec.reason, chosen.spec.level), (CompactionReason::Erased, 0));
     assert!(keyspace.toll.covers(4_000), "they have not got what they paid for");
     chosen.run(db.core()).expect("run");
@@ -141,18 +142,19 @@ fn a_collection_that_writes_wait_for_goes_before_compactions() {
     let default_keyspace =
         KeyspaceOptions { value_log_bytes_min: Some(64), ..KeyspaceOptions::default() };
     let options = Options { default_keyspace, ..Options::default() };
-    let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+    let disk = StrictVfs::new();
+    let env = Env::with_vfs(Arc::new(disk.clone()), 1);
     let setup = Setup { env, inline_background: true, ..Setup::default() };
     let db = Db::open_with("/db", options, setup).expect("open");
     let core = db.core();
     let keyspace = core.keyspaces.load().by_id.values().next().expect("one").clone();
     add_run(&db, 1);
     // Nobody collects the first files before all is due at once.
-    let dead = || {
+    let all = || {
         let versions = core.lock_versions().expect("versions");
         versions.values().0.keys().map(|&number| (number, 0)).collect::<Vec<(u64, u64)>>()
     };
-    let files = dead();
+    let files = all();
     core.value_use.taken.lock().extend(files.iter().copied());
     add_run(&db, 2);
     db.default_keyspace().compact_range(None, None).expect("compact");
@@ -176,5 +178,20 @@ fn a_collection_that_writes_wait_for_goes_before_compactions() {
     assert_eq!(done(), (1, 1));
     db.wait_idle().expect("idle");
     assert_eq!(done().0, 0, "what scans paid for came next");
+    // One that fails does not keep others from being compacted, nor writers waiting.
+    due(0);
+    assert!(core.is_collection_urgent());
+    core.value_use.failed.store(true, Ordering::Relaxed);
+    assert!(core.values_fill() < 0.0 && !core.is_collection_urgent());
+    core.value_use.failed.store(false, Ordering::Relaxed);
+    // What is left of the file would have to be copied.
+    db.delete(b"a/\x07").expect("delete");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    disk.set_capacity_bytes(Some(0));
+    db.collect_values(0.0, |_| true).expect_err("there is no room");
+    assert!(core.value_use.failed.load(Ordering::Relaxed));
+    disk.set_capacity_bytes(None);
+    db.collect_values(0.0, |_| true).expect("collect");
+    assert!(!core.value_use.failed.load(Ordering::Relaxed));
     db.close().expect("close");
 }
