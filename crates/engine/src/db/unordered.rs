@@ -359,6 +359,26 @@ mod tests {
     }
 
     #[test]
+    fn long_keys_take_no_room_from_short_ones_that_follow() {
+        let db = open();
+        (0..100_u32).for_each(|n| {
+            db.put(&[&[0; 400][..], &n.to_be_bytes()].concat(), &[7; 100]).expect("put")
+        });
+        (0..5_000_u32).for_each(|n| {
+            db.put(&[b"short", &n.to_be_bytes()[..]].concat(), &[7; 100]).expect("put")
+        });
+        let (options, keyspace, memory_bytes) =
+            (ScanOptions::default(), db.default_keyspace(), 10_000);
+        let mut cursor = keyspace.scan_unordered(&options, memory_bytes).expect("a cursor");
+        let mut most = 0;
+        while cursor.advance().expect("a value") {
+            most = most.max(cursor.noted.len());
+        }
+        let fits = memory_bytes / (9 + ENTRY_BYTES);
+        assert!(most * 4 >= fits * 3, "{most} at a time, and {fits} would fit");
+    }
+
+    #[test]
     fn a_key_that_is_longer_than_that_is_given_alone_and_its_memory_goes() {
         let db = open();
         let long = [&b"b"[..], &[b'b'; 20_000]].concat();

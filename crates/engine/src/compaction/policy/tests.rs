@@ -300,8 +300,9 @@ fn what_comes_into_a_tier_whose_oldest_runs_are_taken_becomes_fewer() {
     let runs = vec![(1, 9), (1, 8), (1, 1), (2, 0)];
     assert_eq!(chosen(&[(9, 1), (8, 10), (7, 10), (6, 10)]), Some((3, runs)), "older ones");
     // Those of level 0 wait for nobody.
-    let level0 = vec![table(0, 9, "a", "z"), table(0, 8, "a", "z"), table(0, 7, "b", "z")];
-    let tree = Tree::new(Compaction::Tiered, [level0, vec![table(0, 6, "c", "z")]].concat());
+    let mut level0: Vec<_> = (5..9).rev().map(|run| table(0, run, "a", "z")).collect();
+    level0.push(table(0, 4, "c", "z"));
+    let tree = Tree::new(Compaction::Tiered, level0);
     tree.take(0, "c");
     assert!(tree.pick(0).is_none());
 }
