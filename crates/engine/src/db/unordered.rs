@@ -362,10 +362,10 @@ mod tests {
     fn long_keys_take_no_room_from_short_ones_that_follow() {
         let db = open();
         (0..100_u32).for_each(|n| {
-            db.put(&[&[0; 400][..], &n.to_be_bytes()].concat(), &[7; 100]).expect("put")
+            db.put(&[&[0; 400][..], &n.to_be_bytes()].concat(), &[7; 100]).expect("put");
         });
         (0..5_000_u32).for_each(|n| {
-            db.put(&[b"short", &n.to_be_bytes()[..]].concat(), &[7; 100]).expect("put")
+            db.put(&[b"short", &n.to_be_bytes()[..]].concat(), &[7; 100]).expect("put");
         });
         let (options, keyspace, memory_bytes) =
             (ScanOptions::default(), db.default_keyspace(), 10_000);

@@ -24,16 +24,16 @@ impl<'o> Hidden<'o> {
 
     /// Of what `of` says of each table of older runs, as much as a table's range tombstones hide: nothing as long as that was not
     /// opened.
-    pub(super) fn by<'r>(
+    pub(super) fn by(
         &mut self,
         table: &Table,
-        older: impl Iterator<Item = &'r Arc<Run>> + Clone,
+        older: &[&Arc<Run>],
         of: impl Fn(&TableMeta) -> u64,
     ) -> u64 {
         let mut hidden = 0.0;
         let stretches = table.cover().map_or(&[][..], |cover| cover.stretches());
         for stretch in stretches {
-            for run in older.clone() {
+            for run in older {
                 let Some(left) = self.lookups_left.checked_sub(1) else { return hidden as u64 };
                 self.lookups_left = left;
                 let range = KeyRange {

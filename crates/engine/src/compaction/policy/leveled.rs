@@ -186,8 +186,7 @@ fn pick_tombstones_of_level0(
     let (mut dead, mut hidden) = (0, Hidden::new(order));
     for (at, run) in version.level(0).iter().enumerate() {
         for table in run.tables.iter().filter(|table| table.meta.max_seq <= oldest_snapshot) {
-            let older = all[at + 1..].iter().copied();
-            dead += table.meta.tombstones + hidden.by(table, older, |meta| meta.entries);
+            dead += table.meta.tombstones + hidden.by(table, &all[at + 1..], |meta| meta.entries);
         }
     }
     if dead == 0 || (dead as f64) < records as f64 * options.tombstone_ratio_compact {

@@ -1,12 +1,13 @@
 //! What policies choose, on trees that exist on paper only.
 
 use super::{
-    ManualStep, Pick, debt_bytes, output_run, pick, pick_for_scans, pick_manual, pick_tombstones,
-    scores,
+    ManualStep, Pick, debt_bytes, newer_bytes, output_run, pick, pick_for_scans, pick_manual,
+    pick_tombstones, scores,
 };
 use crate::event::{CompactionReason, EventSink};
 use crate::options::{Compaction, KeyspaceOptions, Options};
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::table::LogShare;
 use crate::version::{
     CompactionSpec, Cover, DEEPEST_LEVEL, KeyRange, LevelScore, Table, TableMeta, TableStore,
     Version,
@@ -273,6 +274,26 @@ fn level_0_of_tiers_waits_for_no_merge_of_all_the_rest() {
     all.take(1, "c");
     assert!(super::tiered::pick_for_values(&all.version, &all.options, false).is_none(), "taken");
     assert_eq!(values(true), named(&[(0, "a"), (0, "b")]), "that concerns level 0 not");
+}
+
+#[test]
+fn a_narrow_range_tombstone_hides_few_values() {
+    let hidden = |start: &str, end: &str| {
+        let (level, run, meta) = table(0, 9, "a", "z");
+        let newest = (level, run, TableMeta { range_tombstones: 1, entries: 0, ..meta });
+        let (level, run, meta) = table(1, 3, "a", "z");
+        let references = [LogShare { log: 5, bytes: 1_000_000 }].into();
+        let oldest = (level, run, TableMeta { references, ..meta });
+        let tree = Tree::new(Compaction::Tiered, vec![newest, oldest]);
+        let tombstone =
+            RangeTombstone { start: start.as_bytes().into(), end: end.as_bytes().into(), seq: 40 };
+        let order = &tree.options.order;
+        tree.find(0, "a").set_cover(Cover::of(&RangeTombstones::build(order, &[tombstone])));
+        newer_bytes(&tree.version, order)
+    };
+    assert_eq!(hidden("a", "zz"), 1_000_000);
+    assert!((400_000..600_000).contains(&hidden("m", "zz")));
+    assert!(hidden("m0", "m1") < 1_000);
 }
 
 #[test]

@@ -150,8 +150,7 @@ pub(super) fn pick_tombstones(
         }
         let sum = |of: fn(&TableMeta) -> u64| metas().map(of).sum::<u64>();
         entries += sum(|meta| meta.entries + meta.range_tombstones);
-        let hidden_by =
-            |table: &Arc<Table>| hidden.by(table, older.iter().copied(), |meta| meta.entries);
+        let hidden_by = |table: &Arc<Table>| hidden.by(table, &older, |meta| meta.entries);
         let by_ranges: u64 = run.tables.iter().map(hidden_by).sum();
         dead += sum(|meta| meta.tombstones) + by_ranges.max(sum(|meta| meta.range_tombstones));
         older.push(run);

@@ -57,7 +57,7 @@ pub(crate) fn overwriting_bytes<'a>(
     let mut hidden = Hidden::new(order);
     let of_table = |table: &Arc<Table>| {
         let records = (table.meta.entries as f64 * each) as u64;
-        let by_ranges = hidden.by(table, std::iter::once(oldest), TableMeta::value_bytes);
+        let by_ranges = hidden.by(table, &[oldest], TableMeta::value_bytes);
         records.max(table.meta.value_bytes()).max(by_ranges)
     };
     newer.map(of_table).sum()
