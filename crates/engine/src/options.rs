@@ -151,7 +151,7 @@ pub struct KeyspaceOptions {
     pub level0_runs_max: u32,
     /// Share of tombstones in a table (tiered: in a run and all that is older) from which it is compacted although
     /// its level is not over its limit; and level 0, if its tombstones may have deleted such a share of all records. So of a
-    /// store that is left alone no more than that is dead. 1.0 turns it off. Default: 0.5. Range: 0.01 to 1.0.
+    /// store that is left alone about that share may be dead. 1.0 turns it off. Default: 0.5. Range: 0.01 to 1.0.
     pub tombstone_ratio_compact: f64,
     /// Compact level 0 as soon as scans have lost as much time over its runs as that takes, however few
     /// the runs are. Default: true.

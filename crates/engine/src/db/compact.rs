@@ -94,7 +94,7 @@ fn price_ns(spec: &CompactionSpec) -> u64 {
     toll::compaction_ns(spec.input_bytes())
 }
 
-/// The most urgent compaction that can run now; while the disk is full, in turns with others, see [`FullDisk`]. It counts as
+/// The most urgent compaction that can run now; while the disk is full, in turns with others, see [`Turn`]. It counts as
 /// running.
 pub(super) fn choose(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
     let chosen = choose_now(core, turn)?;
