@@ -343,6 +343,7 @@ fn arrive(
     state: GroupState,
     parts: Vec<(KeyspaceId, Written)>,
 ) -> Result<u64> {
+    core.flush_if_too_many()?;
     let mut commit = core.commit.lock();
     let commit = commit.as_mut().ok_or(Error::Cancelled)?;
     core.check_writable()?;

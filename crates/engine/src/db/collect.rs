@@ -313,13 +313,15 @@ struct Running<'a> {
     core: &'a Core,
     files: Vec<u64>,
     done: bool,
+    /// Another one may do without the file that was in the way.
+    passed_by: bool,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let usage = &self.core.value_use;
         usage.taken.lock().retain(|number, _| !self.files.contains(number));
-        usage.failed.store(!self.done, Ordering::Relaxed);
+        usage.failed.store(!self.done && !self.passed_by, Ordering::Relaxed);
         if !self.done {
             usage.changed.store(true, Ordering::Release);
         }
@@ -331,12 +333,15 @@ impl Collection {
     /// Moves what is live and makes the new file current.
     pub(super) fn run(self, core: &Core) -> Result<Ran> {
         let files = self.victims.iter().map(|victim| victim.meta.number).collect();
-        let mut running = Running { core, files, done: false };
+        let mut running = Running { core, files, done: false, passed_by: false };
         let started = core.env.clock.now_ns();
         let stop = || core.background.stopping();
         core.mend_manifest()?;
         let moved = match gc::collect(&core.store, &self.victims, &self.tables, &stop) {
-            Err(error) if self.pass_by(core, &error) => return Ok(Ran::PassedBy(error)),
+            Err(error) if self.pass_by(core, &error) => {
+                running.passed_by = true;
+                return Ok(Ran::PassedBy(error));
+            }
             moved => moved?,
         };
         let report = CollectReport {

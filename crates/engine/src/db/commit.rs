@@ -66,7 +66,7 @@ fn wait_for_level0(core: &Core) -> Result<()> {
 fn wait_for_epochs(core: &Core) -> Result<()> {
     let started = core.env.clock.now_ns();
     let mut waited = false;
-    while core.epochs.lock().are_too_many() {
+    while core.epochs.lock().oldest_of_too_many().is_some() {
         core.check_writable()?;
         core.wait_progress(ROOM_WAIT)?;
         waited = true;

@@ -97,6 +97,10 @@ fn price_ns(spec: &CompactionSpec) -> u64 {
 /// The most urgent compaction that can run now; while the disk is full, in turns with others, see [`Turn`]. It counts as
 /// running.
 pub(super) fn choose(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
+    if turn != Turn::Usual {
+        // What would make room may depend on it, and the usual jobs fail.
+        learn_covers(core)?;
+    }
     let chosen = choose_now(core, turn)?;
     if chosen.is_none() && learn_covers(core)? {
         return choose_now(core, turn);
@@ -116,6 +120,8 @@ fn learn_covers(core: &Core) -> Result<bool> {
     }
     if learned {
         core.measure_values(&*core.lock_versions()?);
+        // A collection may be due by that.
+        core.background.wake_workers();
     }
     Ok(learned)
 }
@@ -372,7 +378,13 @@ impl Chosen {
     /// Notes how much of what newer runs point to was found to overwrite what older ones do, if the oldest of all was read.
     fn note_overwriting(&self, result: &JobResult) {
         let spec = &self.spec;
-        let is_oldest = spec.output_level + 1 >= self.version.depth();
+        // Newer runs of the deepest level may be merged without it.
+        let last = |tables: &[Arc<Table>]| tables.last().map(|table| table.meta.number);
+        let oldest = self.version.runs().last().and_then(|(_, run)| last(&run.tables));
+        let is_oldest = spec.output_level + 1 >= self.version.depth()
+            && (spec.is_move || self.options.compaction == Compaction::Leveled || {
+                spec.inputs.last().and_then(|run| last(&run.tables)) == oldest
+            });
         if spec.reason == CompactionReason::Erased || !is_oldest {
             return;
         }

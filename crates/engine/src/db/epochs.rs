@@ -116,11 +116,12 @@ impl Epochs {
         (std::mem::take(&mut self.active), std::mem::take(&mut self.active_bytes))
     }
 
-    /// True if sealed epochs that are not flushed yet name so much that nothing more should be sealed: it is memory that no
-    /// budget counts.
-    pub(super) fn are_too_many(&self) -> bool {
+    /// The oldest sealed epoch, if those that are not flushed yet name so much that nothing more should be sealed: it is memory
+    /// that no budget counts.
+    pub(super) fn oldest_of_too_many(&self) -> Option<u64> {
         let waiting: u64 = self.sealed.iter().map(|epoch| epoch.named_bytes).sum();
-        waiting >= WAITING_MAX * self.active_bytes_max
+        let oldest = self.sealed.front().map(|epoch| epoch.number);
+        oldest.filter(|_| waiting >= WAITING_MAX * self.active_bytes_max)
     }
 
     /// True if groups and notes of the epoch that is not sealed are as many as one edit should name.
@@ -211,9 +212,11 @@ impl Epochs {
         if let Some(gone) = leave(&mut self.active) {
             self.active_bytes -= self.active_bytes.min(named_bytes(&gone));
         }
-        let sealed = self.sealed.iter_mut().map(|epoch| &mut epoch.applied);
-        for groups in [&mut self.persisted].into_iter().chain(sealed) {
-            leave(groups);
+        leave(&mut self.persisted);
+        for epoch in &mut self.sealed {
+            if let Some(gone) = leave(&mut epoch.applied) {
+                epoch.named_bytes -= epoch.named_bytes.min(named_bytes(&gone));
+            }
         }
         if self.applied(group).is_none() {
             self.names.remove(group);

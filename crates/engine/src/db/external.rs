@@ -170,6 +170,7 @@ impl Core {
     /// Makes persistent what was applied, and waits for it.
     pub(super) fn flush_epochs(&self) -> Result<()> {
         self.check_writable()?;
+        self.flush_if_too_many()?;
         let number = {
             let mut commit = self.commit.lock();
             let commit = commit.as_mut().ok_or(Error::Cancelled)?;
@@ -177,6 +178,15 @@ impl Core {
             commit.number
         };
         self.wait_for_epochs(number)
+    }
+
+    /// Waits until sealed epochs name no more than may be in memory, before another one is sealed. Without the right to write.
+    pub(super) fn flush_if_too_many(&self) -> Result<()> {
+        loop {
+            let oldest = self.epochs.lock().oldest_of_too_many();
+            let Some(number) = oldest else { return Ok(()) };
+            self.wait_for_epochs(number)?;
+        }
     }
 
     /// Makes persistent what was applied to a group. Returns the index up to which it is then.
@@ -315,6 +325,10 @@ mod tests {
         let applied: Vec<u64> = (0..100).filter(|&group| apply(group).is_ok()).collect();
         assert!(matches!(apply(200), Err(Error::NoSpace { .. })), "it says why");
         assert!((8..=16).contains(&applied.len()), "{applied:?}");
+        let sealed = || db.core().epochs.lock().sealed.len();
+        let before = sealed();
+        db.flush().expect_err("there is no room");
+        assert_eq!(sealed(), before, "a flush seals no more either");
         disk.set_capacity_bytes(None);
         apply(200).expect("it goes on by itself");
         db.flush().expect("flush");

@@ -24,15 +24,19 @@ pub(super) struct FullDisk {
 }
 
 impl FullDisk {
-    /// Notes what became of a job, true if there was one. Other failures say nothing about space, nor does it if there is nothing to do
-    /// beside what others do.
+    /// Notes what became of a job, true if there was one. Other failures say nothing about space, but have others take their turn; nothing
+    /// is said by there being nothing to do beside what others do.
     pub(super) fn note(&self, result: &Result<bool>) {
         match result {
             Ok(true) => self.failures.store(0, Ordering::Relaxed),
             Err(Error::NoSpace { .. }) => {
                 self.failures.fetch_add(1, Ordering::Relaxed);
             }
-            Ok(false) | Err(_) => {}
+            Ok(false) | Err(Error::Cancelled) => {}
+            Err(_) => {
+                let next = |failures| (failures > 0).then_some(failures + 1);
+                let _ = self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+            }
         }
     }
 
@@ -71,6 +75,13 @@ mod tests {
             Turn::Usual,
         ];
         assert_eq!(turns, wanted);
+        let other = || Err(Error::invalid("another error"));
+        disk.note(&other());
+        assert_eq!(disk.turn(), Turn::Smallest(2), "it does not stay whose turn it is");
+        disk.note(&Ok(true));
+        disk.note(&other());
+        assert_eq!(disk.turn(), Turn::Usual, "no disk is full");
+        disk.note(&full());
         disk.note(&Err(Error::Cancelled));
         disk.note(&Ok(false));
         assert_eq!(disk.turn(), Turn::Values, "these say nothing");

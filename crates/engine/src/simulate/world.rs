@@ -333,8 +333,10 @@ impl<'a> World<'a> {
             let Job { spec, pieces, started_ns, .. } = self.jobs.remove(at);
             let duration_ns = self.now_ns - started_ns;
             let (taken, rewritten) = (spec.taken(), spec.rewritten());
-            self.rule.note_job(spec.level, taken.bytes, duration_ns as u64);
-            if spec.level == 0 {
+            if spec.level != spec.output_level {
+                self.rule.note_job(spec.level, taken.bytes, duration_ns as u64);
+            }
+            if spec.level == 0 && spec.output_level > 0 {
                 self.drained.level0 =
                     pace::blended(self.drained.level0, taken.bytes, duration_ns as u64);
             }

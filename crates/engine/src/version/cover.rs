@@ -24,12 +24,15 @@ pub(crate) struct Stretch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cover {
     stretches: Box<[Stretch]>,
+    /// Range tombstones of those and of all: about as much lies in what is not known.
+    known: usize,
+    all: usize,
 }
 
 impl Cover {
     pub(crate) fn of(tombstones: &RangeTombstones) -> Cover {
         let mut stretches: Vec<Stretch> = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut known) = (0, 0);
         for (at, span) in tombstones.fragments().iter().enumerate() {
             let is_full = stretches.len() == STRETCHES_MAX || bytes > BYTES_MAX;
             let seq = tombstones.newest_at(at, Seq::MAX).unwrap_or_default();
@@ -45,8 +48,14 @@ impl Cover {
                     stretches.push(Stretch { start, end, seq });
                 }
             }
+            known += 1;
         }
-        Cover { stretches: stretches.into() }
+        Cover { stretches: stretches.into(), known, all: tombstones.fragments().len() }
+    }
+
+    /// How many times as much as the stretches have all has, about; at least 1.
+    pub(crate) fn scale(&self) -> f64 {
+        self.all.max(1) as f64 / self.known.max(1) as f64
     }
 
     /// In key order.
@@ -96,6 +105,7 @@ mod tests {
             ranges.iter().zip(&ends).map(|((start, ..), end)| (*start, &end[..], 1)).collect();
         let kept = stretches(&cover(&apart));
         assert_eq!((kept.len(), &kept[63].0[..]), (STRETCHES_MAX, "063"));
+        assert_eq!((cover(&apart).scale(), cover(&apart[..64]).scale()), (200.0 / 64.0, 1.0));
         let long = "x".repeat(BYTES_MAX);
         let ends = [format!("a{long}"), format!("c{long}")];
         let kept = cover(&[("a", &ends[0], 1), ("c", &ends[1], 1)]);

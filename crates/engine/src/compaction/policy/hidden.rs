@@ -31,11 +31,13 @@ impl<'o> Hidden<'o> {
         of: impl Fn(&TableMeta) -> u64,
     ) -> u64 {
         let mut hidden = 0.0;
-        let stretches = table.cover().map_or(&[][..], |cover| cover.stretches());
-        for stretch in stretches {
+        let Some(cover) = table.cover() else { return 0 };
+        for stretch in cover.stretches() {
             for run in older {
-                let Some(left) = self.lookups_left.checked_sub(1) else { return hidden as u64 };
-                self.lookups_left = left;
+                if self.lookups_left == 0 {
+                    break;
+                }
+                self.lookups_left -= 1;
                 let range = KeyRange {
                     start: Some(&stretch.start),
                     end: Some(&stretch.end),
@@ -46,7 +48,7 @@ impl<'o> Hidden<'o> {
                 hidden += metas.map(of_table).sum::<f64>();
             }
         }
-        hidden as u64
+        (hidden * cover.scale()) as u64
     }
 }
 

@@ -94,12 +94,14 @@ pub(crate) fn pick_tombstones(
     }
 }
 
-/// Tables of which it would have to be known what their range tombstones cover, to find what is to be compacted because of that.
+/// Tables of which it would have to be known what their range tombstones cover, to find what is to be compacted because of that:
+/// all where values are kept apart.
 pub(crate) fn unknown_covers(version: &Version, options: &KeyspaceOptions) -> Vec<Arc<Table>> {
-    if options.tombstone_ratio_compact >= 1.0 {
-        return Vec::new();
-    }
-    let is_asked = |level: usize| level == 0 || options.compaction == Compaction::Tiered;
+    let is_asked = |level: usize| {
+        let for_tombstones = level == 0 || options.compaction == Compaction::Tiered;
+        options.value_log_bytes_min.is_some()
+            || (for_tombstones && options.tombstone_ratio_compact < 1.0)
+    };
     let tables =
         version.tables().filter(|(level, table)| is_asked(*level) && table.has_unknown_cover());
     tables.map(|(_, table)| table.clone()).collect()

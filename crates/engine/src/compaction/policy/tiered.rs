@@ -61,12 +61,17 @@ pub(super) fn pick(
     if runs.len() < max {
         return None;
     }
-    if any_run_busy(runs) {
-        return merge_behind(runs, options, level);
+    // Newer ones may be in a merge where they stand.
+    let idle = runs.iter().rev().take_while(|run| !any_busy(&run.tables)).count();
+    match idle {
+        0 => merge_behind(runs, options, level),
+        _ if idle < max => None,
+        _ => {
+            let count = if level < DEEPEST_LEVEL { idle.min(BACKLOG * max) } else { idle };
+            let oldest = &runs[runs.len() - count..];
+            Some(merge_down(oldest, options, level, CompactionReason::Size))
+        }
     }
-    let count = if level < DEEPEST_LEVEL { BACKLOG * max } else { runs.len() };
-    let oldest = &runs[runs.len().saturating_sub(count)..];
-    Some(merge_down(oldest, options, level, CompactionReason::Size))
 }
 
 /// While the oldest runs of a level are in a merge that may take long, runs that came after them are not to pile up: so many that are

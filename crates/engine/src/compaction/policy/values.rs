@@ -46,8 +46,8 @@ pub(crate) fn newer_bytes(version: &Version, order: &KeyOrder) -> u64 {
 }
 
 /// Bytes of values that the records of newer tables may have overwritten or deleted of those that an older run points to: as many as
-/// they point to themselves, or as the same number of records of the older run do on an average, or as their range tombstones hide,
-/// whichever is most.
+/// they point to themselves, or as the same number of records and range tombstones would of the older run's on an average, or as
+/// their range tombstones hide, whichever is most.
 pub(crate) fn overwriting_bytes<'a>(
     newer: impl Iterator<Item = &'a Arc<Table>>,
     oldest: &Arc<Run>,
@@ -56,7 +56,7 @@ pub(crate) fn overwriting_bytes<'a>(
     let each = oldest.value_bytes() as f64 / oldest.entries().max(1) as f64;
     let mut hidden = Hidden::new(order);
     let of_table = |table: &Arc<Table>| {
-        let records = (table.meta.entries as f64 * each) as u64;
+        let records = ((table.meta.entries + table.meta.range_tombstones) as f64 * each) as u64;
         let by_ranges = hidden.by(table, &[oldest], TableMeta::value_bytes);
         records.max(table.meta.value_bytes()).max(by_ranges)
     };
