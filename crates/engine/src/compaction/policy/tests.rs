@@ -2,7 +2,7 @@
 
 use super::{
     ManualStep, Pick, debt_bytes, newer_bytes, output_run, pick, pick_for_scans, pick_manual,
-    pick_tombstones, scores,
+    pick_tombstones, scores, unknown_covers,
 };
 use crate::event::{CompactionReason, EventSink};
 use crate::options::{Compaction, KeyspaceOptions, Options};
@@ -283,23 +283,68 @@ fn level_0_of_tiers_waits_for_no_merge_of_all_the_rest() {
 
 #[test]
 fn a_narrow_range_tombstone_hides_few_values() {
-    let hidden = |start: &str, end: &str| {
+    let hidden_by = |entries: u64, ranges: &[(&str, &str)]| {
         let (level, run, meta) = table(0, 9, "a", "z");
         let newest = (level, run, TableMeta { range_tombstones: 1, entries: 0, ..meta });
         let (level, run, meta) = table(1, 3, "a", "z");
         let references = [LogShare { log: 5, bytes: 1_000_000 }].into();
-        let oldest = (level, run, TableMeta { references, ..meta });
+        let oldest = (level, run, TableMeta { references, entries, ..meta });
         let tree = Tree::new(Compaction::Tiered, vec![newest, oldest]);
-        let tombstone =
-            RangeTombstone { start: start.as_bytes().into(), end: end.as_bytes().into(), seq: 40 };
+        let of = |&(start, end): &(&str, &str)| RangeTombstone {
+            start: start.as_bytes().into(),
+            end: end.as_bytes().into(),
+            seq: 40,
+        };
+        let tombstones: Vec<RangeTombstone> = ranges.iter().map(of).collect();
         let order = &tree.options.order;
-        tree.find(0, "a").set_cover(Cover::of(&RangeTombstones::build(order, &[tombstone])));
+        tree.find(0, "a").set_cover(Cover::of(&RangeTombstones::build(order, &tombstones)));
         newer_bytes(&tree.version, order)
     };
+    let hidden = |start: &str, end: &str| hidden_by(100, &[(start, end)]);
     assert_eq!(hidden("a", "zz"), 1_000_000);
     assert!((400_000..600_000).contains(&hidden("m", "zz")));
     // As much as one record of a hundred.
     assert_eq!(hidden("m0", "m1"), 10_000);
+    // Of more than are remembered the others count like these.
+    let of = |nth: u32| {
+        let start = ['b' as u32 + nth / 64, '!' as u32 + nth % 64].map(|byte| byte as u8 as char);
+        let start = String::from_iter(start);
+        (start.clone(), start + "~")
+    };
+    let of_many = |count: u32| {
+        let ranges: Vec<_> = (0..count).map(of).collect();
+        let ranges: Vec<_> = ranges.iter().map(|(start, end)| (&start[..], &end[..])).collect();
+        hidden_by(1_000_000, &ranges)
+    };
+    let (few, many) = (of_many(64), of_many(640));
+    assert!(few > 0 && (few * 9..few * 11).contains(&many), "{few}, {many}");
+}
+
+#[test]
+fn what_is_covered_is_asked_of_tables_where_it_matters() {
+    let asked = |compaction, tombstone_ratio_compact, value_log_bytes_min| {
+        let tables = [(0, 9), (1, 3)].map(|(level, run)| {
+            let (level, run, meta) = table(level, run, "a", "z");
+            (level, run, TableMeta { range_tombstones: 1, ..meta })
+        });
+        let tree = Tree::new(compaction, tables.into());
+        let options = KeyspaceOptions {
+            tombstone_ratio_compact,
+            value_log_bytes_min,
+            ..KeyspaceOptions::clone(&tree.options)
+        };
+        let first = unknown_covers(&tree.version, &options).len();
+        tree.find(0, "a").set_cover(Cover::default());
+        (first, unknown_covers(&tree.version, &options).len())
+    };
+    assert_eq!(asked(Compaction::Tiered, 0.5, None), (2, 1));
+    assert_eq!(asked(Compaction::Leveled, 0.5, None), (1, 0), "of level 0");
+    assert_eq!(asked(Compaction::Leveled, 1.0, None), (0, 0), "nothing is compacted for them");
+    assert_eq!(
+        asked(Compaction::Leveled, 1.0, Some(512)),
+        (2, 1),
+        "of values apart they hide some"
+    );
 }
 
 #[test]
