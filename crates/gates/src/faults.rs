@@ -28,10 +28,24 @@ const HANG: Duration = Duration::from_secs(30);
 
 /// What fails, and how.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+pub struct Plan {
     op: Op,
     fault: Fault,
     from_then_on: bool,
+}
+
+impl Plan {
+    /// What fails if it is the `nth` call of its kind that does.
+    pub fn rule(self, nth: u64) -> FaultRule {
+        let rule = FaultRule::nth(nth, &[self.op], self.fault);
+        if self.from_then_on { rule.from_then_on() } else { rule }
+    }
+}
+
+/// Plans in which calls fail, and none lies.
+pub fn disturbing_plans() -> Vec<Plan> {
+    let fails = |plan: &Plan| !matches!(plan.fault, Fault::FlipBit(_));
+    plans().into_iter().filter(fails).collect()
 }
 
 /// All plans: each fault with each operation that can have it.
@@ -186,8 +200,7 @@ impl<'a> Trial<'a> {
             Fault::FlipBit(_) => Fault::FlipBit(scene.seed.wrapping_mul(k)),
             other => other,
         };
-        let rule = FaultRule::nth(k, &[plan.op], fault);
-        faulty.inject(if plan.from_then_on { rule.from_then_on() } else { rule });
+        faulty.inject(Plan { fault, ..plan }.rule(k));
         let vfs: Arc<dyn Vfs> = Arc::new(faulty.clone());
         let world = World { strict, vfs, inline, listener: None };
         let options = random_options(&mut Random::new(scene.seed ^ 1));

@@ -1,8 +1,9 @@
 //! Gate: the power fails at random calls of random scripts, twice.
 //!
 //! Where the crash gate is exhaustive on chosen scenarios, this one wanders: scripts mix writes,
-//! syncs, flushes, compactions, checkpoints, ingests, keyspaces that come and go, and reopening. Each is
-//! cut at a random call with a random share of unsynced blocks and names kept; the recovery is cut too.
+//! syncs, flushes, compactions, checkpoints, ingests, keyspaces that come and go, and reopening, also with other options. Each is
+//! cut at a random call with a random share of unsynced blocks and names kept; the recovery is cut too. Some of what is kept is
+//! repaired, which changes nothing.
 
 use crate::gate::{Config, Outcome, case_seed, for_cases};
 use crate::history::Trouble;
@@ -13,6 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Cuts made of each script.
 const CUTS_PER_SCRIPT: u64 = 20;
+
+/// One in so many of the disks that can be is repaired too.
+const REPAIRED: u64 = 4;
 
 /// Runs the gate: 20 thousand cuts, or a million.
 pub fn gate(config: &Config) -> Outcome {
@@ -101,7 +105,13 @@ impl Script {
             format!("power cut at call {k}, {survival:?}: {e}\nlast calls:\n  {trace}")
         };
         let again = kept.deep_copy();
-        player.check_kept(&kept, least).map_err(tell)?;
+        let repairable = kept.deep_copy();
+        let count = player.check_kept(&kept, least).map_err(tell)?;
+        // Behind a gap of a log, repair finds more than may be told by opening.
+        let has_gaps = matches!(survival, Survival::Some { .. });
+        if count > 0 && !has_gaps && random.one_in(REPAIRED) {
+            player.check_repaired(&repairable, count).map_err(tell)?;
+        }
         // Recovery, and what is written right behind it, is cut as well.
         again.set_trace(12);
         again.set_crash_at(again.mutating_calls() + 1 + random.below(30));

@@ -12,6 +12,7 @@ use crate::random::Random;
 use esker::base::vfs::strict::StrictVfs;
 use esker::base::{Env, Vfs};
 use esker::event::EventListener;
+use esker::repair::{RepairReport, repair};
 use esker::{Batch, Compression, Db, Error, Options, Result, Setup, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -58,6 +59,11 @@ impl World {
         Db::open_with(dir, options.clone(), self.setup())
     }
 
+    /// Repairs a store that is closed.
+    pub fn repair(&self, dir: &str, options: &Options) -> Result<RepairReport> {
+        repair(Path::new(dir), options, self.setup(), |_| true)
+    }
+
     /// Opens a store for reading.
     pub fn open_read_only(&self, dir: &str, options: &Options) -> Result<Db> {
         Db::open_read_only_with(dir, options.clone(), self.setup())
@@ -93,6 +99,8 @@ pub enum Step {
     Reopen,
     /// Drops the handles and opens.
     DropAndReopen,
+    /// Closes and opens with other options.
+    ReopenOtherwise,
     /// Compares everything.
     Read,
 }
@@ -114,7 +122,8 @@ pub fn random_steps(random: &mut Random, count: u64) -> Vec<Step> {
             16 => Step::DropGuest,
             17 | 18 => Step::Reopen,
             19 => Step::DropAndReopen,
-            20..=23 => Step::WriteShortest,
+            20 => Step::ReopenOtherwise,
+            21..=23 => Step::WriteShortest,
             _ => Step::Write(size(random)),
         });
     }
@@ -259,12 +268,10 @@ impl Player {
             Step::Ingest => self.ingest()?,
             Step::CreateGuest => self.create_guest()?,
             Step::DropGuest => self.drop_guest()?,
-            Step::Reopen => {
-                if let Some(db) = self.db.take() {
-                    db.close()?;
-                    self.history.all_durable();
-                }
-                self.db()?;
+            Step::Reopen => self.reopen()?,
+            Step::ReopenOtherwise => {
+                self.options = random_options(&mut self.random);
+                self.reopen()?;
             }
             Step::DropAndReopen => {
                 self.db = None;
@@ -277,6 +284,14 @@ impl Player {
             }
         }
         Ok(())
+    }
+
+    fn reopen(&mut self) -> Result<()> {
+        if let Some(db) = self.db.take() {
+            db.close()?;
+            self.history.all_durable();
+        }
+        self.db().map(drop)
     }
 
     /// Notes that the batch begun last failed.
@@ -456,6 +471,18 @@ impl Player {
         self.check(&db, count).map_err(|e| format!("second reopen: {e}"))?;
         self.check_copies(&world)?;
         Ok(count)
+    }
+
+    /// Checks what repair makes of a disk that kept all or none of what was not synced, on which a store holds so many batches: the same.
+    pub fn check_repaired(&self, kept: &StrictVfs, count: usize) -> Result<(), String> {
+        let repaired = kept.deep_copy();
+        let report = World::plain(&repaired).repair(DIR, &self.options);
+        report.map_err(|e| format!("repair: {e}"))?;
+        match self.check_kept(&repaired, count) {
+            Ok(found) if found == count => Ok(()),
+            Ok(found) => Err(format!("repaired, it holds {found} batches, opened {count}")),
+            Err(error) => Err(format!("repaired: {error}")),
+        }
     }
 
     /// Opens for reading only. Nothing on the disk may change by it.

@@ -1,6 +1,6 @@
 //! The power fails at the calls of a script.
 
-use super::log::{DIR, Log, make_other, random_options};
+use super::log::{DIR, Log, make_other, random_options, vary};
 use crate::crash;
 use crate::random::Random;
 use esker::base::vfs::Access;
@@ -79,11 +79,13 @@ impl Run {
         Ok(())
     }
 
+    /// Closes the store, which may be another one when it is opened next: in how trees are compacted, and where values are.
     fn close(&mut self) -> esker::Result<()> {
         if let Some(db) = self.db.take() {
             db.close()?;
             self.all_persisted();
         }
+        vary(&mut self.options, &mut self.random);
         Ok(())
     }
 
@@ -98,7 +100,15 @@ impl Run {
         let at = self.random.below(self.logs.len() as u64) as usize;
         self.carried += 1;
         let dir = format!("/carried-{}", self.carried);
-        self.logs[at].carry(&db, &dir, &mut self.random)
+        let then = self.logs[at].carry_away(&db, &dir, &mut self.random)?;
+        let Some(then) = then else { return Ok(()) };
+        drop(db);
+        if self.random.one_in(3) {
+            // What was written out goes into a store that is unlike.
+            self.close()?;
+        }
+        let db = self.db()?;
+        self.logs[at].carry_back(&db, &dir, then)
     }
 
     fn compact(&mut self) -> esker::Result<()> {

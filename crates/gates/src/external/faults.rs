@@ -2,11 +2,12 @@
 
 use super::cuts::{Run, check_store};
 use super::log::{Log, random_options};
+use crate::faults::{Plan, disturbing_plans};
 use crate::gate::{Config, case_seed, for_cases};
 use crate::random::Random;
 use esker::Db;
 use esker::base::Error;
-use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+use esker::base::vfs::faulty::FaultyVfs;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,19 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How many groups there are.
 const GROUPS: u64 = 5;
 
-/// What fails, how, and whether from then on.
-type Plan = (Op, Fault, bool);
-
-fn plans() -> Vec<Plan> {
-    let failing = Op::CHANGES.iter().chain(&[Op::Open, Op::Read]).map(|&op| (op, Fault::Eio));
-    let full = Op::GROWS.iter().map(|&op| (op, Fault::NoSpace));
-    let all = failing.chain(full).chain([(Op::Append, Fault::ShortWrite)]);
-    all.flat_map(|(op, fault)| [false, true].map(|always| (op, fault, always))).collect()
-}
-
 /// Runs the script with faults. Returns how many runs there were.
 pub(super) fn fail_everywhere(config: &Config) -> Result<u64, String> {
-    let plans = plans();
+    let plans = disturbing_plans();
     let (runs, rounds) = (AtomicU64::new(0), config.choose(1, 40));
     for_cases(config, rounds * plans.len() as u64, |case| {
         let plan = plans[case as usize % plans.len()];
@@ -46,12 +37,11 @@ pub(super) fn fail_everywhere(config: &Config) -> Result<u64, String> {
 }
 
 /// One run, in which the `k`-th call fails. False if there was none.
-fn run(seed: u64, (op, fault, always): Plan, k: u64) -> Result<bool, String> {
+fn run(seed: u64, plan: Plan, k: u64) -> Result<bool, String> {
     let options = random_options(&mut Random::new(seed));
     let strict = StrictVfs::with_options(StrictOptions { seed, ..StrictOptions::default() });
     let faulty = FaultyVfs::new(Arc::new(strict.clone()));
-    let rule = FaultRule::nth(k, &[op], fault);
-    faulty.inject(if always { rule.from_then_on() } else { rule });
+    faulty.inject(plan.rule(k));
     let mut run = Run::new(Arc::new(faulty.clone()), &options, seed, GROUPS);
     let outcome = run.script();
     let fired = faulty.faults_fired() > 0;

@@ -19,25 +19,37 @@ const KEYS: u64 = 12;
 /// Keys and values.
 pub(super) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A change of a key: in the second keyspace or not, and the value, if it gets one.
+/// What happens to keys.
+#[derive(Clone)]
+enum Change {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    DeleteRange(Vec<u8>, Vec<u8>),
+}
+
+/// A change in the second keyspace or not.
 #[derive(Clone)]
 struct Op {
     other: bool,
-    key: Vec<u8>,
-    value: Option<Vec<u8>>,
+    change: Change,
 }
 
 /// Options of a store below a log, with short tables and memtables.
 pub(super) fn random_options(random: &mut Random) -> Options {
     let mut options = small_options();
     options.durability = Durability::External;
-    random_compaction(&mut options.default_keyspace, random);
-    random_values(&mut options, random);
+    vary(&mut options, random);
     let keyspace = &mut options.default_keyspace;
     keyspace.groups = Some(GroupPrefix::Delimiter { byte: b'/' });
     keyspace.group_table_bytes_min = 4 << 10;
     keyspace.table_bytes_max = 16 << 10;
     options
+}
+
+/// Draws again what may differ from one open to the next.
+pub(super) fn vary(options: &mut Options, random: &mut Random) {
+    random_compaction(&mut options.default_keyspace, random);
+    random_values(options, random);
 }
 
 /// The name of a group.
@@ -88,11 +100,22 @@ impl Log {
     /// Adds a random request.
     pub(super) fn grow(&mut self, random: &mut Random) {
         let count = if random.one_in(20) { 0 } else { 1 + random.below(5) };
+        let key = |random: &mut Random, keys| {
+            [&self.name[..], format!("{:02}", random.below(keys)).as_bytes()].concat()
+        };
         let request = (0..count).map(|_| {
-            let key = [&self.name[..], format!("{:02}", random.below(KEYS)).as_bytes()].concat();
-            let len = [20, 100, 300, 2_000][random.below(4) as usize];
-            let value = (!random.one_in(4)).then(|| random.bytes(len));
-            Op { other: random.one_in(3), key, value }
+            let change = match random.below(16) {
+                0 => {
+                    let (one, other) = (key(random, KEYS), key(random, KEYS + 1));
+                    Change::DeleteRange(one.clone().min(other.clone()), one.max(other))
+                }
+                1..=4 => Change::Delete(key(random, KEYS)),
+                _ => {
+                    let len = [20, 100, 300, 2_000][random.below(4) as usize];
+                    Change::Put(key(random, KEYS), random.bytes(len))
+                }
+            };
+            Op { other: random.one_in(3), change }
         });
         let request = request.collect();
         self.requests.push(request);
@@ -115,9 +138,10 @@ impl Log {
         let mut batch = Batch::new();
         for op in &self.requests[nth as usize - 1] {
             let id = if op.other { other.id() } else { db.default_keyspace().id() };
-            match &op.value {
-                Some(value) => batch.put_in(id, &op.key, value),
-                None => batch.delete_in(id, &op.key),
+            match &op.change {
+                Change::Put(key, value) => batch.put_in(id, key, value),
+                Change::Delete(key) => batch.delete_in(id, key),
+                Change::DeleteRange(start, end) => batch.delete_range_in(id, start, end),
             };
         }
         let note = self.note(nth);
@@ -143,7 +167,20 @@ impl Log {
 
     /// Writes the group out as files, applies some requests, and takes the files back: it is as it was then.
     pub(super) fn carry(&mut self, db: &Db, dir: &str, random: &mut Random) -> esker::Result<()> {
-        let Some(index) = db.flush_group(&self.name)? else { return Ok(()) };
+        match self.carry_away(db, dir, random)? {
+            Some(then) => self.carry_back(db, dir, then),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the group out as files, and applies some requests. What it was then, if there was anything of it.
+    pub(super) fn carry_away(
+        &mut self,
+        db: &Db,
+        dir: &str,
+        random: &mut Random,
+    ) -> esker::Result<Option<Box<Log>>> {
+        let Some(index) = db.flush_group(&self.name)? else { return Ok(None) };
         self.persisted = nth_of(index);
         let files = db.export_group(&self.name, dir)?;
         let mut then = self.clone();
@@ -156,7 +193,12 @@ impl Log {
         if random.one_in(4) {
             self.delete(db)?;
         }
-        self.maybe_back = Some(Box::new(then));
+        Ok(Some(Box::new(then)))
+    }
+
+    /// Takes the files back.
+    pub(super) fn carry_back(&mut self, db: &Db, dir: &str, then: Box<Log>) -> esker::Result<()> {
+        self.maybe_back = Some(then);
         db.ingest_group(&self.name, dir)?;
         self.go_back();
         Ok(())
@@ -198,10 +240,13 @@ impl Log {
         let mut state = [Pairs::new(), Pairs::new()];
         for op in self.requests[..nth as usize].iter().flatten() {
             let pairs = &mut state[usize::from(op.other)];
-            match &op.value {
-                Some(value) => pairs.insert(op.key.clone(), value.clone()),
-                None => pairs.remove(&op.key),
-            };
+            match &op.change {
+                Change::Put(key, value) => drop(pairs.insert(key.clone(), value.clone())),
+                Change::Delete(key) => drop(pairs.remove(key)),
+                Change::DeleteRange(start, end) => {
+                    pairs.retain(|key, _| key < start || key >= end);
+                }
+            }
         }
         state
     }

@@ -1,6 +1,6 @@
 //! Threads apply requests until the power fails, or a sync and then the power, again and again in one store.
 
-use super::log::{DIR, Log, make_other, random_options};
+use super::log::{DIR, Log, make_other, random_options, vary};
 use crate::gate::{Stopwatch, case_seed};
 use crate::random::Random;
 use crate::syncs::failing_sync;
@@ -90,6 +90,7 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 3], String> {
         let mut vfs = StrictVfs::new();
         let mut logs: Vec<Log> = (0..THREADS * GROUPS).map(Log::new).collect();
         for round in 0..ROUNDS {
+            vary(&mut options, &mut random);
             let told = |e: String| format!("outage {round} of seed {case}: {e}");
             let faulty = FaultyVfs::with_lasting_lies(Arc::new(vfs.clone()));
             let db = open(&faulty, &options, case ^ round).map_err(|e| told(e.to_string()))?;

@@ -8,21 +8,24 @@ use crate::history::{
     marker_number, marker_value, random_compaction, random_values, small_options,
 };
 use crate::random::Random;
-use esker::base::Error;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
+use esker::base::{Error, Vfs};
 use esker::{Batch, Db, Options, WriteOptions};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A store under test, and what it should hold.
-struct Run {
+pub(super) struct Run {
+    /// What the store is opened on, and the disk below that.
+    disk: Arc<dyn Vfs>,
     vfs: StrictVfs,
     options: Options,
     random: Random,
-    db: Option<Db>,
+    pub(super) db: Option<Db>,
     batches: Vec<Batch>,
-    acknowledged: usize,
-    durable: usize,
+    pub(super) acknowledged: usize,
+    pub(super) durable: usize,
     /// What a bulk load added behind so many batches, and whether it is there for certain.
     loaded: Option<(usize, Records, bool)>,
     fields: BTreeSet<String>,
@@ -31,8 +34,12 @@ struct Run {
 }
 
 impl Run {
-    fn new(vfs: StrictVfs, options: Options, seed: u64) -> Run {
+    /// Options are drawn too.
+    pub(super) fn new(disk: Arc<dyn Vfs>, vfs: StrictVfs, seed: u64) -> Run {
+        let mut options = small_options();
+        vary(&mut options, &mut Random::new(seed));
         Run {
+            disk,
             vfs,
             options,
             random: Random::new(seed),
@@ -50,15 +57,19 @@ impl Run {
         if let Some(db) = &self.db {
             return Ok(db.clone());
         }
-        let db = crash::open(&self.vfs, DIR, &self.options)?;
+        let seed = self.vfs.mutating_calls();
+        let db = crash::open_on(self.disk.clone(), seed, DIR, &self.options)?;
         Ok(self.db.insert(db).clone())
     }
 
+    /// Closes the store, which may be another one when it is opened next: in how trees are compacted, and where values are.
     fn close(&mut self) -> esker::Result<()> {
-        match self.db.take() {
-            Some(db) => db.close().map(|()| self.durable = self.acknowledged),
-            None => Ok(()),
+        if let Some(db) = self.db.take() {
+            db.close()?;
+            self.durable = self.acknowledged;
         }
+        vary(&mut self.options, &mut self.random);
+        Ok(())
     }
 
     fn write(&mut self, count: u64) -> esker::Result<()> {
@@ -114,7 +125,7 @@ impl Run {
     }
 
     /// Everything that happens to indexes.
-    fn script(&mut self) -> esker::Result<()> {
+    pub(super) fn script(&mut self) -> esker::Result<()> {
         self.create(FIELDS[0])?;
         self.write(40)?;
         self.create(FIELDS[1])?;
@@ -170,7 +181,7 @@ impl Run {
     }
 
     /// Reopens a store and checks all of it.
-    fn check_store(&self, kept: &StrictVfs, least: usize) -> Checked {
+    pub(super) fn check_store(&self, kept: &StrictVfs, least: usize) -> Checked {
         let db = match crash::open(kept, DIR, &self.options) {
             Ok(db) => db,
             Err(Error::NotFound { .. }) if least == 0 => return Ok(()),
@@ -196,11 +207,25 @@ impl Run {
         if !may_be.contains(&fields) {
             return Err(format!("there are indexes of {fields:?}; there should be {may_be:?}"));
         }
-        // The store goes on as one that nothing happened to.
-        db.write(random_batch(&mut Random::new(count as u64)), WriteOptions::default())
-            .map_err(text)?;
-        check(&db)?;
-        db.close().map_err(text)
+        Self::goes_on(&db)
+    }
+
+    /// Reopens a store of which nothing is known, and checks that its indexes agree with its records.
+    pub(super) fn check_indexes(&self, kept: &StrictVfs) -> Checked {
+        match crash::open(kept, DIR, &self.options) {
+            Err(Error::NotFound { .. }) if self.acknowledged == 0 => Ok(()),
+            opened => {
+                let db = opened.map_err(|error| format!("reopen fails: {error}"))?;
+                check(&db)?;
+                Self::goes_on(&db)
+            }
+        }
+    }
+
+    /// The store goes on as one that nothing happened to.
+    fn goes_on(db: &Db) -> Checked {
+        db.write(random_batch(&mut Random::new(7)), WriteOptions::default()).map_err(text)?;
+        check(db).map(drop)
     }
 
     /// Reopens what the disk kept, in several ways.
@@ -226,20 +251,22 @@ impl Run {
     }
 }
 
+/// Draws what may differ from one open to the next.
+fn vary(options: &mut Options, random: &mut Random) {
+    random_compaction(&mut options.default_keyspace, random);
+    random_values(options, random);
+}
+
 /// Runs a script to each of its calls, or to one in `stride`.
 pub(super) fn cut_everywhere(seed: u64, stride: u64, totals: &[AtomicU64; 2]) -> Checked {
-    let mut options = small_options();
-    let random = &mut Random::new(seed);
-    random_compaction(&mut options.default_keyspace, random);
-    random_values(&mut options, random);
-    let plain_logs = random.one_in(2);
-    let disk = StrictOptions { preallocated_logs: !plain_logs, seed, ..StrictOptions::default() };
+    let preallocated_logs = Random::new(!seed).one_in(2);
+    let disk = StrictOptions { preallocated_logs, seed, ..StrictOptions::default() };
     let mut k = 1 + seed % stride;
     loop {
         let vfs = StrictVfs::with_options(disk.clone());
         vfs.set_trace(12);
         vfs.set_crash_at(k);
-        let mut run = Run::new(vfs, options.clone(), seed);
+        let mut run = Run::new(Arc::new(vfs.clone()), vfs, seed);
         let outcome = run.script();
         drop(run.db.take());
         if !run.vfs.is_off() {
