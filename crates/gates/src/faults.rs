@@ -21,6 +21,7 @@ use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Longest time without a sign of life.
@@ -43,9 +44,34 @@ impl Plan {
 }
 
 /// Plans in which calls fail, and none lies.
-pub fn disturbing_plans() -> Vec<Plan> {
+fn disturbing_plans() -> Vec<Plan> {
     let fails = |plan: &Plan| !matches!(plan.fault, Fault::FlipBit(_));
     plans().into_iter().filter(fails).collect()
+}
+
+/// Has calls fail by each of [`disturbing_plans`], the first, the second and so on of a run that is given a seed, until a run says that
+/// there was none; in the short form not each of many. Returns how many runs there were.
+pub fn fail_everywhere(
+    config: &Config,
+    run: impl Fn(u64, Plan, u64) -> Result<bool, String> + Sync,
+) -> Result<u64, String> {
+    let plans = disturbing_plans();
+    let (runs, rounds) = (AtomicU64::new(0), config.choose(1, 40));
+    for_cases(config, rounds * plans.len() as u64, |case| {
+        let plan = plans[case as usize % plans.len()];
+        let seed = case_seed(config.seed ^ 0xfa17, case);
+        let mut k = 1;
+        loop {
+            runs.fetch_add(1, Ordering::Relaxed);
+            let fired =
+                run(seed, plan, k).map_err(|e| format!("{plan:?}, call {k}, seed {seed}: {e}"))?;
+            if !fired {
+                return Ok(());
+            }
+            k += 1 + config.choose(k / 2, 0);
+        }
+    })?;
+    Ok(runs.into_inner())
 }
 
 /// All plans: each fault with each operation that can have it.

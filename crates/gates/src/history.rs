@@ -157,6 +157,12 @@ pub fn random_values(options: &mut Options, random: &mut Random) {
     options.value_log_space_amp_max = [1.1, 1.3, 2.0][random.below(3) as usize];
 }
 
+/// Draws all of that: what may differ from one open to the next.
+pub fn vary(options: &mut Options, random: &mut Random) {
+    random_compaction(&mut options.default_keyspace, random);
+    random_values(options, random);
+}
+
 impl History {
     /// Batches tried so far, the last of which may have failed.
     pub fn attempted(&self) -> usize {

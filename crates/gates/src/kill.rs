@@ -9,7 +9,7 @@
 //! One store lives through all kills. Some kills hit the child while it recovers.
 
 use crate::gate::{Config, Outcome, Progress, Stopwatch, Watchdog, case_seed, pause};
-use crate::history::{random_compaction, random_values, small_options};
+use crate::history::{small_options, vary};
 use crate::random::Random;
 use esker::base::checksum::mix64;
 use esker::{Batch, Db, Options, ScanOptions, WriteOptions};
@@ -171,8 +171,7 @@ fn read_acknowledged(reader: impl BufRead, tell: &mpsc::Sender<()>) -> Result<He
 /// Another shape of trees for each open.
 fn options(random: &mut Random) -> Options {
     let mut options = Options { compaction_threads: 2, ..small_options() };
-    random_compaction(&mut options.default_keyspace, random);
-    random_values(&mut options, random);
+    vary(&mut options, random);
     if random.one_in(2) {
         // Logs that grow to megabytes between syncs.
         options.memory_budget_bytes *= 2;

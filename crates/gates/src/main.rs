@@ -71,7 +71,7 @@ const GATES: &[Gate] = &[
     },
     Gate {
         name: "indexes",
-        short: "power cuts at every third call while indexes are made and built, 16 threads, then 16 threads and power cuts",
+        short: "power cuts at every third call while indexes are made and built, 16 threads, 16 threads and power cuts, then calls that fail",
         long: "at every call of 40 scripts, then for 5 minutes each",
         run: indexes::gate,
     },

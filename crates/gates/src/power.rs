@@ -105,12 +105,12 @@ impl Script {
             format!("power cut at call {k}, {survival:?}: {e}\nlast calls:\n  {trace}")
         };
         let again = kept.deep_copy();
-        let repairable = kept.deep_copy();
-        let count = player.check_kept(&kept, least).map_err(tell)?;
-        // Behind a gap of a log, repair finds more than may be told by opening.
+        // Behind a gap of a log, repair finds more than opening does.
         let has_gaps = matches!(survival, Survival::Some { .. });
-        if count > 0 && !has_gaps && random.one_in(REPAIRED) {
-            player.check_repaired(&repairable, count).map_err(tell)?;
+        let repaired = (!has_gaps && random.one_in(REPAIRED)).then(|| kept.deep_copy());
+        let count = player.check_kept(&kept, least).map_err(tell)?;
+        if let Some(repaired) = repaired.filter(|_| count > 0) {
+            player.check_repaired(&repaired, count).map_err(tell)?;
         }
         // Recovery, and what is written right behind it, is cut as well.
         again.set_trace(12);

@@ -6,7 +6,7 @@
 
 use crate::history::{
     History, MARKER, Op, State, Trouble, compare, compare_or_fail, keyspaces, marker_value,
-    random_compaction, random_ops, random_values, small_options,
+    random_ops, small_options, vary,
 };
 use crate::random::Random;
 use esker::base::vfs::strict::StrictVfs;
@@ -141,8 +141,7 @@ pub fn random_options(random: &mut Random) -> Options {
     options.default_keyspace.tombstone_ratio_compact = [0.01, 0.5, 1.0][random.below(3) as usize];
     // Of small tables, enough come together for compactions in parts.
     options.default_keyspace.table_bytes_max = [16 << 10, 64 << 10][random.below(2) as usize];
-    random_compaction(&mut options.default_keyspace, random);
-    random_values(&mut options, random);
+    vary(&mut options, random);
     options
 }
 
@@ -473,12 +472,11 @@ impl Player {
         Ok(count)
     }
 
-    /// Checks what repair makes of a disk that kept all or none of what was not synced, on which a store holds so many batches: the same.
+    /// Repairs a store of which opening finds so many batches, on a disk that kept all or none of what was not synced: they are there.
     pub fn check_repaired(&self, kept: &StrictVfs, count: usize) -> Result<(), String> {
-        let repaired = kept.deep_copy();
-        let report = World::plain(&repaired).repair(DIR, &self.options);
+        let report = World::plain(kept).repair(DIR, &self.options);
         report.map_err(|e| format!("repair: {e}"))?;
-        match self.check_kept(&repaired, count) {
+        match self.check_kept(kept, count) {
             Ok(found) if found == count => Ok(()),
             Ok(found) => Err(format!("repaired, it holds {found} batches, opened {count}")),
             Err(error) => Err(format!("repaired: {error}")),

@@ -9,7 +9,7 @@
 //! them durable: a synced write, `sync`, `flush`, `checkpoint`, `finish` of an ingestion, `close`. The same holds for each checkpoint.
 
 use crate::gate::{Config, Outcome, Watchdog, case_seed, for_cases, pause};
-use crate::history::{random_compaction, random_values, small_options};
+use crate::history::{small_options, vary};
 use crate::random::Random;
 use esker::base::Env;
 use esker::base::sync::Mutex;
@@ -88,8 +88,7 @@ impl Trial {
     fn new(seed: u64) -> Trial {
         let mut random = Random::new(seed);
         let mut options = Options { compaction_threads: 2, ..small_options() };
-        random_compaction(&mut options.default_keyspace, &mut random);
-        random_values(&mut options, &mut random);
+        vary(&mut options, &mut random);
         let disk = StrictVfs::new();
         Trial {
             faulty: FaultyVfs::with_lasting_lies(Arc::new(disk.clone())),

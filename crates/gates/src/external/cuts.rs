@@ -1,7 +1,8 @@
 //! The power fails at the calls of a script.
 
-use super::log::{DIR, Log, make_other, random_options, vary};
+use super::log::{DIR, Log, make_other, random_options};
 use crate::crash;
+use crate::history::vary;
 use crate::random::Random;
 use esker::base::vfs::Access;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};

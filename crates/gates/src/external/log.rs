@@ -1,6 +1,6 @@
 //! The logs of groups, as their owner has them, and what they make of the groups.
 
-use crate::history::{random_compaction, random_values, small_options};
+use crate::history::{small_options, vary};
 use crate::random::Random;
 use esker::{
     Applied, Batch, Db, Durability, GroupIndex, GroupPrefix, Keyspace, Options, ScanOptions,
@@ -44,12 +44,6 @@ pub(super) fn random_options(random: &mut Random) -> Options {
     keyspace.group_table_bytes_min = 4 << 10;
     keyspace.table_bytes_max = 16 << 10;
     options
-}
-
-/// Draws again what may differ from one open to the next.
-pub(super) fn vary(options: &mut Options, random: &mut Random) {
-    random_compaction(&mut options.default_keyspace, random);
-    random_values(options, random);
 }
 
 /// The name of a group.

@@ -16,6 +16,7 @@ mod threads;
 #[cfg(esker_planted)]
 pub use planted::gate as planted;
 
+use crate::faults::fail_everywhere;
 use crate::gate::{Config, Outcome, case_seed, for_cases};
 use std::sync::atomic::AtomicU64;
 
@@ -32,7 +33,7 @@ pub fn gate(config: &Config) -> Outcome {
         cuts::cut_everywhere(case_seed(config.seed, case), groups, stride, &totals)
     })?;
     let [cuts, reopens, lost] = totals.map(AtomicU64::into_inner);
-    let faults = faults::fail_everywhere(&config.share(0.2))?;
+    let faults = fail_everywhere(&config.share(0.2), faults::run)?;
     let seconds = config.share(0.4).seconds(6.0, 600.0);
     let [outages, requests, failed] = threads::outages(config.seed, seconds)?;
     Ok(format!(

@@ -1,7 +1,8 @@
 //! Threads apply requests until the power fails, or a sync and then the power, again and again in one store.
 
-use super::log::{DIR, Log, make_other, random_options, vary};
+use super::log::{DIR, Log, make_other, random_options};
 use crate::gate::{Stopwatch, case_seed};
+use crate::history::vary;
 use crate::random::Random;
 use crate::syncs::failing_sync;
 use esker::base::Env;

@@ -4,9 +4,7 @@ use super::records::{
     Checked, DIR, FIELDS, MARKER, Records, apply, check, key, random_batch, text, value,
 };
 use crate::crash;
-use crate::history::{
-    marker_number, marker_value, random_compaction, random_values, small_options,
-};
+use crate::history::{marker_number, marker_value, small_options, vary};
 use crate::random::Random;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::base::{Error, Vfs};
@@ -207,25 +205,19 @@ impl Run {
         if !may_be.contains(&fields) {
             return Err(format!("there are indexes of {fields:?}; there should be {may_be:?}"));
         }
-        Self::goes_on(&db)
+        goes_on(db, count as u64)
     }
 
-    /// Reopens a store of which nothing is known, and checks that its indexes agree with its records.
+    /// Reopens a store, and checks that its indexes agree with its records, whichever these are.
     pub(super) fn check_indexes(&self, kept: &StrictVfs) -> Checked {
         match crash::open(kept, DIR, &self.options) {
             Err(Error::NotFound { .. }) if self.acknowledged == 0 => Ok(()),
             opened => {
                 let db = opened.map_err(|error| format!("reopen fails: {error}"))?;
                 check(&db)?;
-                Self::goes_on(&db)
+                goes_on(db, 0)
             }
         }
-    }
-
-    /// The store goes on as one that nothing happened to.
-    fn goes_on(db: &Db) -> Checked {
-        db.write(random_batch(&mut Random::new(7)), WriteOptions::default()).map_err(text)?;
-        check(db).map(drop)
     }
 
     /// Reopens what the disk kept, in several ways.
@@ -251,10 +243,11 @@ impl Run {
     }
 }
 
-/// Draws what may differ from one open to the next.
-fn vary(options: &mut Options, random: &mut Random) {
-    random_compaction(&mut options.default_keyspace, random);
-    random_values(options, random);
+/// The store goes on as one that nothing happened to.
+fn goes_on(db: Db, seed: u64) -> Checked {
+    db.write(random_batch(&mut Random::new(seed)), WriteOptions::default()).map_err(text)?;
+    check(&db)?;
+    db.close().map_err(text)
 }
 
 /// Runs a script to each of its calls, or to one in `stride`.

@@ -2,39 +2,16 @@
 
 use super::cuts::Run;
 use super::records::{Checked, check, random_batch, text};
-use crate::faults::{Plan, disturbing_plans};
-use crate::gate::{Config, case_seed, for_cases};
+use crate::faults::Plan;
 use crate::random::Random;
 use esker::base::Error;
 use esker::base::vfs::faulty::FaultyVfs;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::{Db, WriteOptions};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Runs the script with faults. Returns how many runs there were.
-pub(super) fn fail_everywhere(config: &Config) -> Result<u64, String> {
-    let plans = disturbing_plans();
-    let (runs, rounds) = (AtomicU64::new(0), config.choose(1, 40));
-    for_cases(config, rounds * plans.len() as u64, |case| {
-        let plan = plans[case as usize % plans.len()];
-        let seed = case_seed(config.seed ^ 0xfa17, case);
-        let mut k = 1;
-        loop {
-            runs.fetch_add(1, Ordering::Relaxed);
-            let fired =
-                run(seed, plan, k).map_err(|e| format!("{plan:?}, call {k}, seed {seed}: {e}"))?;
-            if !fired {
-                return Ok(());
-            }
-            k += 1 + config.choose(k / 2, 0);
-        }
-    })?;
-    Ok(runs.into_inner())
-}
 
 /// One run, in which the `k`-th call fails. False if there was none.
-fn run(seed: u64, plan: Plan, k: u64) -> Result<bool, String> {
+pub(super) fn run(seed: u64, plan: Plan, k: u64) -> Result<bool, String> {
     let strict = StrictVfs::with_options(StrictOptions { seed, ..StrictOptions::default() });
     let faulty = FaultyVfs::new(Arc::new(strict.clone()));
     faulty.inject(plan.rule(k));

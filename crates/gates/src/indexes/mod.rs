@@ -14,6 +14,7 @@ mod outages;
 mod records;
 mod threads;
 
+use crate::faults::fail_everywhere;
 use crate::gate::{Config, Outcome, case_seed, for_cases};
 use std::sync::atomic::AtomicU64;
 
@@ -28,7 +29,7 @@ pub fn gate(config: &Config) -> Outcome {
     let seconds = config.share(0.2).seconds(4.0, 300.0);
     let [batches, finds] = threads::threads(config.seed, seconds)?;
     let [rounds, outlived] = outages::outages(config.seed, seconds)?;
-    let faults = faults::fail_everywhere(&config.share(0.2))?;
+    let faults = fail_everywhere(&config.share(0.2), faults::run)?;
     Ok(format!(
         "{cuts} cuts, {reopens} reopens; {batches} batches of threads, {finds} finds; {rounds} outages under threads, \
          {outlived} batches; {faults} runs with calls that fail"

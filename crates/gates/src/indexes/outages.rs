@@ -2,7 +2,7 @@
 
 use super::records::{DIR, FIELDS, WRITERS, check, random_batch, records_of, text};
 use crate::gate::{Stopwatch, Watchdog, guarded, pause};
-use crate::history::{random_compaction, random_values, small_options};
+use crate::history::{small_options, vary};
 use crate::random::Random;
 use esker::base::Env;
 use esker::base::sync::Mutex;
@@ -36,8 +36,7 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
     while rounds < ROUNDS_MIN || watch.seconds() < seconds {
         watchdog.alive(format!("round {rounds}"));
         let mut options = Options { compaction_threads: 2, ..small_options() };
-        random_compaction(&mut options.default_keyspace, random);
-        random_values(&mut options, random);
+        vary(&mut options, random);
         if random.one_in(3) {
             // Perhaps before anybody writes: opening takes a call for each batch of the log.
             vfs.set_crash_at(1 + random.below(800));
