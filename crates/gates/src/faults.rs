@@ -49,7 +49,7 @@ fn disturbing_plans() -> Vec<Plan> {
     plans().into_iter().filter(fails).collect()
 }
 
-/// Has calls fail by each of [`disturbing_plans`], the first, the second and so on of a run that is given a seed, until a run says that
+/// Has calls fail by each plan in which none lies, the first, the second and so on of a run that is given a seed, until a run says that
 /// there was none; in the short form not each of many. Returns how many runs there were.
 pub fn fail_everywhere(
     config: &Config,
