@@ -5,8 +5,8 @@
 //! follow it.
 
 use crate::history::{
-    History, MARKER, Op, State, Trouble, compare, compare_or_fail, keyspaces, marker_value,
-    random_ops, small_options, vary,
+    History, KEYSPACES, MARKER, Op, State, Trouble, compare, compare_or_fail, keyspaces,
+    marker_value, random_ops, small_options, vary,
 };
 use crate::random::Random;
 use esker::base::vfs::strict::StrictVfs;
@@ -14,6 +14,7 @@ use esker::base::{Env, Vfs};
 use esker::event::EventListener;
 use esker::repair::{RepairReport, repair};
 use esker::{Batch, Compression, Db, Error, Options, Result, Setup, WriteOptions};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -481,6 +482,47 @@ impl Player {
             Ok(found) => Err(format!("repaired, it holds {found} batches, opened {count}")),
             Err(error) => Err(format!("repaired: {error}")),
         }
+    }
+
+    /// Checks what repair makes of a store that lost all its manifests, and nothing else, while nothing happened: its records after so
+    /// many batches.
+    pub fn check_rebuilt(&self, kept: &StrictVfs, count: usize) -> Result<(), String> {
+        let told = |e: Error| format!("rebuilt: {e}");
+        for name in kept.file_names(Path::new(DIR)) {
+            if name == "CURRENT" || name.starts_with("MANIFEST") {
+                kept.remove(&Path::new(DIR).join(name)).map_err(told)?;
+            }
+        }
+        let world = World::plain(kept);
+        world.repair(DIR, &self.options).map_err(told)?;
+        let db = world.open(DIR, &self.options).map_err(told)?;
+        let names = db.keyspace_names();
+        for (at, state) in self.history.state_after(count).iter().enumerate() {
+            let name = if at == 0 { "default" } else { KEYSPACES[at - 1] };
+            if !names.iter().any(|n| n == name) {
+                // Its name stands in tables, and it has none.
+                continue;
+            }
+            // How old ingested records are, manifests tell.
+            let is_certain = |key: &[u8]| key != MARKER && !key.ends_with(b"x");
+            let keyspace = db.keyspace(name).map_err(told)?;
+            let mut found = BTreeMap::new();
+            for pair in keyspace.iter().map_err(told)? {
+                let (key, value) = pair.map_err(told)?;
+                if is_certain(&key) {
+                    found.insert(key.to_vec(), value.to_vec());
+                }
+            }
+            let wanted = state.iter().filter(|(key, _)| is_certain(key));
+            let wanted: BTreeMap<_, _> = wanted.map(|(k, v)| (k.clone(), v.clone())).collect();
+            let differs = |key: &&Vec<u8>| found.get(*key) != wanted.get(*key);
+            if let Some(key) = found.keys().chain(wanted.keys()).find(differs) {
+                let len = |map: &BTreeMap<Vec<u8>, Vec<u8>>| map.get(key).map(Vec::len);
+                let (key, is, should) = (key.escape_ascii(), len(&found), len(&wanted));
+                return Err(format!("rebuilt: {name}: {key}: {is:?} bytes instead of {should:?}"));
+            }
+        }
+        check_files(&db, kept).map_err(|e| format!("rebuilt: {e}"))
     }
 
     /// Opens for reading only. Nothing on the disk may change by it.

@@ -9,6 +9,7 @@ use crate::compaction::policy::{self, ManualStep, Pick};
 use crate::compaction::scheduler::toll;
 use crate::event::{CompactionReason, Event};
 use crate::options::{Compaction, KeyspaceOptions};
+use crate::table::Origin;
 use crate::trace::{Amount, What};
 use crate::version::{
     CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, Run, Table, TableMeta,
@@ -265,10 +266,11 @@ impl Chosen {
             Some(_) => spec.tables().map(|(_, table)| table.clone()).collect(),
             None => Vec::new(),
         };
+        let flushed_seq = core.lock_versions()?.keyspace(self.keyspace.id)?.flushed_seq;
         let context = JobContext {
             store: core.store.clone(),
             options: self.options.clone(),
-            origin: self.keyspace.origin(),
+            origin: Origin { flushed_seq, ..self.keyspace.origin() },
             version: self.version.clone(),
             snapshots: core.snapshots.list(),
             stop: Box::new(move || {

@@ -171,12 +171,15 @@ pub struct Origin {
     pub name: Arc<str>,
     /// True for bulk-loaded tables: their age is known to the manifest only.
     pub ingested: bool,
+    /// All records of the keyspace up to this sequence number were in tables when this one was begun; 0 if nobody said. A compaction
+    /// forgets ages and what was deleted, and older logs, kept for the values in them, do not.
+    pub flushed_seq: Seq,
 }
 
 impl Origin {
     /// A table that a flush or a compaction writes.
     pub fn new(keyspace: KeyspaceId, name: &str) -> Origin {
-        Origin { keyspace, name: name.into(), ingested: false }
+        Origin { keyspace, name: name.into(), ingested: false, flushed_seq: 0 }
     }
 }
 
@@ -261,6 +264,7 @@ mod tag {
     pub(super) const INGESTED: u64 = 21;
     pub(super) const DIGEST: u64 = 22;
     pub(super) const REFERENCES: u64 = 23;
+    pub(super) const FLUSHED_SEQ: u64 = 24;
 }
 
 impl Properties {
@@ -302,6 +306,10 @@ impl Properties {
         }
         if !self.references.is_empty() {
             bytes(tag::REFERENCES, &encode_references(&self.references));
+        }
+        let flushed_seq = self.origin.as_ref().map_or(0, |origin| origin.flushed_seq);
+        if flushed_seq > 0 {
+            bytes(tag::FLUSHED_SEQ, &flushed_seq.to_le_bytes());
         }
     }
 
@@ -346,6 +354,7 @@ impl Properties {
             tag::INGESTED => self.origin_mut().ingested = number()? != 0,
             tag::DIGEST => self.digest = decode_row(value)?,
             tag::REFERENCES => self.references = decode_references(value)?,
+            tag::FLUSHED_SEQ => self.origin_mut().flushed_seq = number()?,
             _ => {}
         }
         Some(())
@@ -495,7 +504,8 @@ mod tests {
 
     #[test]
     fn unknown_properties_are_passed_over() {
-        let origin = Origin { ingested: true, ..Origin::new(KeyspaceId(7), "fruit") };
+        let origin =
+            Origin { ingested: true, flushed_seq: 9, ..Origin::new(KeyspaceId(7), "fruit") };
         let properties = Properties {
             entries: 3,
             order: "o".into(),

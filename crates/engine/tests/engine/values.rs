@@ -1,6 +1,7 @@
 //! Large values are kept apart from the tree, and everything else is as it would be without.
 
 use super::support::{DIR, Model, Random, setup, setup_on};
+use esker::base::Vfs;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::{Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Snapshot};
@@ -462,6 +463,48 @@ fn a_damaged_header_of_a_file_with_values_costs_no_value() {
         }
     }
     assert!(moved > 20, "{moved} files were moved");
+}
+
+/// Tables have forgotten how old their records are, and what was deleted; logs that are kept for their values have not.
+#[test]
+fn without_a_manifest_logs_that_are_kept_for_their_values_say_nothing_of_what_was_in_tables() {
+    let disk = StrictVfs::new();
+    let db = open(&disk, options());
+    for nth in 0..40 {
+        db.put(&key(nth), &[nth as u8; 9_000]).expect("put");
+    }
+    for nth in 0..10 {
+        db.delete(&key(nth)).expect("delete");
+    }
+    for nth in 0..5 {
+        db.put(&key(nth), b"again").expect("put");
+    }
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.close().expect("close");
+    let is_kept = |name: &String| name.ends_with(".wal");
+    let logs = disk.file_names(Path::new(DIR)).into_iter().filter(is_kept).count();
+    assert!(logs > 1, "one is kept, another is in use");
+    // What a rebuild makes says it too.
+    for _ in 0..2 {
+        for name in disk.file_names(Path::new(DIR)) {
+            if name == "CURRENT" || name.starts_with("MANIFEST") {
+                disk.remove(&Path::new(DIR).join(name)).expect("remove");
+            }
+        }
+        repaired(&disk);
+        let db = open(&disk, options());
+        for nth in 0..40 {
+            let found = db.get(&key(nth)).expect("get");
+            let wanted = match nth {
+                0..5 => Some(b"again".to_vec()),
+                5..10 => None,
+                _ => Some(vec![nth as u8; 9_000]),
+            };
+            assert!(found.as_deref() == wanted.as_deref(), "{nth}: {:?}", found.map(|v| v.len()));
+        }
+        db.close().expect("close");
+    }
 }
 
 /// What was deleted and is gone from all tables may stand in a log that is kept for other values.

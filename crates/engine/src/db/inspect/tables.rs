@@ -223,6 +223,9 @@ fn pairs(p: &Properties) -> Vec<(&'static str, String)> {
     ];
     if let Some(origin) = &p.origin {
         pairs.push(("keyspace", format!("{} {:?}", origin.keyspace.0, origin.name)));
+        if origin.flushed_seq > 0 {
+            pairs.push(("in tables before, up to", origin.flushed_seq.to_string()));
+        }
         pairs.push(("bulk-loaded", origin.ingested.to_string()));
     }
     pairs

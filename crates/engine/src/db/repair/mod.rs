@@ -525,6 +525,6 @@ fn table_number(kind: &FileKind) -> Option<u64> {
 
 impl Target {
     fn origin(&self, id: KeyspaceId) -> Origin {
-        Origin::new(id, &self.name)
+        Origin { flushed_seq: self.flushed_seq, ..Origin::new(id, &self.name) }
     }
 }

@@ -3,7 +3,8 @@
 //! Tables say whose they are; records carry sequence numbers, so that a merge puts them in order.
 //! What only a manifest knows is taken from readable edits where there are any, and is otherwise
 //! missing: how old bulk-loaded tables are, and which tables had been replaced but not removed yet.
-//! Records whose age a compaction forgot (number 0) count as older than all others.
+//! Records whose age a compaction forgot (number 0) count as older than all others; so of a log nothing counts that was in tables
+//! before, as these say.
 
 use super::evidence::{Evidence, Facts};
 use super::tables::Checked;
@@ -14,7 +15,7 @@ use crate::iter::{MergeCursor, Ranked, Retention};
 use crate::names::{self, FileKind};
 use crate::options::KeyspaceOptions;
 use crate::range_tombstone::RangeTombstones;
-use crate::table::{CursorOptions, Origin, Properties, TableFile, read_identity};
+use crate::table::{CursorOptions, FileIdentity, Origin, Properties, TableFile, read_identity};
 use crate::version::{DEEPEST_LEVEL, RunCursor, RunOutput, Table, TableMeta};
 use esker_base::key::SEQ_MAX;
 use esker_base::vfs::Access;
@@ -28,10 +29,20 @@ struct Known {
     name: String,
     order: String,
     meta: TableMeta,
+    /// Up to here all records of the keyspace were in tables, it says.
+    flushed_seq: Seq,
 }
 
 /// Tables to be merged, by keyspace.
-type Inputs = BTreeMap<KeyspaceId, Vec<TableMeta>>;
+type Inputs = BTreeMap<KeyspaceId, Input>;
+
+/// Those of one keyspace.
+#[derive(Default)]
+struct Input {
+    tables: Vec<TableMeta>,
+    /// All records up to here were in tables before.
+    flushed_seq: Seq,
+}
 
 impl Repair<'_> {
     /// Puts the database together from its tables and logs.
@@ -64,6 +75,13 @@ impl Repair<'_> {
             };
             counts && matches!(said.fate, FileFate::Lost | FileFate::Salvaged)
         });
+        for (id, input) in &inputs {
+            if let Some(target) = self.keyspaces.get_mut(id) {
+                target.flushed_seq = input.flushed_seq;
+                target.hurt = is_hurt;
+            }
+            self.report.last_seq = self.report.last_seq.max(input.flushed_seq);
+        }
         let logs: Vec<(u64, Option<u64>)> = self
             .files
             .keys()
@@ -77,7 +95,7 @@ impl Repair<'_> {
         self.ensure_default()?;
         let ids: Vec<KeyspaceId> = self.keyspaces.keys().copied().collect();
         for (run, id) in (1..).zip(ids) {
-            let mut tables = inputs.remove(&id).unwrap_or_default();
+            let mut tables = inputs.remove(&id).unwrap_or_default().tables;
             if let Some(target) = self.keyspaces.get_mut(&id) {
                 tables.extend(target.log_tables.drain(..).flatten());
             }
@@ -86,7 +104,7 @@ impl Repair<'_> {
         self.report.notes.push(
             "no manifest could be relied on: records were ordered by their sequence numbers; tables \
              that had been replaced but not removed yet count again, so that deleted or older \
-             values may have come back, and so may what deleted groups left in tables that they shared"
+             values may have come back or taken the place of newer ones, and so may what deleted groups left in tables that they shared"
                 .to_owned(),
         );
         Ok(())
@@ -145,7 +163,7 @@ impl Repair<'_> {
                     said.fate = FileFate::Read;
                     said.records = records;
                 }
-                vec![known.meta]
+                vec![known.meta.clone()]
             }
             Checked::Written(tables) => tables,
             Checked::Lost => {
@@ -153,7 +171,9 @@ impl Repair<'_> {
                 Vec::new()
             }
         };
-        inputs.entry(id).or_default().extend(tables);
+        let input = inputs.entry(id).or_default();
+        input.tables.extend(tables);
+        input.flushed_seq = input.flushed_seq.max(known.flushed_seq);
         Ok(())
     }
 
@@ -163,6 +183,9 @@ impl Repair<'_> {
         let open = self.store.env.vfs.open(&path, Access::Random);
         let file = open.map_err(|error| error.to_string())?;
         let identity = read_identity(file.as_ref(), &path);
+        let properties = |identity: &FileIdentity| {
+            TableFile::new(file.clone(), &path, identity.file_bytes, identity.salt).properties()
+        };
         let fact = facts.tables.get(&number).filter(|fact| {
             identity.as_ref().map_or(true, |identity| identity.salt == fact.meta.salt)
         });
@@ -170,11 +193,17 @@ impl Repair<'_> {
             && let Some((name, order)) = facts.keyspaces.get(&fact.keyspace)
         {
             let (name, order) = (name.clone(), order.clone());
-            return Ok(Known { keyspace: fact.keyspace, name, order, meta: fact.meta.clone() });
+            let origin = identity.ok().and_then(|identity| properties(&identity).ok()?.origin);
+            return Ok(Known {
+                keyspace: fact.keyspace,
+                name,
+                order,
+                meta: fact.meta.clone(),
+                flushed_seq: origin.map_or(0, |origin| origin.flushed_seq),
+            });
         }
         let identity = identity.map_err(|error| format!("{error}: nothing else knows its salt"))?;
-        let properties = TableFile::new(file, &path, identity.file_bytes, identity.salt)
-            .properties()
+        let properties = properties(&identity)
             .map_err(|error| format!("{error}: nothing says which keyspace it belongs to"))?;
         let Some(origin) = properties.origin.clone() else {
             return Err("it does not say which keyspace it belongs to".to_owned());
@@ -195,7 +224,8 @@ impl Repair<'_> {
             Some(fact) => fact.meta.clone(),
             None => meta_of(number, identity.file_bytes, identity.salt, properties),
         };
-        Ok(Known { keyspace: origin.keyspace, name, order, meta })
+        let (keyspace, flushed_seq) = (origin.keyspace, origin.flushed_seq);
+        Ok(Known { keyspace, name, order, meta, flushed_seq })
     }
 
     /// Merges the tables of a keyspace into one run.
