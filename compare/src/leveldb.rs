@@ -104,7 +104,8 @@ struct LevelDbStore {
     writing_synced: ffi::Ptr,
 }
 
-// SAFETY: LevelDB's objects may be used from any thread, and these are not changed once they are made.
+// SAFETY: LevelDB's objects may be used from any thread, and these are not changed once they are
+// made.
 unsafe impl Send for LevelDbStore {}
 // SAFETY: as above.
 unsafe impl Sync for LevelDbStore {}
@@ -136,7 +137,8 @@ impl Engine for LevelDb {
 
     fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
         let name = CString::new(dir.as_os_str().as_bytes())?;
-        // SAFETY: objects are made, used while they are there, and destroyed when they are not needed any more.
+        // SAFETY: objects are made, used while they are there, and destroyed when they are not
+        // needed any more.
         unsafe {
             let cache = ffi::leveldb_cache_create_lru(settings.cache_bytes as usize);
             let bits = settings.filter_bits_per_key as c_int;
@@ -199,8 +201,8 @@ impl Store for LevelDbStore {
     }
 
     fn walk(&self, walk: Walk<'_>, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64> {
-        // SAFETY: the iterator is used by this thread alone, asked for an item only where it stands on one, and
-        // an item is used before the iterator moves.
+        // SAFETY: the iterator is used by this thread alone, asked for an item only where it stands
+        // on one, and an item is used before the iterator moves.
         unsafe {
             let at = ffi::leveldb_create_iterator(self.db, self.reading);
             let item = || {

@@ -1,7 +1,8 @@
 //! LMDB: a B-tree in a mapped file, as a yardstick for reads.
 //!
-//! Puts are committed in batches, and only a synced one reaches the disk at once: one by one they would
-//! measure commits. So what is not yet committed is lost with the process, unlike with the others.
+//! Puts are committed in batches, and only a synced one reaches the disk at once: one by one they
+//! would measure commits. So what is not yet committed is lost with the process, unlike with the
+//! others.
 
 use esker_bench::Outcome;
 use esker_bench::store::{Engine, Settings, Store, Walk};
@@ -46,7 +47,8 @@ impl Engine for Lmdb {
         std::fs::create_dir_all(dir)?;
         let mut options = EnvOpenOptions::new().read_txn_with_tls();
         options.map_size(MAP_BYTES).max_readers(1024);
-        // SAFETY: without synced commits a crash of the system may damage the file, which is thrown away then.
+        // SAFETY: without synced commits a crash of the system may damage the file, which is thrown
+        // away then.
         unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_META_SYNC) };
         // SAFETY: nobody else has the file open, and it is not changed from outside.
         let env = unsafe { options.open(dir)? };

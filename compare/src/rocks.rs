@@ -1,4 +1,5 @@
-//! RocksDB, also with its values in blob files, and with writes that enter log and memtable one behind the other.
+//! RocksDB, also with its values in blob files, and with writes that enter log and memtable one
+//! behind the other.
 
 use esker_bench::Outcome;
 use esker_bench::store::{Engine, Settings, Store, Walk};
@@ -27,8 +28,8 @@ pub(crate) enum Rocks {
     Plain,
     /// Large values are kept in blob files.
     Blobs,
-    /// A group of writers writes its log while the one before it is still writing the memtable: more for many threads, of
-    /// which some wait longer.
+    /// A group of writers writes its log while the one before it is still writing the memtable:
+    /// more for many threads, of which some wait longer.
     Pipelined,
 }
 

@@ -11,7 +11,8 @@ use rocksdb::{
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Threads that compact, as Esker has on two processors. RocksDB takes a quarter of its jobs, but one at least, for flushes.
+/// Threads that compact, as Esker has on two processors. RocksDB takes a quarter of its jobs, but
+/// one at least, for flushes.
 const COMPACTIONS: u32 = 2;
 
 /// RocksDB's ways.
@@ -21,7 +22,8 @@ pub(crate) enum RocksRepair {
     Logged,
     /// The same without a log, flushed in the end.
     Unlogged,
-    /// Tables inside of the range are dropped, a range tombstone takes the rest, and the new state comes as a table.
+    /// Tables inside of the range are dropped, a range tombstone takes the rest, and the new state
+    /// comes as a table.
     Files,
 }
 
@@ -29,7 +31,8 @@ impl RocksRepair {
     pub(crate) const ALL: [RocksRepair; 3] =
         [RocksRepair::Logged, RocksRepair::Unlogged, RocksRepair::Files];
 
-    /// The shape is Esker's: as many bytes of memtables, tables and levels, and LZ4; all else is RocksDB's default.
+    /// The shape is Esker's: as many bytes of memtables, tables and levels, and LZ4; all else is
+    /// RocksDB's default.
     fn options(part_bytes: u64) -> Options {
         let mut options = Options::default();
         options.create_if_missing(true);

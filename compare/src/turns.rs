@@ -1,5 +1,5 @@
-//! The engines, and how they take turns: each turn in a process of its own, so that memory and processor time are
-//! the engine's, in another order each time.
+//! The engines, and how they take turns: each turn in a process of its own, so that memory and
+//! processor time are the engine's, in another order each time.
 
 #[cfg(feature = "fjall")]
 use crate::fjall_store::Fjall;
@@ -91,7 +91,8 @@ impl Show {
     }
 }
 
-/// Runs workloads on engines in turns, as often as the flags say. `json` has what was measured so far.
+/// Runs workloads on engines in turns, as often as the flags say. `json` has what was measured so
+/// far.
 ///
 /// # Errors
 /// Of an engine or the file system.

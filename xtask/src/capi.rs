@@ -1,7 +1,8 @@
 //! The C libraries: built, laid out where programs find them, and tested.
 //!
-//! Flow: `cargo rustc` with one interface of `crates/capi` -> a library with the name that the linker looks for -> a
-//! directory. Templates of what describes them stand in `crates/capi/install`.
+//! Flow: `cargo rustc` with one interface of `crates/capi` -> a library with the name that the
+//! linker looks for -> a directory. Templates of what describes them stand in
+//! `crates/capi/install`.
 
 use crate::process::{BUILD_MAX, FETCH_MAX, SMALL_MAX, cargo_command, output, succeeds_within};
 use serde_json::Value;
@@ -14,7 +15,8 @@ use std::process::{Command, Stdio};
 /// The version of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What programs that are linked with LevelDB ask for: Debian's name, and that of LevelDB's own build.
+/// What programs that are linked with LevelDB ask for: Debian's name, and that of LevelDB's own
+/// build.
 const LEVELDB_NAMES: [&str; 3] = ["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"];
 
 /// What programs that are linked with our own library ask for.
@@ -30,7 +32,8 @@ pub(crate) fn leveldb(root: &Path, dir: &Path) -> bool {
     done
 }
 
-/// `cargo xtask capi-install PREFIX`: headers, libraries, and what tells compilers of them. True if all is there.
+/// `cargo xtask capi-install PREFIX`: headers, libraries, and what tells compilers of them. True if
+/// all is there.
 pub(crate) fn install(root: &Path, prefix: &Path) -> bool {
     let done = install_as(root, prefix, "release");
     if done {
@@ -95,7 +98,8 @@ struct Built {
     archive: PathBuf,
 }
 
-/// Builds the libraries with one interface, wherever cargo is told to build. `None` if that did not work.
+/// Builds the libraries with one interface, wherever cargo is told to build. `None` if that did not
+/// work.
 fn build(root: &Path, interface: &str, soname: &str, profile: &str) -> Option<Built> {
     let soname = format!("link-arg=-Wl,-soname,{soname}");
     let mut cargo = cargo_command();
@@ -143,7 +147,8 @@ fn told(place: &Path, done: impl FnOnce() -> io::Result<()>) -> bool {
     done().inspect_err(|error| eprintln!("{}: {error}", place.display())).is_ok()
 }
 
-/// The step of `cargo xtask test`: the tests of the crate, and programs on what an installation lays out.
+/// The step of `cargo xtask test`: the tests of the crate, and programs on what an installation
+/// lays out.
 pub(crate) fn test(root: &Path) -> bool {
     find_leveldb();
     let tests = ["test", "--profile", "gates", "-p", "esker-capi"];
@@ -151,7 +156,8 @@ pub(crate) fn test(root: &Path) -> bool {
         && try_installation(root)
 }
 
-/// Installs LevelDB's library and header where that can be done, so that ours is compared with it: as root, by `apt-get`.
+/// Installs LevelDB's library and header where that can be done, so that ours is compared with it:
+/// as root, by `apt-get`.
 fn find_leveldb() {
     if Path::new("/usr/include/leveldb/c.h").exists() {
         return;
@@ -244,7 +250,8 @@ fn with_cmake(root: &Path, dir: &Path, prefix: &Path) -> bool {
         && run("tour_static")
 }
 
-/// A program that is linked with the library that has LevelDB's name, shared and static, says what it says on LevelDB's.
+/// A program that is linked with the library that has LevelDB's name, shared and static, says what
+/// it says on LevelDB's.
 fn on_leveldb(root: &Path, dir: &Path, prefix: &Path) -> bool {
     let lib = prefix.join("lib/esker/leveldb");
     let path = format!("-L{}", lib.display());

@@ -1,7 +1,7 @@
 //! `cargo xtask header`: the C headers, made of the Rust that they describe.
 //!
-//! Flow: the files of a face of `crates/capi` -> cbindgen -> `crates/capi/include`. A test fails while a header is not what
-//! would be made.
+//! Flow: the files of a face of `crates/capi` -> cbindgen -> `crates/capi/include`. A test fails
+//! while a header is not what would be made.
 
 use cbindgen::{Builder, Config, DocumentationLength, DocumentationStyle, Language, Style};
 use std::path::Path;
@@ -44,30 +44,33 @@ const HEADERS: &[Header] = &[
     ],
     guard: "ESKER_LEVELDB_C_H_",
     head: "\
-/* LevelDB's C interface, version 1.23, on Esker. Made by `cargo xtask header`: change the Rust instead.
+/* LevelDB's C interface, version 1.23, on Esker. Made by `cargo xtask header`: change the Rust
+   instead.
 
-   Programs that were compiled with LevelDB's own header run on this library as they are; what differs stands in
-   docs/c-api.md.
+   Programs that were compiled with LevelDB's own header run on this library as they are; what
+   differs stands in docs/c-api.md.
 
-   Pointers to handles come from the functions that make them, and no pointer is NULL unless its function allows it.
-   `errptr` leads to NULL, or to text that is freed when an error replaces it; where nothing fails it is left alone.
-   Keys and values are bytes with a length. What is returned to be freed is freed with `leveldb_free`, or `free`.
-   A database, a snapshot and options that nobody sets any more may be used by several threads at once, everything else by
-   one at a time. */",
+   Pointers to handles come from the functions that make them, and no pointer is NULL unless its
+   function allows it. `errptr` leads to NULL, or to text that is freed when an error replaces it;
+   where nothing fails it is left alone. Keys and values are bytes with a length. What is returned
+   to be freed is freed with `leveldb_free`, or `free`. A database, a snapshot and options that
+   nobody sets any more may be used by several threads at once, everything else by one at a time. */",
 }];
 
 const ESKER_HEAD: &str = "\
 /* Esker, an embedded key-value store. Made by `cargo xtask header`: change the Rust instead.
 
-   Functions that can fail return a code, which is ESKER_OK or says what to do next; esker_last_error has the text. After an
-   error, what a result points to is NULL, 0 or false. Handles are opaque, come from the function that makes them and are
-   closed by the function that is named for that, in any order. After esker_close whatever belongs to the database fails with
-   ESKER_MISUSE, and still has to be closed. A handle that was closed, NULL, or of another kind is told with ESKER_MISUSE as well,
-   as far as that can be seen; do not rely on it.
+   Functions that can fail return a code, which is ESKER_OK or says what to do next;
+   esker_last_error has the text. After an error, what a result points to is NULL, 0 or false.
+   Handles are opaque, come from the function that makes them and are closed by the function that is
+   named for that, in any order. After esker_close whatever belongs to the database fails with
+   ESKER_MISUSE, and still has to be closed. A handle that was closed, NULL, or of another kind is
+   told with ESKER_MISUSE as well, as far as that can be seen; do not rely on it.
 
-   Keys and values are any bytes, with a length. Text ends in a zero and is UTF-8. What is to be freed is freed with esker_free,
-   or free. Databases, keyspaces and snapshots may be used by several threads at once; every other handle by one at a time. A
-   handle must not be closed while another thread uses it. No function unwinds, and none calls back. */";
+   Keys and values are any bytes, with a length. Text ends in a zero and is UTF-8. What is to be
+   freed is freed with esker_free, or free. Databases, keyspaces and snapshots may be used by
+   several threads at once; every other handle by one at a time. A handle must not be closed while
+   another thread uses it. No function unwinds, and none calls back. */";
 
 /// Writes all headers. True if that worked.
 pub(crate) fn write(root: &Path) -> bool {

@@ -16,7 +16,8 @@ pub(crate) const SMALL_MAX: Duration = Duration::from_secs(600);
 /// The limit of what fetches packages: takes a minute.
 pub(crate) const FETCH_MAX: Duration = Duration::from_secs(1_800);
 
-/// The limit of what builds or tests the engine: takes minutes on two processors, and an hour on a small device.
+/// The limit of what builds or tests the engine: takes minutes on two processors, and an hour on a
+/// small device.
 pub(crate) const BUILD_MAX: Duration = Duration::from_secs(3 * 3_600);
 
 /// The limit of what runs as long as it was told.
@@ -27,8 +28,8 @@ pub(crate) fn cargo_command() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs a command to its end, or to the limit, when it is killed with all that it has started. Says so if it did not even
-/// start.
+/// Runs a command to its end, or to the limit, when it is killed with all that it has started. Says
+/// so if it did not even start.
 pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
     let name = command.get_program().display().to_string();
     match status_within(command, limit) {
@@ -69,7 +70,8 @@ pub(crate) fn status_within(
     }
 }
 
-/// Kills a process and all that it has started. They are of our group, so that an interrupt from the terminal reaches them too.
+/// Kills a process and all that it has started. They are of our group, so that an interrupt from
+/// the terminal reaches them too.
 fn kill(child: &mut Child) -> std::io::Result<()> {
     let mut all = vec![child.id()];
     // Who is stopped starts nothing more.

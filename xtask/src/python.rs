@@ -1,8 +1,10 @@
-//! `cargo xtask python wheel|test|bench`: the Python package, built and tried in an environment of its own.
+//! `cargo xtask python wheel|test|bench`: the Python package, built and tried in an environment of
+//! its own.
 //!
-//! The environment stands under the target directory and is made once; packages come from PyPI by name and version. Where there
-//! is no Python or no way to the packages, one line says so, and `test` passes: the rest of the project needs neither. Who asks
-//! for a wheel or for figures and gets none is told by the exit code.
+//! The environment stands under the target directory and is made once; packages come from PyPI by
+//! name and version. Where there is no Python or no way to the packages, one line says so, and
+//! `test` passes: the rest of the project needs neither. Who asks for a wheel or for figures and
+//! gets none is told by the exit code.
 
 use crate::process::{
     BUILD_MAX, FETCH_MAX, SMALL_MAX, status_within, succeeds_within, target_directory,
@@ -20,7 +22,8 @@ const TESTS_MAX: Duration = Duration::from_secs(1_800);
 /// The figures take a few minutes.
 const BENCH_MAX: Duration = Duration::from_secs(3_600);
 
-/// A package by its name, which it is imported by too, its version, and the last for a Python before 3.10.
+/// A package by its name, which it is imported by too, its version, and the last for a Python
+/// before 3.10.
 struct Package(&'static str, &'static str, &'static str);
 
 /// Packages without which nothing is built or tested.

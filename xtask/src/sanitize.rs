@@ -1,8 +1,9 @@
-//! `cargo xtask sanitize [address|thread] [--long]`: the threads gate under a sanitizer of the compiler.
+//! `cargo xtask sanitize [address|thread] [--long]`: the threads gate under a sanitizer of the
+//! compiler.
 //!
 //! Sanitizers are not stable in the compiler, hence `RUSTC_BOOTSTRAP`. The standard library is not
-//! instrumented; what the thread sanitizer misreads because of that is in `xtask/tsan.supp`, each with
-//! its reason. Builds go to a target directory of their own, so that others stay valid.
+//! instrumented; what the thread sanitizer misreads because of that is in `xtask/tsan.supp`, each
+//! with its reason. Builds go to a target directory of their own, so that others stay valid.
 
 use crate::process::{BUILD_MAX, cargo_command, succeeds_within};
 use std::path::Path;

@@ -10,9 +10,11 @@ use crate::coding::{
 use crate::error::{Error, Result};
 use crate::key::{KEY_BYTES_MAX, KeyspaceId, Kind, SEQ_MAX, Seq, VALUE_BYTES_MAX};
 
-/// Room before the first operation for the longest header: first sequence number and operation count.
+/// Room before the first operation for the longest header: first sequence number and operation
+/// count.
 ///
-/// The header ends where the operations begin, so that most of the room is no part of the encoded form.
+/// The header ends where the operations begin, so that most of the room is no part of the encoded
+/// form.
 const HEADER_ROOM_BYTES: usize = varint_len(SEQ_MAX) + varint_len(BATCH_OPS_MAX as u64);
 
 /// More than an operation takes beside its key and its value.
@@ -30,7 +32,8 @@ pub const BATCH_BYTES_MAX: usize = u32::MAX as usize >> 1;
 /// Operations to be written together.
 ///
 /// Later operations win over earlier ones on the same key. Building a batch cannot fail; a key or
-/// value that is too long is reported when the batch is written, and nothing of it is applied.
+/// value that is too long, or a batch over 2 GiB, is reported when the batch is written, and
+/// nothing of it is applied.
 ///
 /// ```
 /// let mut batch = esker_base::Batch::new();
@@ -39,7 +42,8 @@ pub const BATCH_BYTES_MAX: usize = u32::MAX as usize >> 1;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Room for the header, then the operations. Nothing, and no memory, before the first operation.
+    /// Room for the header, then the operations. Nothing, and no memory, before the first
+    /// operation.
     bytes: Vec<u8>,
     count: u32,
     first_seq: Seq,
@@ -139,8 +143,8 @@ impl Batch {
         self.push(keyspace.into(), Kind::DeleteRange, start, Some(end))
     }
 
-    /// Adds an operation as it was decoded, a pointer to a value included: for the engine alone, which refuses
-    /// pointers that others put into a batch.
+    /// Adds an operation as it was decoded, a pointer to a value included: for the engine alone,
+    /// which refuses pointers that others put into a batch.
     #[doc(hidden)]
     #[inline]
     pub fn push_op(&mut self, op: &BatchOp<'_>) -> &mut Batch {
@@ -247,7 +251,8 @@ impl Batch {
     /// Checks that the batch can be written.
     ///
     /// # Errors
-    /// `InvalidArgument`: a key or value is longer than the limits in [`crate::key`].
+    /// `InvalidArgument`: a key or value is longer than the limits in [`crate::key`], or the batch
+    /// than 2 GiB.
     #[inline]
     pub fn check(&self) -> Result<()> {
         match self.fault {

@@ -16,7 +16,8 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Writes `value` as a varint to the front of `out`, which has [`varint_len`] bytes at least; how many.
+/// Writes `value` as a varint to the front of `out`, which has [`varint_len`] bytes at least; how
+/// many.
 ///
 /// # Panics
 /// If `out` is shorter.

@@ -61,15 +61,16 @@ pub enum Error {
         /// The lock file.
         path: PathBuf,
     },
-    /// The store does not exist, and the options did not ask to create it.
+    /// The store does not exist, and the options did not ask to create it; or a directory or file
+    /// that a call names does not.
     NotFound {
         /// The directory or file that is missing.
         path: PathBuf,
     },
     /// The store was opened for reading only.
     ReadOnly,
-    /// An earlier failure (a failed sync, a panicking thread) left the state on disk unknown.
-    /// Reads go on; reopen the store to write again.
+    /// An earlier failure (a failed sync, a panicking thread, damage met in the background) left
+    /// the state on disk unknown. Reads go on; reopen the store to write again.
     Poisoned {
         /// The earlier failure.
         why: String,
@@ -109,8 +110,8 @@ impl Error {
         matches!(self, Error::Corruption { .. })
     }
 
-    /// True if the system failed to make something durable. What is on the disk is then unknown, and
-    /// syncing again cannot tell.
+    /// True if the system failed to make something durable. What is on the disk is then unknown,
+    /// and syncing again cannot tell.
     pub fn is_sync_failure(&self) -> bool {
         matches!(self, Error::Io { op: SYNC | SYNC_DIR, .. })
     }
@@ -133,8 +134,8 @@ impl Error {
         }
     }
 
-    /// True if it is about this file or directory, given as it was to the call that failed: an open store names its files by
-    /// paths from the root.
+    /// True if it is about this file or directory, given as it was to the call that failed: an open
+    /// store names its files by paths from the root.
     pub fn is_about(&self, place: &Path) -> bool {
         let from_root = std::path::absolute(place);
         self.path().is_some_and(|path| path == place || from_root.is_ok_and(|place| path == place))

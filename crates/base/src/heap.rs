@@ -1,25 +1,28 @@
 //! Memory for what caches hold: parts of a few KiB, many of them, in huge pages.
 //!
 //! The allocator of a process puts cached blocks into pages of 4 KiB. A processor remembers where
-//! some two thousand of those are; in a cache of gigabytes nearly every access then waits for a walk
-//! through page tables before it waits for memory. A [`Heap`] takes one range of addresses, for which
-//! it asks the kernel for pages of 2 MiB, and places what it is asked for in there.
+//! some two thousand of those are; in a cache of gigabytes nearly every access then waits for a
+//! walk through page tables before it waits for memory. A [`Heap`] takes one range of addresses,
+//! for which it asks the kernel for pages of 2 MiB, and places what it is asked for in there.
 //!
 //! Placing is TLSF's (crate `rlsf`; Masmano and others, 2004): a good fit in constant time, free
 //! neighbours joined.
 //!
-//! The first touch of a huge page has the kernel zero it, and in a virtual machine the host find it: 0.2 to 13 milliseconds. So
-//! whoever takes a chunk of the range says so, and a thread that may wait touches the next one ([`Heap::make_ready`]). Parts that
-//! can be had again need not wait for that thread either: those of an [impatient](Heap::impatient) heap come from the
-//! global allocator meanwhile, and say that they are in passing, so that nobody keeps them.
+//! The first touch of a huge page has the kernel zero it, and in a virtual machine the host find
+//! it: 0.2 to 13 milliseconds. So whoever takes a chunk of the range says so, and a thread that may
+//! wait touches the next one ([`Heap::make_ready`]). Parts that can be had again need not wait for
+//! that thread either: those of an [impatient](Heap::impatient) heap come from the global allocator
+//! meanwhile, and say that they are in passing, so that nobody keeps them.
 //!
 //! Invariants: (1) what does not fit into the range comes from the global allocator, and everything
-//! goes back where it came from; (2) the range stays mapped while any of it is in use, whoever holds it; (3) parts are in passing
-//! only while a thread has promised to make the next chunk ready.
-//! Threads: any. A range has a few stripes with a lock each; a thread takes from its own stripe, and
-//! what it frees goes back to the stripe it came from. What others have free and do not hold is used before
-//! the range is asked for more, since threads come and go. No other lock is taken under one of these.
-//! Sanitizers and model checkers shall see each part by itself: under them there is no range.
+//! goes back where it came from; (2) the range stays mapped while any of it is in use, whoever
+//! holds it; (3) parts are in passing only while a thread has promised to make the next chunk
+//! ready.
+//! Threads: any. A range has a few stripes with a lock each; a thread takes from its own stripe,
+//! and what it frees goes back to the stripe it came from. What others have free and do not hold is
+//! used before the range is asked for more, since threads come and go. No other lock is taken under
+//! one of these. Sanitizers and model checkers shall see each part by itself: under them there is
+//! no range.
 
 mod boxed;
 mod shared;
@@ -66,7 +69,8 @@ struct Range {
     chunks: usize,
     /// Chunks taken so far.
     taken: AtomicUsize,
-    /// One more than the number of a chunk that was taken and touched, and is in no stripe yet; 0 if there is none.
+    /// One more than the number of a chunk that was taken and touched, and is in no stripe yet; 0
+    /// if there is none.
     ready: AtomicUsize,
     /// A thread has promised to make the next chunk ready.
     is_promised: AtomicBool,
@@ -107,8 +111,8 @@ const GLOBAL: Home = Home(std::ptr::null());
 const IN_PASSING: Home = Home(std::ptr::without_provenance(1));
 
 impl Heap {
-    /// Memory for a cache of `bytes`: a range of addresses half as long again, of which pages are taken as
-    /// they are needed and kept until all that was taken is given back.
+    /// Memory for a cache of `bytes`: a range of addresses half as long again, of which pages are
+    /// taken as they are needed and kept until all that was taken is given back.
     ///
     /// Where the system gives no such range everything comes from the global allocator.
     pub fn new(bytes: u64) -> Heap {
@@ -120,8 +124,9 @@ impl Heap {
         Heap { range: None, is_impatient: false }
     }
 
-    /// The same heap for parts that are better made anew than waited for: while a chunk is wanted that a thread has
-    /// promised to make ready, they come from the global allocator and are [in passing](SharedBytes::is_in_passing).
+    /// The same heap for parts that are better made anew than waited for: while a chunk is wanted
+    /// that a thread has promised to make ready, they come from the global allocator and are
+    /// [in passing](SharedBytes::is_in_passing).
     pub fn impatient(&self) -> Heap {
         Heap { range: self.range.clone(), is_impatient: true }
     }
@@ -131,8 +136,9 @@ impl Heap {
         self.range.as_ref().map_or(0, |range| range.taken_chunks() as u64 * CHUNK_BYTES as u64)
     }
 
-    /// Has `listener` called whenever a chunk was taken into use, by the thread that wanted memory. If it returns true,
-    /// it promises that somebody will call [`Heap::make_ready`], or [`Heap::forget_promise`]. Only the first listener counts.
+    /// Has `listener` called whenever a chunk was taken into use, by the thread that wanted memory.
+    /// If it returns true, it promises that somebody will call [`Heap::make_ready`], or
+    /// [`Heap::forget_promise`]. Only the first listener counts.
     pub fn listen(&self, listener: impl Fn() -> bool + Send + Sync + 'static) {
         if let Some(range) = &self.range {
             // Of two the first.
@@ -140,7 +146,8 @@ impl Heap {
         }
     }
 
-    /// Touches the chunk that will be taken next, unless one is ready, or so few are taken that small pages do.
+    /// Touches the chunk that will be taken next, unless one is ready, or so few are taken that
+    /// small pages do.
     ///
     /// # Cost
     /// Up to some ten milliseconds where the system must find the memory first.
@@ -158,7 +165,8 @@ impl Heap {
         }
     }
 
-    /// Memory of `layout`, not initialized. Ends the process, like any allocation, if there is none.
+    /// Memory of `layout`, not initialized. Ends the process, like any allocation, if there is
+    /// none.
     fn allocate(&self, layout: Layout) -> (NonNull<u8>, Home) {
         assert!(layout.size() > 0, "an empty part needs no memory");
         let mut home = GLOBAL;
@@ -234,8 +242,9 @@ impl Range {
         }))
     }
 
-    /// From this thread's stripe, from one that nobody holds right now, from a new chunk for the first,
-    /// and once the range is used up from any: threads that fill a cache do not wait for each other.
+    /// From this thread's stripe, from one that nobody holds right now, from a new chunk for the
+    /// first, and once the range is used up from any: threads that fill a cache do not wait for
+    /// each other.
     fn allocate(
         self: &Arc<Range>,
         layout: Layout,
@@ -278,7 +287,8 @@ impl Range {
         // Of two that were made ready at once the first is put to use.
         if let Some(other) = number_of(self.ready.swap(number + 1, Ordering::AcqRel)) {
             let mut pool = self.stripes[0].pool.lock();
-            // SAFETY: nobody else has the chunk, and it stays mapped as long as the stripe is there.
+            // SAFETY: nobody else has the chunk, and it stays mapped as long as the stripe is
+            // there.
             let _ = unsafe { pool.free.insert_free_block_ptr(self.chunk(other)) };
         }
     }

@@ -2,11 +2,12 @@
 //!
 //! An allocator that keeps what is freed for later turns a few large short-lived arrays into a heap
 //! that stays as large as its peak, whatever the budget says. Arrays from [`LARGE_BYTES`] on are
-//! therefore mapped, and unmapped when dropped; smaller ones come from the allocator. Those that will
-//! be filled can ask for huge pages, which spares faults while they are and address translation later.
-//! The thread sanitizer does not see system calls that are made directly, and would take what is mapped where
-//! something else was for the same memory: under it all of them come from the allocator.
-//! Under a model checker atomics are no plain integers, and [`AtomicPages`] is a list of them.
+//! therefore mapped, and unmapped when dropped; smaller ones come from the allocator. Those that
+//! will be filled can ask for huge pages, which spares faults while they are and address
+//! translation later. The thread sanitizer does not see system calls that are made directly, and
+//! would take what is mapped where something else was for the same memory: under it all of them
+//! come from the allocator. Under a model checker atomics are no plain integers, and
+//! [`AtomicPages`] is a list of them.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -72,9 +73,11 @@ impl<T: Zeroable> Pages<T> {
         Pages { start, len }
     }
 
-    /// As [`Pages::zeroed`], in pages of 2 MiB where the array is large enough and the kernel has them.
+    /// As [`Pages::zeroed`], in pages of 2 MiB where the array is large enough and the kernel has
+    /// them.
     ///
-    /// For arrays of which most is going to be written: the first write to each page takes all of it.
+    /// For arrays of which most is going to be written: the first write to each page takes all of
+    /// it.
     pub fn huge(len: usize) -> Pages<T> {
         let pages = Pages::<T>::zeroed(len);
         let bytes = layout::<T>(len).size();
@@ -85,8 +88,8 @@ impl<T: Zeroable> Pages<T> {
         pages
     }
 
-    /// Lets the kernel take the memory away, without a copy, until an element is written again: each element is
-    /// what it was, or zero. What is not taken costs no fault when it is written.
+    /// Lets the kernel take the memory away, without a copy, until an element is written again:
+    /// each element is what it was, or zero. What is not taken costs no fault when it is written.
     pub fn may_be_taken(&mut self) {
         let bytes = layout::<T>(self.len).size();
         if bytes >= LARGE_BYTES {
@@ -95,10 +98,11 @@ impl<T: Zeroable> Pages<T> {
         }
     }
 
-    /// Has the memory there before it is written: takes every page from the system now. Sets no element.
+    /// Has the memory there before it is written: takes every page from the system now. Sets no
+    /// element.
     ///
-    /// By touching pages: `MADV_POPULATE_WRITE` would hold the address space's lock all the while, and
-    /// make every other thread that maps or faults wait.
+    /// By touching pages: `MADV_POPULATE_WRITE` would hold the address space's lock all the while,
+    /// and make every other thread that maps or faults wait.
     pub fn populate(&mut self) {
         let bytes = layout::<T>(self.len).size();
         // SAFETY: the array is ours alone, and all of it is there.
@@ -118,8 +122,9 @@ impl<T: Zeroable> Pages<T> {
     }
 }
 
-/// Has the memory of every page there, and changes no byte. Each is written and not read first: a page that was read is one of
-/// zeros for all, and the next who writes it waits for memory as if it had not been touched.
+/// Has the memory of every page there, and changes no byte. Each is written and not read first: a
+/// page that was read is one of zeros for all, and the next who writes it waits for memory as if it
+/// had not been touched.
 ///
 /// # Safety
 /// Readable and writable memory that nobody else uses meanwhile.
@@ -143,7 +148,8 @@ pub(crate) unsafe fn prefer_huge(start: *mut u8, bytes: usize) {
     let _ = unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxHugepage) };
 }
 
-/// Pulls the line at an address towards the processor. Any address will do: nothing is read that could be missed.
+/// Pulls the line at an address towards the processor. Any address will do: nothing is read that
+/// could be missed.
 #[inline]
 pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,5 @@
-//! Locks, atomics and threads for the concurrent parts, so that a model checker can stand in for them.
+//! Locks, atomics and threads for the concurrent parts, so that a model checker can stand in for
+//! them.
 //!
 //! | build | what the names below are |
 //! |---|---|

@@ -1,9 +1,10 @@
-//! What keeping indexes, filters and blocks in memory is worth, at several sizes, for gets that find their
-//! key and for gets that do not.
+//! What keeping indexes, filters and blocks in memory is worth, at several sizes, for gets that
+//! find their key and for gets that do not.
 //!
-//! Source of the question: a student's LSM tree, which measured gets with nothing, the index, and index
-//! and filter in memory, but with keys inserted in order, so that key ranges alone said which table to read and filters
-//! had nothing to do. Here keys are inserted in random order, and every store is left as it lies.
+//! Source of the question: a student's LSM tree, which measured gets with nothing, the index, and
+//! index and filter in memory, but with keys inserted in order, so that key ranges alone said which
+//! table to read and filters had nothing to do. Here keys are inserted in random order, and every
+//! store is left as it lies.
 
 use crate::config::Config;
 use crate::esker_store::{Kept, KeptEsker};
@@ -31,8 +32,8 @@ pub struct Choice {
     /// Bytes of a value
     #[arg(long = "value_size", alias = "value-size", default_value_t = 100)]
     pub(crate) value_size: usize,
-    /// Bytes of memory for each kind of thing that is kept: more than the largest store has of it. It is taken as it is
-    /// used
+    /// Bytes of memory for each kind of thing that is kept: more than the largest store has of it.
+    /// It is taken as it is used
     #[arg(long = "cache_size", alias = "cache-size", default_value_t = CACHE_BYTES, value_parser = cache_bytes)]
     pub(crate) cache_size: u64,
     /// Do the gets so often; tables show medians

@@ -12,10 +12,12 @@ use std::path::PathBuf;
 /// Flags of a run. Kept in its report.
 #[derive(Clone, Debug, clap::Args, Serialize, Deserialize)]
 pub struct Config {
-    /// Workloads in their order; `list` says which there are. `reopen` and `waitforcompaction` may stand between
+    /// Workloads in their order; `list` says which there are. `reopen` and `waitforcompaction` may
+    /// stand between
     #[arg(long, value_delimiter = ',', default_value = DEFAULT_BENCHMARKS, value_name = "NAMES")]
     pub benchmarks: Vec<String>,
-    /// Where the stores go: a new directory, or an existing store with --use_existing_db. A temporary one if not given
+    /// Where the stores go: a new directory, or an existing store with --use_existing_db. A
+    /// temporary one if not given
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
     /// Begin with the store in --db, and keep it
@@ -82,8 +84,8 @@ pub struct Config {
     /// End each workload after so many seconds; ycsb-load alone is run to its end
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
-    /// Go on for so many seconds at least with what only reads, over and over, but for the first workload after `reopen`,
-    /// which is to find an empty cache
+    /// Go on for so many seconds at least with what only reads, over and over, but for the first
+    /// workload after `reopen`, which is to find an empty cache
     #[arg(
         long = "duration_min",
         alias = "duration-min",
@@ -96,8 +98,9 @@ pub struct Config {
     #[arg(long, value_name = "NUMBER")]
     #[serde(default)]
     pub processors: Option<usize>,
-    /// Operations a second of all threads together, spread evenly; as many as they can if not given. A latency is
-    /// then the time from when the operation was due, so that waiting behind others counts
+    /// Operations a second of all threads together, spread evenly; as many as they can if not
+    /// given. A latency is then the time from when the operation was due, so that waiting behind
+    /// others counts
     #[arg(long, value_name = "OPERATIONS")]
     #[serde(default)]
     pub rate: Option<f64>,
@@ -119,7 +122,8 @@ struct Flags {
     config: Config,
 }
 
-/// Among workloads: closes the store and opens it again, so that what comes next finds an empty cache.
+/// Among workloads: closes the store and opens it again, so that what comes next finds an empty
+/// cache.
 pub const REOPEN: &str = "reopen";
 
 /// `db_bench`'s, shortened to what differs here.

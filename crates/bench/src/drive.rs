@@ -1,9 +1,11 @@
-//! Runs a workload: threads that do its operations, one clock reading each, and a watcher beside them.
+//! Runs a workload: threads that do its operations, one clock reading each, and a watcher beside
+//! them.
 //!
-//! An operation's latency is the time from the end of the one before, so that making its key and value
-//! is in it, as in `db_bench`. With a rate it is the time from when the operation was due, so that one that had to
-//! wait behind a slow one is slow too; at a rate that the store does not keep up it grows for as long as the run lasts.
-//! The longest in each tenth of a second is therefore of the time from when an operation was begun.
+//! An operation's latency is the time from the end of the one before, so that making its key and
+//! value is in it, as in `db_bench`. With a rate it is the time from when the operation was due, so
+//! that one that had to wait behind a slow one is slow too; at a rate that the store does not keep
+//! up it grows for as long as the run lasts. The longest in each tenth of a second is therefore of
+//! the time from when an operation was begun.
 
 use crate::keys::{Draw, KeyShape, Known};
 use crate::machine::{OwnMemory, Usage, disk_bytes, forget_peak_memory, memory_peak_bytes};
@@ -64,7 +66,8 @@ pub struct Plan {
     pub seed: u64,
     /// The place among the steps of the run.
     pub step: usize,
-    /// Whether to wait in the end until the store has no more work, so that all it wrote is counted.
+    /// Whether to wait in the end until the store has no more work, so that all it wrote is
+    /// counted.
     pub settle: bool,
 }
 
@@ -442,7 +445,8 @@ impl Timetable {
         Some(Timetable { next: Instant::now() + interval.mul_f64(share), interval })
     }
 
-    /// Sleeps until the next operation is due, unless it is late already; `None` if the workload ends before.
+    /// Sleeps until the next operation is due, unless it is late already; `None` if the workload
+    /// ends before.
     fn wait(&mut self, ended: &dyn Fn() -> bool) -> Option<Turn> {
         let due = self.next;
         self.next += self.interval;

@@ -28,7 +28,8 @@ pub enum Tree {
 pub struct Esker {
     /// Their shape.
     pub tree: Tree,
-    /// Runs at which a level is merged, if not the engine's default. Of no use in leveled trees but in level 0.
+    /// Runs at which a level is merged, if not the engine's default. Of no use in leveled trees but
+    /// in level 0.
     pub runs: Option<u32>,
     /// Whether values of [`VALUE_BYTES_MIN`] bytes and more are kept apart from the tree.
     pub values: bool,
@@ -42,7 +43,8 @@ pub const VALUE_BYTES_MIN: u64 = 512;
 /// Memory that a run index may take.
 const INDEX_BYTES: u64 = 512 << 20;
 
-/// Memory that a scan in the order of values may take, as the report on key-value separation gives it.
+/// Memory that a scan in the order of values may take, as the report on key-value separation gives
+/// it.
 const UNORDERED_BYTES: usize = 32 << 20;
 
 struct EskerStore(Db);
@@ -137,7 +139,8 @@ impl Kept {
     }
 }
 
-/// Esker with a part of what it usually keeps in memory; the settings' cache is the most for each kind.
+/// Esker with a part of what it usually keeps in memory; the settings' cache is the most for each
+/// kind.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptEsker(pub Kept);
 

@@ -1,7 +1,9 @@
-//! What indexes of fields cost writes, and what finding by them takes: by how many records match, and how many there are.
+//! What indexes of fields cost writes, and what finding by them takes: by how many records match,
+//! and how many there are.
 //!
-//! Records are made so that a value of field `m` stands in exactly `m` of them, by arithmetic: which keys a find must
-//! give is known without asking any store, and every answer is compared with that.
+//! Records are made so that a value of field `m` stands in exactly `m` of them, by arithmetic:
+//! which keys a find must give is known without asking any store, and every answer is compared with
+//! that.
 
 use crate::keys::Shuffled;
 use crate::machine::Machine;
@@ -48,19 +50,21 @@ const INDEXES: [usize; 3] = [0, 1, 4];
 /// What a record carries beside its indexed fields, so that it takes some 200 bytes.
 const PADDING: &str = "whatever else is known of the thing, which nobody looks it up by, in a hundred bytes or so; and more";
 
-/// Finds of the kinds with the most matches are fewer, so that they take no more time than the others.
+/// Finds of the kinds with the most matches are fewer, so that they take no more time than the
+/// others.
 const FOUND_MAX: u64 = 4_000_000;
 
 /// What was measured at one size.
 #[derive(Clone, Debug, Default)]
 struct Row {
     records: u64,
-    /// Records a second with as many indexes as [`INDEXES`] says: put, put again with other values, and put again
-    /// with the same values in indexed fields.
+    /// Records a second with as many indexes as [`INDEXES`] says: put, put again with other values,
+    /// and put again with the same values in indexed fields.
     writes: [[Vec<f64>; 3]; INDEXES.len()],
     /// Records a second that an index was made of.
     built: Vec<f64>,
-    /// Nanoseconds of finds right after the store was opened, and after that, for each of [`MATCHES`].
+    /// Nanoseconds of finds right after the store was opened, and after that, for each of
+    /// [`MATCHES`].
     first: [Vec<f64>; MATCHES.len()],
     warm: [Vec<f64>; MATCHES.len()],
     warm_p99: [Vec<f64>; MATCHES.len()],
@@ -128,7 +132,8 @@ struct Lab<'a> {
 }
 
 impl Lab<'_> {
-    /// Fills a store that has some indexes; the one with the most is then searched, and one is built over the one that has none.
+    /// Fills a store that has some indexes; the one with the most is then searched, and one is
+    /// built over the one that has none.
     fn run(mut self) -> Outcome<()> {
         let db = self.open()?;
         let indexes = INDEXES[self.nth];
@@ -159,8 +164,8 @@ impl Lab<'_> {
         Ok(Db::open(self.dir, options)?)
     }
 
-    /// Puts all records in an order that looks random, and waits until the store has no more work. Records a second, of
-    /// the puts alone; `None` if it was interrupted.
+    /// Puts all records in an order that looks random, and waits until the store has no more work.
+    /// Records a second, of the puts alone; `None` if it was interrupted.
     fn puts(&mut self, db: &Db, what: &str, shift: u64) -> Outcome<Option<f64>> {
         let (keyspace, records) = (db.default_keyspace(), self.row.records);
         let order = Shuffled::new(records);
@@ -211,7 +216,8 @@ impl Lab<'_> {
         Ok(db.close()?)
     }
 
-    /// Finds by a field, and compares each answer with what it must be. `None` if it was interrupted.
+    /// Finds by a field, and compares each answer with what it must be. `None` if it was
+    /// interrupted.
     fn finds(&mut self, keyspace: &Keyspace, matches: u64, gets: bool) -> Outcome<Option<Latency>> {
         let field = name(matches);
         let values = self.row.records / matches;

@@ -1,4 +1,5 @@
-//! Ctrl-C: the first one ends the workload that runs and then the command, the second one ends it at once.
+//! Ctrl-C: the first one ends the workload that runs and then the command, the second one ends it
+//! at once.
 
 use esker_draw::Outcome;
 use signal_hook::consts::{SIGINT, SIGTERM};

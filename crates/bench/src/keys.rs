@@ -1,8 +1,9 @@
 //! Keys: what they look like, and which comes next.
 //!
-//! Source of the shapes: LevelDB's and RocksDB's `db_bench` (a number in 16 digits), and YCSB (Zipf's law over ten
-//! billion ranks with an exponent of 0.99, scattered over all keys, those to come among them, so that inserts move
-//! none; "latest" counts ranks of those that exist from the end).
+//! Source of the shapes: LevelDB's and RocksDB's `db_bench` (a number in 16 digits), and YCSB
+//! (Zipf's law over ten billion ranks with an exponent of 0.99, scattered over all keys, those to
+//! come among them, so that inserts move none; "latest" counts ranks of those that exist from the
+//! end).
 
 use esker::base::checksum::mix64;
 use esker_draw::Outcome;
@@ -76,8 +77,8 @@ impl Shuffled {
 
     /// The number at a place below the limit.
     ///
-    /// What is done to `at` can be undone, so that no two places share a number; numbers beyond the limit, less
-    /// than a half of all, are passed by going on from them, which leads back below it.
+    /// What is done to `at` can be undone, so that no two places share a number; numbers beyond the
+    /// limit, less than a half of all, are passed by going on from them, which leads back below it.
     #[inline]
     pub fn at(&self, mut at: u64) -> u64 {
         const ODD: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
@@ -133,7 +134,8 @@ impl Known {
 pub struct Draw {
     popularity: Popularity,
     zipf: Zipf<f64>,
-    /// Keys that ranks are scattered over: those that existed at the beginning, and more than will come.
+    /// Keys that ranks are scattered over: those that existed at the beginning, and more than will
+    /// come.
     span: u64,
 }
 
@@ -247,7 +249,8 @@ mod tests {
         let (uniform, zipfian) =
             (share_of_top(Popularity::Uniform), share_of_top(Popularity::Zipfian));
         assert!(uniform < 0.02, "{uniform}");
-        // Sums of `1 / rank^0.99`: 5.3 of the first hundred ranks, 26.5 of all ten billion; the rest falls on all keys alike.
+        // Sums of `1 / rank^0.99`: 5.3 of the first hundred ranks, 26.5 of all ten billion; the
+        // rest falls on all keys alike.
         assert!((0.19..0.24).contains(&zipfian), "{zipfian}");
         let most = hits(Popularity::Zipfian).into_iter().max().map_or(0.0, f64::from) / 200_000.0;
         assert!((0.035..0.041).contains(&most), "1 / 26.5 of the first: {most}");
@@ -266,7 +269,8 @@ mod tests {
         }
         let late = hits[1_000..].iter().sum::<u32>();
         assert!(late > 5_000, "those that came are drawn as well: {late}");
-        // Sums of `1 / rank^0.99`: 3.6 of the first twenty ranks, of 26.5; the first would be the same key anyway.
+        // Sums of `1 / rank^0.99`: 3.6 of the first twenty ranks, of 26.5; the first would be the
+        // same key anyway.
         hits.sort_unstable();
         let most = hits[1_480..].iter().sum::<u32>();
         assert!(most > 13_500, "the first twenty have their share whatever comes: {most}");

@@ -1,11 +1,11 @@
 //! Benchmarks of key-value stores: workloads, what they are measured by, and how results are told.
 //!
-//! Flow: [`config`] says what is to be run; [`session`] opens a [`store::Store`] for each workload in turn;
-//! [`workload`] makes operations of [`keys`]; [`drive`] does them with [`values`] from several threads and
-//! looks at [`machine`]; the outcome is a [`result::Measured`] in a [`report::Report`], which [`table`],
-//! [`markdown`] and [`plot`] show.
-//! Nothing here knows more of an engine than [`store`]'s traits, so that all are asked the same, except for
-//! [`ablation`], which takes Esker apart, [`fields`], [`papers`] and [`stalls`].
+//! Flow: [`config`] says what is to be run; [`session`] opens a [`store::Store`] for each workload
+//! in turn; [`workload`] makes operations of [`keys`]; [`drive`] does them with [`values`] from
+//! several threads and looks at [`machine`]; the outcome is a [`result::Measured`] in a
+//! [`report::Report`], which [`table`], [`markdown`] and [`plot`] show. Nothing here knows more of
+//! an engine than [`store`]'s traits, so that all are asked the same, except for [`ablation`],
+//! which takes Esker apart, [`fields`], [`papers`] and [`stalls`].
 
 #![allow(clippy::disallowed_methods, reason = "what is measured is the time of the machine itself")]
 

@@ -42,7 +42,8 @@ enum Command {
         /// Keep values of 512 bytes and more apart from the tree
         #[arg(long)]
         values: bool,
-        /// Bytes on the disk for each byte of these that is alive, 1.1 to 100; the engine's default if not given
+        /// Bytes on the disk for each byte of these that is alive, 1.1 to 100; the engine's default
+        /// if not given
         #[arg(
             long = "values_space_amp",
             alias = "values-space-amp",

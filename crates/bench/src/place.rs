@@ -37,7 +37,8 @@ impl Place {
         Place { dir, temporary: db.is_none() }
     }
 
-    /// Measures in a directory of this name, which must not be there yet and is not there afterwards.
+    /// Measures in a directory of this name, which must not be there yet and is not there
+    /// afterwards.
     ///
     /// # Errors
     /// Of `measure`, or of the file system.

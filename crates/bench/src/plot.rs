@@ -126,7 +126,8 @@ fn throughput(report: &Report) -> Outcome<String> {
     esker_draw::bars("Operations a second", &groups, &engines(report))
 }
 
-/// Latencies of each workload: from the median over p99 and p99.9 to the longest, on one logarithmic scale.
+/// Latencies of each workload: from the median over p99 and p99.9 to the longest, on one
+/// logarithmic scale.
 fn latencies(report: &Report) -> Outcome<String> {
     let (steps, engines) = (by_step(report), engines(report));
     let lines: u32 = steps.values().map(|rows| rows.len() as u32).sum();
@@ -183,8 +184,8 @@ pub(crate) fn pace(run: &Measured) -> Points {
     run.pace[..whole].iter().enumerate().map(point).collect()
 }
 
-/// The longest operation in each tenth of a second of a run, over its seconds, for [`logarithms`]. Where none ended
-/// there is no point.
+/// The longest operation in each tenth of a second of a run, over its seconds, for [`logarithms`].
+/// Where none ended there is no point.
 pub(crate) fn slowest(run: &Measured) -> Points {
     let ended = run.slowest_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
     ended.map(|(at, &ns)| (at as f64 / ROUNDS_PER_SECOND, (ns as f64).log10())).collect()
@@ -247,7 +248,8 @@ fn lines_of(
         .collect()
 }
 
-/// Operations a second against the number of keys, of each workload that reports of several sizes have.
+/// Operations a second against the number of keys, of each workload that reports of several sizes
+/// have.
 fn growth(reports: &[Report]) -> Outcome<Vec<(String, String)>> {
     let engines = reports.last().map(engines).unwrap_or_default();
     let axes = Axes { logarithmic_x: true, ..RATES };

@@ -37,7 +37,8 @@ impl Progress {
         })
     }
 
-    /// `done` of `total` operations of `what` are done; `u64::MAX` stands for operations without end.
+    /// `done` of `total` operations of `what` are done; `u64::MAX` stands for operations without
+    /// end.
     pub fn at(&mut self, what: &str, done: u64, total: u64) {
         match &mut self.0 {
             Shown::Nowhere => {}

@@ -57,7 +57,8 @@ pub struct Measured {
     pub found: u64,
     /// From the first operation to the end of the last.
     pub seconds: f64,
-    /// Processor time of the process for each operation, background work meanwhile included, in microseconds.
+    /// Processor time of the process for each operation, background work meanwhile included, in
+    /// microseconds.
     pub cpu_us_per_operation: f64,
     /// Gets and scans.
     pub reads: Latency,
@@ -65,7 +66,8 @@ pub struct Measured {
     pub writes: Latency,
     /// Bytes of keys and values that were written.
     pub user_written_bytes: u64,
-    /// Bytes that the system wrote for the process until the store was settled; 0 if it does not say.
+    /// Bytes that the system wrote for the process until the store was settled; 0 if it does not
+    /// say.
     pub written_bytes: u64,
     /// The same as the engine counts it, if it does.
     pub own_written_bytes: Option<u64>,
@@ -84,8 +86,9 @@ pub struct Measured {
     pub own_memory_peak_bytes: Option<u64>,
     /// Operations in each tenth of a second.
     pub pace: Vec<u64>,
-    /// The longest operation in each tenth of a second, in nanoseconds; 0 if none ended. With a rate, the time from
-    /// when it was begun, not from when it was due. Empty in files of older versions.
+    /// The longest operation in each tenth of a second, in nanoseconds; 0 if none ended. With a
+    /// rate, the time from when it was begun, not from when it was due. Empty in files of older
+    /// versions.
     #[serde(default)]
     pub slowest_ns: Vec<u64>,
 }
@@ -116,7 +119,8 @@ impl Measured {
         if self.writes.count > self.reads.count { &self.writes } else { &self.reads }
     }
 
-    /// The longest that an operation took once it was begun, in nanoseconds; 0 if that is not known.
+    /// The longest that an operation took once it was begun, in nanoseconds; 0 if that is not
+    /// known.
     pub fn slowest_ns_max(&self) -> u64 {
         self.slowest_ns.iter().max().copied().unwrap_or(0)
     }

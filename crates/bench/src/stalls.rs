@@ -1,8 +1,9 @@
-//! How long puts wait below and above the rate that a store keeps up, with default options on the real file system.
+//! How long puts wait below and above the rate that a store keeps up, with default options on the
+//! real file system.
 //!
-//! That rate is the one of puts without pause, once compaction is what holds them back. A run at it or below begins on
-//! a store that has no work left; one above it on a store that was flooded right before, since an idle one has
-//! room for so much that a short run would not fill it.
+//! That rate is the one of puts without pause, once compaction is what holds them back. A run at it
+//! or below begins on a store that has no work left; one above it on a store that was flooded right
+//! before, since an idle one has room for so much that a short run would not fill it.
 
 use crate::config::Config;
 use crate::drive::{self, Plan};
@@ -170,8 +171,8 @@ impl Lab<'_> {
         Ok(run.map(|run| Paced { share, offered, run }))
     }
 
-    /// Puts of a workload, at a rate if there is one, until their end or for so many seconds; `None` if they were
-    /// interrupted.
+    /// Puts of a workload, at a rate if there is one, until their end or for so many seconds;
+    /// `None` if they were interrupted.
     fn puts(
         &mut self,
         label: &str,

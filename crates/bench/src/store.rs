@@ -7,7 +7,8 @@ use std::time::Instant;
 /// How stores are set up, the same for all.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Bytes of records that a memtable gathers before it is flushed. `db_bench`: `--write_buffer_size`.
+    /// Bytes of records that a memtable gathers before it is flushed. `db_bench`:
+    /// `--write_buffer_size`.
     pub memtable_bytes: u64,
     /// Bytes of blocks kept in memory. `db_bench`: `--cache_size`.
     pub cache_bytes: u64,
@@ -73,7 +74,8 @@ pub trait Store: Send + Sync {
     /// Of the engine.
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Outcome<bool>;
 
-    /// Shows the values of several keys to `see`, as far as there are any, in the order of the keys; returns how many.
+    /// Shows the values of several keys to `see`, as far as there are any, in the order of the
+    /// keys; returns how many.
     ///
     /// # Errors
     /// Of the engine.
@@ -93,8 +95,8 @@ pub trait Store: Send + Sync {
     /// Of the engine.
     fn walk(&self, walk: Walk<'_>, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64>;
 
-    /// Shows all records to `see`, in whichever order is fastest; returns how many, or `None` if the engine has but the order
-    /// of keys.
+    /// Shows all records to `see`, in whichever order is fastest; returns how many, or `None` if
+    /// the engine has but the order of keys.
     ///
     /// # Errors
     /// Of the engine.
@@ -103,8 +105,8 @@ pub trait Store: Send + Sync {
         Ok(None)
     }
 
-    /// Writes memory out and waits until the engine has no more work of its own; returns since when it had none, if it takes
-    /// longer to find that out.
+    /// Writes memory out and waits until the engine has no more work of its own; returns since when
+    /// it had none, if it takes longer to find that out.
     ///
     /// # Errors
     /// Of the engine.

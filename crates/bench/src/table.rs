@@ -124,8 +124,8 @@ pub fn comparison(a: &Report, b: &Report) -> String {
     }
 }
 
-/// What an operation costs in reports of several sizes: a table for each workload, a line for each size, a column for
-/// each engine.
+/// What an operation costs in reports of several sizes: a table for each workload, a line for each
+/// size, a column for each engine.
 pub fn costs(reports: &[Report]) -> String {
     let mut text = String::new();
     let steps: BTreeSet<usize> =

@@ -1,7 +1,7 @@
 //! Values that compress as much as real ones do.
 //!
-//! Source: `db_bench` cuts values out of a megabyte whose every piece of 100 bytes is random for a half
-//! and repeats it; so does this.
+//! Source: `db_bench` cuts values out of a megabyte whose every piece of 100 bytes is random for a
+//! half and repeats it; so does this.
 
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus as Random;

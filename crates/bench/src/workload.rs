@@ -388,7 +388,8 @@ pub struct Operations<'a> {
 }
 
 impl<'a> Operations<'a> {
-    /// Those of thread `thread` of `threads`, the last of which may be company. `draw` is [`Workload::keys`].
+    /// Those of thread `thread` of `threads`, the last of which may be company. `draw` is
+    /// [`Workload::keys`].
     pub fn new(
         workload: &Workload,
         shape: Shape,

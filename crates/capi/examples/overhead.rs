@@ -1,8 +1,9 @@
 //! What a call through the C interfaces costs beside the same call in Rust, on the same store.
 //!
-//! `cargo run --release -p esker-capi --example overhead -- [DIR]`; DIR, which must not exist, is best on a file system in
-//! memory. Rounds of all variants take turns, and the medians of their times a call are compared. A value that is got is
-//! looked at and freed within the time, as a program would.
+//! `cargo run --release -p esker-capi --example overhead -- [DIR]`; DIR, which must not exist, is
+//! best on a file system in memory. Rounds of all variants take turns, and the medians of their
+//! times a call are compared. A value that is got is looked at and freed within the time, as a
+//! program would.
 
 use esker::Db;
 use esker_leveldb::{leveldb, native};

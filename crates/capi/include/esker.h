@@ -1,14 +1,16 @@
 /* Esker, an embedded key-value store. Made by `cargo xtask header`: change the Rust instead.
 
-   Functions that can fail return a code, which is ESKER_OK or says what to do next; esker_last_error has the text. After an
-   error, what a result points to is NULL, 0 or false. Handles are opaque, come from the function that makes them and are
-   closed by the function that is named for that, in any order. After esker_close whatever belongs to the database fails with
-   ESKER_MISUSE, and still has to be closed. A handle that was closed, NULL, or of another kind is told with ESKER_MISUSE as well,
-   as far as that can be seen; do not rely on it.
+   Functions that can fail return a code, which is ESKER_OK or says what to do next;
+   esker_last_error has the text. After an error, what a result points to is NULL, 0 or false.
+   Handles are opaque, come from the function that makes them and are closed by the function that is
+   named for that, in any order. After esker_close whatever belongs to the database fails with
+   ESKER_MISUSE, and still has to be closed. A handle that was closed, NULL, or of another kind is
+   told with ESKER_MISUSE as well, as far as that can be seen; do not rely on it.
 
-   Keys and values are any bytes, with a length. Text ends in a zero and is UTF-8. What is to be freed is freed with esker_free,
-   or free. Databases, keyspaces and snapshots may be used by several threads at once; every other handle by one at a time. A
-   handle must not be closed while another thread uses it. No function unwinds, and none calls back. */
+   Keys and values are any bytes, with a length. Text ends in a zero and is UTF-8. What is to be
+   freed is freed with esker_free, or free. Databases, keyspaces and snapshots may be used by
+   several threads at once; every other handle by one at a time. A handle must not be closed while
+   another thread uses it. No function unwinds, and none calls back. */
 
 #ifndef ESKER_H_
 #define ESKER_H_
@@ -66,7 +68,8 @@ typedef enum {
    */
   ESKER_CANCELLED = 10,
   /*
-   A handle is NULL, closed, of another kind, or its database is closed; or a place for a result is NULL.
+   A handle is NULL, closed, of another kind, or its database is closed; or a place for a
+   result is NULL.
    */
   ESKER_MISUSE = 11,
   /*
@@ -206,7 +209,8 @@ typedef struct {
    */
   uint8_t past_cache;
   /*
-   Not 0: read only what is in tables, which is what a crash cannot take from a database with `durability=external`.
+   Not 0: read only what is in tables, which is what a crash cannot take from a database with
+   `durability=external`.
    */
   uint8_t persisted;
 } esker_scan_options;
@@ -254,7 +258,8 @@ typedef struct {
    */
   uint64_t applied;
   /*
-   Index of the newest request that is persistent, with all before it: what a crash would go back to. 0 if there is none.
+   Index of the newest request that is persistent, with all before it: what a crash would go
+   back to. 0 if there is none.
    */
   uint64_t persisted;
   /*
@@ -318,7 +323,8 @@ typedef struct {
    */
   uint64_t file_bytes;
   /*
-   Tables that share what was deleted with others: it is hidden, and left out when they are rewritten.
+   Tables that share what was deleted with others: it is hidden, and left out when they are
+   rewritten.
    */
   uint64_t shared_tables;
 } esker_deleted_group;
@@ -354,21 +360,24 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- What went wrong in the last call on this thread that failed: good until the next that fails. Empty if none has.
+ What went wrong in the last call on this thread that failed: good until the next that fails.
+ Empty if none has.
  */
 const char *esker_last_error(void);
 
 /*
- Opens the database in the directory `path`, and makes it if it is not there, unless the options say otherwise.
+ Opens the database in the directory `path`, and makes it if it is not there, unless the options
+ say otherwise.
 
- `options`: `name=value` with commas between, see docs/c-api.md; NULL is the defaults. Those of keyspaces count for all
- keyspaces.
+ `options`: `name=value` with commas between, see docs/c-api.md; NULL is the defaults. Those of
+ keyspaces count for all keyspaces.
  */
 esker_code esker_open(const char *path, const char *options, esker_db **db);
 
 /*
- Opens a database with options of their own for some of its keyspaces, or for reading only, when nothing on the disk
- changes and it must be there. Options of a keyspace that is not there are an error: see `esker_create_keyspace`.
+ Opens a database with options of their own for some of its keyspaces, or for reading only, when
+ nothing on the disk changes and it must be there. Options of a keyspace that is not there are an
+ error: see `esker_create_keyspace`.
  */
 esker_code esker_open_with(const char *path,
                            const char *options,
@@ -378,10 +387,11 @@ esker_code esker_open_with(const char *path,
                            esker_db **db);
 
 /*
- Closes a database and its handle: what was written is durable when it returns `ESKER_OK`. It is closed in any case.
+ Closes a database and its handle: what was written is durable when it returns `ESKER_OK`. It is
+ closed in any case.
 
- What belongs to it, such as keyspaces and cursors, must not be in use by other threads; it is of no use afterwards, and still has to be
- closed.
+ What belongs to it, such as keyspaces and cursors, must not be in use by other threads; it is of
+ no use afterwards, and still has to be closed.
  */
 esker_code esker_close(esker_db *db);
 
@@ -396,13 +406,10 @@ esker_code esker_default_keyspace(const esker_db *db, esker_keyspace **keyspace)
 esker_code esker_open_keyspace(const esker_db *db, const char *name, esker_keyspace **keyspace);
 
 /*
- Makes a keyspace. `options`: those of a keyspace, `name=value` with commas between. What they do not say is as the options
- say that the database was opened with; NULL is all of it.
+ Makes a keyspace. `options`: those of a keyspace, `name=value` with commas between. What they do
+ not say is as the options say that the database was opened with; NULL is all of it.
  */
-esker_code esker_create_keyspace(const esker_db *db,
-                                 const char *name,
-                                 const char *options,
-                                 esker_keyspace **keyspace);
+esker_code esker_create_keyspace(const esker_db *db, const char *name, const char *options, esker_keyspace **keyspace);
 
 /*
  Removes a keyspace with everything in it. Calls with handles to it fail from then on.
@@ -435,19 +442,21 @@ esker_code esker_snapshot_close(esker_snapshot *snapshot);
 esker_code esker_destroy(const char *path);
 
 /*
- Makes the damaged database in the directory `path` one that opens: what could not be used is put into its directory
- `lost`. `options`: as in `esker_open`. `report`: every loss, as JSON, to be freed; may be NULL.
+ Makes the damaged database in the directory `path` one that opens: what could not be used is put
+ into its directory `lost`. `options`: as in `esker_open`. `report`: every loss, as JSON, to be
+ freed; may be NULL.
  */
 esker_code esker_repair(const char *path, const char *options, char **report);
 
 /*
- Frees text, values and arrays that a function of this interface has returned to be freed. NULL is allowed.
+ Frees text, values and arrays that a function of this interface has returned to be freed. NULL
+ is allowed.
  */
 void esker_free(void *memory);
 
 /*
- Sets a key. That survives the death of the process, unless the database was opened with `durability=external`; for
- power cuts see `esker_sync` and `esker_write`.
+ Sets a key. That survives the death of the process, unless the database was opened with
+ `durability=external`; for power cuts see `esker_sync` and `esker_write`.
  */
 esker_code esker_put(const esker_keyspace *keyspace,
                      const void *key,
@@ -461,7 +470,8 @@ esker_code esker_put(const esker_keyspace *keyspace,
 esker_code esker_delete(const esker_keyspace *keyspace, const void *key, size_t key_len);
 
 /*
- Removes every key from `start`, inclusive, to `end`, exclusive. One record, whatever the number of keys.
+ Removes every key from `start`, inclusive, to `end`, exclusive. One record, whatever the number
+ of keys.
  */
 esker_code esker_delete_range(const esker_keyspace *keyspace,
                               const void *start,
@@ -470,7 +480,8 @@ esker_code esker_delete_range(const esker_keyspace *keyspace,
                               size_t end_len);
 
 /*
- The value of a key, to be freed; NULL if the key is not there. `snapshot`: the moment to read at; NULL is now.
+ The value of a key, to be freed; NULL if the key is not there. `snapshot`: the moment to read
+ at; NULL is now.
  */
 esker_code esker_get(const esker_keyspace *keyspace,
                      const esker_snapshot *snapshot,
@@ -479,8 +490,8 @@ esker_code esker_get(const esker_keyspace *keyspace,
                      esker_slice *value);
 
 /*
- The values of several keys as of one moment, each as in `esker_get`, in the order of the keys. After an error there are
- none. `keys` and `values` may be the same array.
+ The values of several keys as of one moment, each as in `esker_get`, in the order of the keys.
+ After an error there are none. `keys` and `values` may be the same array.
  */
 esker_code esker_multi_get(const esker_keyspace *keyspace,
                            const esker_snapshot *snapshot,
@@ -534,8 +545,8 @@ esker_code esker_batch_delete_range(esker_batch *batch,
                                     size_t end_len);
 
 /*
- Writes a batch, all of it or nothing, and empties it; after an error it is as it was. `sync`: return only when it, and
- every write before it, is on stable storage.
+ Writes a batch, all of it or nothing, and empties it; after an error it is as it was. `sync`:
+ return only when it, and every write before it, is on stable storage.
  */
 esker_code esker_write(const esker_db *db, esker_batch *batch, bool sync);
 
@@ -580,7 +591,8 @@ esker_code esker_cursor_next(esker_cursor *cursor);
 esker_code esker_cursor_prev(esker_cursor *cursor);
 
 /*
- True if the cursor stands on a key: not at the ends, after an error, nor once its database is closed.
+ True if the cursor stands on a key: not at the ends, after an error, nor once its database is
+ closed.
  */
 bool esker_cursor_valid(const esker_cursor *cursor);
 
@@ -595,8 +607,9 @@ const char *esker_cursor_key(const esker_cursor *cursor, size_t *len);
 const char *esker_cursor_value(const esker_cursor *cursor, size_t *len);
 
 /*
- A cursor over a range that gives pairs in the order in which values stand on the disk. `memory_bytes`: what it may take
- for keys and places before it reads their values; some tens of MiB are plenty.
+ A cursor over a range that gives pairs in the order in which values stand on the disk.
+ `memory_bytes`: what it may take for keys and places before it reads their values; some tens of
+ MiB are plenty.
  */
 esker_code esker_scan_unordered(const esker_keyspace *keyspace,
                                 const esker_scan_options *options,
@@ -649,7 +662,8 @@ esker_code esker_record_remove(esker_record *record, const char *name);
 size_t esker_record_len(const esker_record *record);
 
 /*
- What a field holds; text and bytes are good until the record changes. `found`: false if there is no such field.
+ What a field holds; text and bytes are good until the record changes. `found`: false if there is
+ no such field.
  */
 esker_code esker_record_get(const esker_record *record, const char *name, esker_field *value, bool *found);
 
@@ -671,7 +685,8 @@ esker_code esker_put_record(const esker_keyspace *keyspace,
                             const esker_record *record);
 
 /*
- The record of a key, to be closed; NULL if the key is not there. A value that is no record is an error.
+ The record of a key, to be closed; NULL if the key is not there. A value that is no record is an
+ error.
  */
 esker_code esker_get_record(const esker_keyspace *keyspace,
                             const esker_snapshot *snapshot,
@@ -695,7 +710,8 @@ esker_code esker_drop_index(const esker_keyspace *keyspace, const char *field);
 esker_code esker_wait_index(const esker_keyspace *keyspace, const char *field);
 
 /*
- The indexes of a keyspace, as a JSON array of objects with `field`, `ready` and `keys_done`; to be freed.
+ The indexes of a keyspace, as a JSON array of objects with `field`, `ready` and `keys_done`; to
+ be freed.
  */
 esker_code esker_indexes(const esker_keyspace *keyspace, char **json);
 
@@ -709,8 +725,9 @@ esker_code esker_find(const esker_keyspace *keyspace,
                       esker_found **found);
 
 /*
- The keys of records whose field holds a value of a range, in the order of the values, by an index. A bound that is NULL
- is open; `from_inclusive` and `to_inclusive` say whether bounds belong to the range.
+ The keys of records whose field holds a value of a range, in the order of the values, by an
+ index. A bound that is NULL is open; `from_inclusive` and `to_inclusive` say whether bounds
+ belong to the range.
  */
 esker_code esker_find_range(const esker_keyspace *keyspace,
                             const esker_snapshot *snapshot,
@@ -742,8 +759,8 @@ esker_code esker_found_value(const esker_found *found, esker_field *value);
 esker_code esker_found_close(esker_found *found);
 
 /*
- The keys of records whose field holds this value, in order, without an index: reads all records. `keys`: an array, to be
- freed with `esker_slices_free`; NULL if there are none.
+ The keys of records whose field holds this value, in order, without an index: reads all records.
+ `keys`: an array, to be freed with `esker_slices_free`; NULL if there are none.
  */
 esker_code esker_get_keys_by_field(const esker_keyspace *keyspace,
                                    const esker_snapshot *snapshot,
@@ -758,13 +775,15 @@ esker_code esker_get_keys_by_field(const esker_keyspace *keyspace,
 void esker_slices_free(esker_slice *slices, size_t count);
 
 /*
- Applies a request of somebody else's log, to a database that was opened with `durability=external`: the batch, and how far
- the log of `group` is then, become visible and persistent together. Empties the batch; after an error it is as it was.
+ Applies a request of somebody else's log, to a database that was opened with
+ `durability=external`: the batch, and how far the log of `group` is then, become visible and
+ persistent together. Empties the batch; after an error it is as it was.
 
- `group`: what the keys of the batch begin with, 1 B to 1 KiB. `index`: that of the request in the log of the group, above
- that of all that were applied before. `note`: bytes that are kept with the index, at most 64 KiB. Requests of a group are
- applied in the order of its log, one after the other; several groups may be applied to by several threads. A batch without
- writes is a request too. See docs/external-durability.md.
+ `group`: what the keys of the batch begin with, 1 B to 1 KiB. `index`: that of the request in
+ the log of the group, above that of all that were applied before. `note`: bytes that are kept
+ with the index, at most 64 KiB. Requests of a group are applied in the order of its log, one
+ after the other; several groups may be applied to by several threads. A batch without writes is
+ a request too. See docs/external-durability.md.
  */
 esker_code esker_apply(const esker_db *db,
                        esker_batch *batch,
@@ -775,36 +794,30 @@ esker_code esker_apply(const esker_db *db,
                        size_t note_len);
 
 /*
- The value of a key as tables have it, memtables left out, to be freed; NULL if they have none. With `durability=external`
- that is what a crash would leave now.
+ The value of a key as tables have it, memtables left out, to be freed; NULL if they have none.
+ With `durability=external` that is what a crash would leave now.
  */
-esker_code esker_get_persisted(const esker_keyspace *keyspace,
-                               const void *key,
-                               size_t key_len,
-                               esker_slice *value);
+esker_code esker_get_persisted(const esker_keyspace *keyspace, const void *key, size_t key_len, esker_slice *value);
 
 /*
- A snapshot of a database, in all keyspaces, as a crash would leave it now. It must have been opened with
- `durability=external`. Scans that are to read what is persistent as of now have `persisted` of `esker_scan_options`.
+ A snapshot of a database, in all keyspaces, as a crash would leave it now. It must have been
+ opened with `durability=external`. Scans that are to read what is persistent as of now have
+ `persisted` of `esker_scan_options`.
  */
 esker_code esker_persisted_snapshot(const esker_db *db, esker_snapshot **snapshot);
 
 /*
- How far the log of a group was applied, to be freed with `esker_groups_free(state, 1)`; NULL if it never was, or the group
- was deleted.
+ How far the log of a group was applied, to be freed with `esker_groups_free(state, 1)`; NULL if
+ it never was, or the group was deleted.
  */
-esker_code esker_group(const esker_db *db,
-                       const void *group,
-                       size_t group_len,
-                       esker_group_index **state);
+esker_code esker_group(const esker_db *db, const void *group, size_t group_len, esker_group_index **state);
 
 /*
- How far the logs of all groups were applied, in the order of their names. Right after the database was opened that is what is
- persistent. `groups`: an array, to be freed with `esker_groups_free`; NULL if there are none.
+ How far the logs of all groups were applied, in the order of their names. Right after the
+ database was opened that is what is persistent. `groups`: an array, to be freed with
+ `esker_groups_free`; NULL if there are none.
  */
-esker_code esker_groups(const esker_db *db,
-                        esker_group_index **groups,
-                        size_t *count);
+esker_code esker_groups(const esker_db *db, esker_group_index **groups, size_t *count);
 
 /*
  Frees an array of so many groups, and what they lead to. NULL is allowed.
@@ -812,12 +825,11 @@ esker_code esker_groups(const esker_db *db,
 void esker_groups_free(esker_group_index *groups, size_t count);
 
 /*
- How far the logs of all groups were applied, and what each has of the tables, in the order of their names. `groups`: an array,
- to be freed with `esker_group_stats_free`; NULL if there are none.
+ How far the logs of all groups were applied, and what each has of the tables, in the order of
+ their names. `groups`: an array, to be freed with `esker_group_stats_free`; NULL if there are
+ none.
  */
-esker_code esker_group_stats(const esker_db *db,
-                             esker_group_tables **groups,
-                             size_t *count);
+esker_code esker_group_stats(const esker_db *db, esker_group_tables **groups, size_t *count);
 
 /*
  Frees an array of statistics of so many groups. NULL is allowed.
@@ -825,34 +837,31 @@ esker_code esker_group_stats(const esker_db *db,
 void esker_group_stats_free(esker_group_tables *groups, size_t count);
 
 /*
- Makes persistent what was applied to a group, along with everything that is in the same memtables, and waits for it. `index`:
- up to where the log of the group may be cut off then; 0 if there is nothing of it. May be NULL.
+ Makes persistent what was applied to a group, along with everything that is in the same
+ memtables, and waits for it. `index`: up to where the log of the group may be cut off then; 0 if
+ there is nothing of it. May be NULL.
  */
-esker_code esker_flush_group(const esker_db *db,
-                             const void *group,
-                             size_t group_len,
-                             uint64_t *index);
+esker_code esker_flush_group(const esker_db *db, const void *group, size_t group_len, uint64_t *index);
 
 /*
- Makes persistent what was applied first of all that is not persistent yet, and waits for it: for logs that grow too long
- since one group of many is idle.
+ Makes persistent what was applied first of all that is not persistent yet, and waits for it: for
+ logs that grow too long since one group of many is idle.
  */
 esker_code esker_flush_oldest(const esker_db *db);
 
 /*
- Deletes a group, in all keyspaces with keys in bytewise order: every key that begins with its name, and how far its log was
- applied. Nobody sees it from then on, not even at an older snapshot; only cursors that were there before read on. After a
- crash it is there as a whole, or gone as a whole; once this has returned, gone. Nothing must be applied to it meanwhile.
+ Deletes a group, in all keyspaces with keys in bytewise order: every key that begins with its
+ name, and how far its log was applied. Nobody sees it from then on, not even at an older
+ snapshot; only cursors that were there before read on. After a crash it is there as a whole, or
+ gone as a whole; once this has returned, gone. Nothing must be applied to it meanwhile.
  `deleted`: what was done; may be NULL.
  */
-esker_code esker_delete_group(const esker_db *db,
-                              const void *group,
-                              size_t group_len,
-                              esker_deleted_group *deleted);
+esker_code esker_delete_group(const esker_db *db, const void *group, size_t group_len, esker_deleted_group *deleted);
 
 /*
- Writes what is persistent of a group, at one moment, into the new directory `path`: a store of its own, with how far its log
- was applied, for `esker_ingest_group` of another database. Nobody waits for it. `files`: what was written; may be NULL.
+ Writes what is persistent of a group, at one moment, into the new directory `path`: a store of
+ its own, with how far its log was applied, for `esker_ingest_group` of another database. Nobody
+ waits for it. `files`: what was written; may be NULL.
  */
 esker_code esker_export_group(const esker_db *db,
                               const void *group,
@@ -861,12 +870,13 @@ esker_code esker_export_group(const esker_db *db,
                               esker_group_files *files);
 
 /*
- Takes over a group that `esker_export_group` has written into the directory `path`, which stays as it is, in the place of
- what is there of it: persistent, and as far applied as it was there, when this returns. Until then readers see what was there before, and a
- crash leaves one or the other as a whole. Nothing must be applied to it meanwhile. `files`: what has come; may be NULL.
+ Takes over a group that `esker_export_group` has written into the directory `path`, which stays
+ as it is, in the place of what is there of it: persistent, and as far applied as it was there,
+ when this returns. Until then readers see what was there before, and a crash leaves one or the
+ other as a whole. Nothing must be applied to it meanwhile. `files`: what has come; may be NULL.
 
- If the disk fails while it is flushed, nothing has changed, and it may be tried again; only a crash before the
- manifest is written next may find it in force, as a whole.
+ If the disk fails while it is flushed, nothing has changed, and it may be tried again; only a
+ crash before the manifest is written next may find it in force, as a whole.
  */
 esker_code esker_ingest_group(const esker_db *db,
                               const void *group,
@@ -890,8 +900,8 @@ esker_code esker_flush(const esker_db *db);
 esker_code esker_wait_idle(const esker_db *db);
 
 /*
- Compacts everything from `start`, inclusive, to `end`, exclusive, into the deepest level in use, and drops what is
- deleted. NULL is open.
+ Compacts everything from `start`, inclusive, to `end`, exclusive, into the deepest level in use,
+ and drops what is deleted. NULL is open.
  */
 esker_code esker_compact(const esker_keyspace *keyspace,
                          const void *start,
@@ -910,14 +920,14 @@ esker_code esker_approximate_size(const esker_keyspace *keyspace,
                                   uint64_t *size_bytes);
 
 /*
- Makes a copy of the database in the directory `path`, which must not exist, as of now. Tables are shared where the file
- system allows it.
+ Makes a copy of the database in the directory `path`, which must not exist, as of now. Tables
+ are shared where the file system allows it.
  */
 esker_code esker_checkpoint(const esker_db *db, const char *path);
 
 /*
- Reads everything and checks it. `sound`: false if something is damaged, which is no error of the call. `report`: what
- was read and what is damaged, as JSON, to be freed; may be NULL.
+ Reads everything and checks it. `sound`: false if something is damaged, which is no error of the
+ call. `report`: what was read and what is damaged, as JSON, to be freed; may be NULL.
  */
 esker_code esker_verify(const esker_db *db, bool *sound, char **report);
 

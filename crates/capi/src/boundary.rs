@@ -3,7 +3,8 @@
 use libc::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs the body of a function that C calls. A panic, which is a bug of ours, becomes what `otherwise` makes of its message.
+/// Runs the body of a function that C calls. A panic, which is a bug of ours, becomes what
+/// `otherwise` makes of its message.
 #[inline]
 pub(crate) fn guard<R>(body: impl FnOnce() -> R, otherwise: impl FnOnce(&str) -> R) -> R {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -50,7 +51,8 @@ pub(crate) fn copy_out(bytes: &[u8]) -> *mut c_char {
     copy.cast()
 }
 
-/// A copy that ends in a zero and that C frees; zeros within become question marks. NULL if there is no memory.
+/// A copy that ends in a zero and that C frees; zeros within become question marks. NULL if there
+/// is no memory.
 pub(crate) fn text_out(text: &str) -> *mut c_char {
     let bytes = text.bytes().map(|byte| if byte == 0 { b'?' } else { byte });
     copy_out(&bytes.chain([0]).collect::<Vec<u8>>())

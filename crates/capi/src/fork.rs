@@ -1,8 +1,10 @@
 //! Forks: what a process has opened is told from what its children have inherited.
 //!
-//! A child has a copy of the memory of its parent, and none of its threads: locks may be held for ever, and the files are
-//! the parent's. So what hangs on a store is kept in an [`Own`], which says so in a child, and is not dropped there.
-//! Threads: the number of forks changes only where there is one thread, in a child that was just born.
+//! A child has a copy of the memory of its parent, and none of its threads: locks may be held for
+//! ever, and the files are the parent's. So what hangs on a store is kept in an [`Own`], which says
+//! so in a child, and is not dropped there.
+//! Threads: the number of forks changes only where there is one thread, in a child that was just
+//! born.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -16,7 +18,8 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many forks lie between this process and the first: differs from that of all it descends from.
+/// How many forks lie between this process and the first: differs from that of all it descends
+/// from.
 #[inline]
 pub(crate) fn forks() -> usize {
     FORKS.load(Ordering::Relaxed)
@@ -27,8 +30,9 @@ pub(crate) fn forks() -> usize {
 pub(crate) fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        // SAFETY: the function does what is allowed in a child, and stays as long as the library. Without memory for it, the
-        // engine itself still refuses to close what is not this process's.
+        // SAFETY: the function does what is allowed in a child, and stays as long as the library.
+        // Without memory for it, the engine itself still refuses to close what is not this
+        // process's.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }

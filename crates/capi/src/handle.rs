@@ -1,12 +1,13 @@
 //! Handles: what stands behind the pointers that C programs hold.
 //!
-//! A handle is a *shell* with a magic word for its kind, and a content. Closing it takes the content out and changes the
-//! word. The memory of a shell is never given back: closed ones wait in a queue, the oldest are used again. So a pointer to
-//! a handle that was closed leads to memory that is there and says so, until a thousand more were closed.
-//! Invariants: (1) a shell holds content if and only if its word is that of its kind; (2) it is in the queue of its kind at
-//! most once, and only when it is closed.
-//! Threads: opening and closing are safe from any; a handle that is closed while another thread uses it is the caller's
-//! fault, as is using one that only one thread may use from two.
+//! A handle is a *shell* with a magic word for its kind, and a content. Closing it takes the
+//! content out and changes the word. The memory of a shell is never given back: closed ones wait in
+//! a queue, the oldest are used again. So a pointer to a handle that was closed leads to memory
+//! that is there and says so, until a thousand more were closed.
+//! Invariants: (1) a shell holds content if and only if its word is that of its kind; (2) it is in
+//! the queue of its kind at most once, and only when it is closed.
+//! Threads: opening and closing are safe from any; a handle that is closed while another thread
+//! uses it is the caller's fault, as is using one that only one thread may use from two.
 
 use crate::fork::{forks, watch};
 use esker::base::sync::Mutex;
@@ -45,8 +46,8 @@ impl Closed {
         Closed(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// The queue of this process. A child begins with a new one, and leaves the old where it is: it may have been locked when
-    /// the child was forked.
+    /// The queue of this process. A child begins with a new one, and leaves the old where it is: it
+    /// may have been locked when the child was forked.
     fn shells(&self) -> &'static Mutex<VecDeque<usize>> {
         let mut queue = self.0.load(Ordering::Acquire);
         loop {
@@ -158,7 +159,8 @@ pub(crate) fn open<H: Handle>(content: H::Content) -> *mut H {
         return Box::into_raw(Box::new(H::from_shell(shell)));
     };
     let handle = std::ptr::with_exposed_provenance_mut::<H>(address);
-    // SAFETY: a shell in the queue is one of this kind that `close` put there; nobody else has it now.
+    // SAFETY: a shell in the queue is one of this kind that `close` put there; nobody else has it
+    // now.
     let shell = unsafe { &*H::shell(handle) };
     // SAFETY: as above; its word says that it is closed, so that nobody looks at its content.
     unsafe { *shell.content.get() = Some(content) };
@@ -169,8 +171,8 @@ pub(crate) fn open<H: Handle>(content: H::Content) -> *mut H {
 /// The content of a handle.
 ///
 /// # Safety
-/// `handle` is NULL or a pointer that `open` has returned, for whatever kind. It is not closed, nor its content changed by
-/// another thread, while the content is in use.
+/// `handle` is NULL or a pointer that `open` has returned, for whatever kind. It is not closed, nor
+/// its content changed by another thread, while the content is in use.
 #[inline]
 pub(crate) unsafe fn get<'h, H: Handle>(handle: *const H) -> Result<&'h H::Content, Misuse> {
     if handle.is_null() {
@@ -180,8 +182,9 @@ pub(crate) unsafe fn get<'h, H: Handle>(handle: *const H) -> Result<&'h H::Conte
         return Err(Misuse::NotOpen(H::WHAT));
     }
     let shell = H::shell(handle);
-    // Of other kinds it has less behind the word, maybe: nothing but that is looked at until it is known for ours.
-    // SAFETY: shells are never freed, and their word stands at the beginning of all kinds.
+    // Of other kinds it has less behind the word, maybe: nothing but that is looked at until it is
+    // known for ours. SAFETY: shells are never freed, and their word stands at the beginning of all
+    // kinds.
     let word = unsafe { AtomicU64::from_ptr(shell.cast_mut().cast()) };
     if word.load(Ordering::Acquire) != H::WORD {
         return Err(Misuse::NotOpen(H::WHAT));

@@ -1,8 +1,8 @@
 //! Bytes on the command line: how keys and values are read and shown.
 //!
 //! Three encodings. `text`: as typed; shown with control characters, bytes that are no UTF-8 and
-//! characters that reorder text escaped, for reading. `hex`: two digits a byte. `escaped`: printable ASCII
-//! and `\xNN`, `\n`, `\t`, `\r`, `\\`; what is shown can be typed back.
+//! characters that reorder text escaped, for reading. `hex`: two digits a byte. `escaped`:
+//! printable ASCII and `\xNN`, `\n`, `\t`, `\r`, `\\`; what is shown can be typed back.
 
 use crate::failure::{Failure, Result};
 use clap::ValueEnum;

@@ -56,7 +56,8 @@ impl Type {
     }
 }
 
-/// A float. A number that is too large for one is none, and one that would be 0 only because it is too small.
+/// A float. A number that is too large for one is none, and one that would be 0 only because it is
+/// too small.
 pub(crate) fn read_float(text: &str) -> Option<f64> {
     let value = text.parse::<f64>().ok()?;
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();

@@ -1,9 +1,10 @@
 //! Ctrl-C: the first one asks for an orderly end, the second one ends at once.
 //!
-//! Commands that look at the flag between two records end by themselves. Those that may be deep in the engine or
-//! blocked in a read or write are *guarded*: the open store is closed under them, which ends its jobs, and if they have
-//! not ended soon after, the process does. The store takes that as it takes a crash: nothing acknowledged is lost.
-//! What is made outside of the store does not: a command that makes something there is waited for until it is gone again.
+//! Commands that look at the flag between two records end by themselves. Those that may be deep in
+//! the engine or blocked in a read or write are *guarded*: the open store is closed under them,
+//! which ends its jobs, and if they have not ended soon after, the process does. The store takes
+//! that as it takes a crash: nothing acknowledged is lost. What is made outside of the store does
+//! not: a command that makes something there is waited for until it is gone again.
 
 use crate::failure::{Code, Failure, Result};
 use crate::output::note;
@@ -60,8 +61,8 @@ impl Interrupt {
         Interrupt::default().registered()
     }
 
-    /// The same, for a command that may not see the flag in time: it has ended within a second in any case.
-    /// `what` is then said: what happened, and what to do.
+    /// The same, for a command that may not see the flag in time: it has ended within a second in
+    /// any case. `what` is then said: what happened, and what to do.
     pub(crate) fn guard(what: &'static str) -> Result<Interrupt> {
         let guard = Arc::new(Guard { what, ..Guard::default() });
         let interrupt = Interrupt { guard, ..Interrupt::default() }.registered()?;

@@ -26,8 +26,8 @@ pub(crate) type ValueRange = (Bound<FieldValue>, Bound<FieldValue>);
 pub(crate) struct Lookup(pub(crate) Vec<ValueRange>);
 
 impl Lookup {
-    /// What was typed, as this type, or as every one that it can be read as. Bytes are typed only where they are no
-    /// UTF-8.
+    /// What was typed, as this type, or as every one that it can be read as. Bytes are typed only
+    /// where they are no UTF-8.
     ///
     /// # Errors
     /// `Usage`: it is no value of the type, or the range ends before it starts.

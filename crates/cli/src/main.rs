@@ -1,6 +1,7 @@
 //! The `esker` command.
 //!
-//! Flow: `main` parses, `commands` does, `failure` becomes the exit code. Reference: docs/command.md.
+//! Flow: `main` parses, `commands` does, `failure` becomes the exit code. Reference:
+//! docs/command.md.
 
 mod bytes;
 mod clock;

@@ -86,7 +86,8 @@ pub(crate) struct JsonPair<'a> {
 }
 
 impl<'a> JsonPair<'a> {
-    /// Text where the bytes are UTF-8, fields where they are a record, hexadecimal where neither or if asked for.
+    /// Text where the bytes are UTF-8, fields where they are a record, hexadecimal where neither or
+    /// if asked for.
     pub(crate) fn new(
         encoding: Encoding,
         key: Option<&[u8]>,

@@ -1,7 +1,7 @@
 //! Opening a store: for reading, for writing, or creating it.
 //!
-//! Reading opens read-only, so that nothing on the disk changes. Writing never creates: only commands
-//! that say so do, and only in a new or empty directory.
+//! Reading opens read-only, so that nothing on the disk changes. Writing never creates: only
+//! commands that say so do, and only in a new or empty directory.
 
 use crate::failure::{Code, Failure, Result};
 use crate::output::note;
@@ -65,8 +65,8 @@ struct Traced {
     recorder: Option<(PathBuf, Arc<Recorder>)>,
 }
 
-/// Ends a trace when it goes. The store's own end may be too late for those who read along: who waits for Ctrl-C
-/// keeps a handle of it for as long as the process lives.
+/// Ends a trace when it goes. The store's own end may be too late for those who read along: who
+/// waits for Ctrl-C keeps a handle of it for as long as the process lives.
 struct TraceEnd(Option<Arc<Recorder>>);
 
 impl Drop for TraceEnd {
@@ -152,8 +152,8 @@ impl StoreArgs {
         self.enter(db.map_err(|error| explain(&self.db, error))?, options, TraceEnd(None), false)
     }
 
-    /// Opens an existing store for reading, and says what was read for it and `verify` does not read again:
-    /// CURRENT and the manifest.
+    /// Opens an existing store for reading, and says what was read for it and `verify` does not
+    /// read again: CURRENT and the manifest.
     pub(crate) fn read_all(&self) -> Result<(Store, ReadAtOpen)> {
         let store = self.read()?;
         Ok((store, ReadAtOpen::new(&self.db)?))

@@ -1,7 +1,8 @@
 //! The drawing of a tree: a row of figures and a row of cells for each level.
 //!
-//! Frames of bars grow from level to level, so that the drawing has the shape of the tree; a bar shows how
-//! full a level is against its limit. A pure function of statistics and of what may be drawn with.
+//! Frames of bars grow from level to level, so that the drawing has the shape of the tree; a bar
+//! shows how full a level is against its limit. A pure function of statistics and of what may be
+//! drawn with.
 
 use crate::paint::{Ink, Paint};
 use crate::units;

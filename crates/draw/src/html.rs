@@ -48,7 +48,8 @@ impl Page {
         self
     }
 
-    /// Writes the page as `report.html` and each drawing beside it. Returns the files, the page first.
+    /// Writes the page as `report.html` and each drawing beside it. Returns the files, the page
+    /// first.
     ///
     /// # Errors
     /// Of the file system.

@@ -1,5 +1,5 @@
-//! Drawings of measurements, as SVG: lines over an axis, groups of bars, in colours that people with any sight tell
-//! apart; and the numbers beside them.
+//! Drawings of measurements, as SVG: lines over an axis, groups of bars, in colours that people
+//! with any sight tell apart; and the numbers beside them.
 
 mod bars;
 mod canvas;

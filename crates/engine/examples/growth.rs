@@ -1,12 +1,13 @@
-//! Whether puts and gets get slower as a store grows: 64 Ki entries and four times as many again and again.
+//! Whether puts and gets get slower as a store grows: 64 Ki entries and four times as many again
+//! and again.
 //!
-//! Usage: `growth [largest, in Ki entries: 4096] [memory budget in MiB: 4096]`. Keys have 16 bytes, values
-//! 100, in random order. Gets hit, and are measured after each key has been read once: as the store lies when its
-//! background work is done, and after all of it was compacted into one run. With the memory it is given everything is
-//! cached. For 16384 Ki entries give it 8192 MiB.
+//! Usage: `growth [largest, in Ki entries: 4096] [memory budget in MiB: 4096]`. Keys have 16 bytes,
+//! values 100, in random order. Gets hit, and are measured after each key has been read once: as
+//! the store lies when its background work is done, and after all of it was compacted into one run.
+//! With the memory it is given everything is cached. For 16384 Ki entries give it 8192 MiB.
 //!
-//! Beside it stand gets of the same keys and values from the standard library's `BTreeMap`: what the logarithm costs on
-//! this machine, whose memory answers later the more of it is in use.
+//! Beside it stand gets of the same keys and values from the standard library's `BTreeMap`: what
+//! the logarithm costs on this machine, whose memory answers later the more of it is in use.
 
 use esker::base::Clock;
 use esker::base::checksum::mix64;

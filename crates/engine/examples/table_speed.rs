@@ -1,6 +1,7 @@
 //! What a table costs: ns per add, per warm get, per miss, per step of a cursor.
 //!
-//! Usage: `table_speed [thousand entries] [block KiB] [restart interval] [none|lz4|zstd] [thousand gets]`.
+//! Usage:
+//! `table_speed [thousand entries] [block KiB] [restart interval] [none|lz4|zstd] [thousand gets]`.
 
 use esker::base::checksum::{hash64, mix64};
 use esker::base::key::SEQ_MAX;

@@ -1,6 +1,8 @@
-//! What a write costs, and reading it back from memory: logs mapped and written with `write`, beside a `BTreeMap`.
+//! What a write costs, and reading it back from memory: logs mapped and written with `write`,
+//! beside a `BTreeMap`.
 //!
-//! Usage: `write_speed [thousand keys]`. Keys have 8 random bytes, values 100; nothing is synced or flushed meanwhile.
+//! Usage: `write_speed [thousand keys]`. Keys have 8 random bytes, values 100; nothing is synced or
+//! flushed meanwhile.
 
 use esker::base::checksum::{crc32c, mix64};
 use esker::base::env::SystemClock;

@@ -1,15 +1,15 @@
-//! What is kept of files in memory, bounded in bytes: a map of decoded parts that are found by their place in the file, and
-//! [queues](Queues) of what has places of its own.
+//! What is kept of files in memory, bounded in bytes: a map of decoded parts that are found by
+//! their place in the file, and [queues](Queues) of what has places of its own.
 //!
 //! Flow: table::block_cache -> [`Cache::get`], on a miss read and decode -> [`Cache::insert`].
-//! Invariants: (1) a key names bytes that never change (files are immutable and their numbers are used
-//! once), so that no entry is ever stale; those of removed files are forgotten for the room that they take;
-//! (2) the weights of resident entries stay within the capacity.
+//! Invariants: (1) a key names bytes that never change (files are immutable and their numbers are
+//! used once), so that no entry is ever stale; those of removed files are forgotten for the room
+//! that they take; (2) the weights of resident entries stay within the capacity.
 //! Threads: any; sharded, a hit takes one shard's lock for reading.
 //!
-//! Eviction from the map is Clock-PRO like (crate `quick_cache`), so that one long scan does not wash out what
-//! gets use. Model checkers cannot see into that crate's locks; for them `stand_in` takes its
-//! place, which drops entries under a lock and in turn.
+//! Eviction from the map is Clock-PRO like (crate `quick_cache`), so that one long scan does not
+//! wash out what gets use. Model checkers cannot see into that crate's locks; for them `stand_in`
+//! takes its place, which drops entries under a lock and in turn.
 
 mod entry;
 #[cfg(not(any(esker_loom, esker_shuttle)))]

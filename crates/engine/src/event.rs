@@ -6,8 +6,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Receives events. Called on the thread where they happen, sometimes under a lock: be brief, do not
-/// call the database, do not panic.
+/// Receives events. Called on the thread where they happen, sometimes under a lock: be brief, do
+/// not call the database, do not panic.
 pub trait EventListener: Send + Sync {
     /// Something happened.
     fn on_event(&self, event: &Event);
@@ -86,8 +86,8 @@ pub enum Event {
         /// How long it took, in microseconds.
         duration_us: u64,
     },
-    /// Requests of a log that were applied are in tables now: its owner may forget them. Told only with
-    /// `durability = external`.
+    /// Requests of a log that were applied are in tables now: its owner may forget them. Told only
+    /// with `durability = external`.
     Persisted {
         /// Everything up to this sequence number is in tables now, in all keyspaces.
         seq: Seq,
@@ -126,8 +126,9 @@ pub enum Event {
         /// How long it took, in microseconds; rests of a job that nobody waits for do not count.
         duration_us: u64,
     },
-    /// A tree was changed by a flush or a compaction, which was told before; or writers had to wait for memory,
-    /// which is told for every keyspace. Times count from the start of the store's clock.
+    /// A tree was changed by a flush or a compaction, which was told before; or writers had to wait
+    /// for memory, which is told for every keyspace. Times count from the start of the store's
+    /// clock.
     Step {
         /// Its keyspace.
         keyspace: KeyspaceId,
@@ -147,14 +148,16 @@ pub enum Event {
         /// How long it took, in microseconds.
         duration_us: u64,
     },
-    /// A run index would have taken more memory than it may. Reads go on without one, or with the old one.
+    /// A run index would have taken more memory than it may. Reads go on without one, or with the
+    /// old one.
     RunIndexTooLarge {
         /// Its keyspace.
         keyspace: KeyspaceId,
         /// What it might have taken.
         bytes_max: u64,
     },
-    /// A run index could not be made. Reads go on without one, or with the old one, until the store is reopened.
+    /// A run index could not be made. Reads go on without one, or with the old one, until the store
+    /// is reopened.
     RunIndexFailed {
         /// Its keyspace.
         keyspace: KeyspaceId,
@@ -193,8 +196,9 @@ pub enum Event {
         /// Time it took, in microseconds.
         duration_us: u64,
     },
-    /// A file with values is not collected any more, since one of them that is needed cannot be read: it keeps the space of its dead
-    /// values. [`crate::repair`] gives up the record and moves the rest.
+    /// A file with values is not collected any more, since one of them that is needed cannot be
+    /// read: it keeps the space of its dead values. [`crate::repair`] gives up the record and moves
+    /// the rest.
     ValueUnreadable {
         /// Where the damage is.
         error: Error,
@@ -216,8 +220,9 @@ pub enum Event {
         /// The failure.
         why: String,
     },
-    /// Writes are being slowed to this rate, or, with `None`, no longer. Writes of large values that are kept apart are slowed
-    /// by themselves too, in bytes as they are stored, where collecting dead ones falls behind.
+    /// Writes are being slowed to this rate, or, with `None`, no longer. Writes of large values
+    /// that are kept apart are slowed by themselves too, in bytes as they are stored, where
+    /// collecting dead ones falls behind.
     WriteRate {
         /// Bytes per second.
         bytes_per_second: Option<u64>,

@@ -1,7 +1,8 @@
 //! Flush: turns a sealed memtable into the tables of a level-0 run.
 //!
-//! Records that no snapshot can see are left out; tombstones stay, since older tables may hold their
-//! keys. The caller makes the result part of the version, in the order the memtables were sealed.
+//! Records that no snapshot can see are left out; tombstones stay, since older tables may hold
+//! their keys. The caller makes the result part of the version, in the order the memtables were
+//! sealed.
 //! Crash: until that edit is durable the WAL still holds everything; the tables are orphans.
 
 use crate::cursor::Cursor;
@@ -43,8 +44,8 @@ impl<'a> Hidden<'a> {
 
 /// Writes `mem`'s records as tables of level 0. Empty if nothing in it can be seen.
 ///
-/// `stop` is asked now and then. Large values that stand in the
-/// memtable, as they do in a store without a log, go into files of up to `value_file_bytes`, if that is given and the keyspace
+/// `stop` is asked now and then. Large values that stand in the memtable, as they do in a store
+/// without a log, go into files of up to `value_file_bytes`, if that is given and the keyspace
 /// keeps them apart.
 ///
 /// # Errors

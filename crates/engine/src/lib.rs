@@ -1,7 +1,7 @@
 //! Esker: an embedded log-structured merge-tree key-value store.
 //!
-//! Start at [`Db::open`]. A database holds [`Keyspace`]s; writes go one by one or in a [`Batch`], reads
-//! by key or by [`Cursor`], at the present or at a [`Snapshot`].
+//! Start at [`Db::open`]. A database holds [`Keyspace`]s; writes go one by one or in a [`Batch`],
+//! reads by key or by [`Cursor`], at the present or at a [`Snapshot`].
 // Re-exports only; the house is described in docs/architecture.md.
 
 #[doc(hidden)]

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 /// The longest name of a keyspace.
 const KEYSPACE_BYTES_MAX: usize = 255;
 
-/// Begins the name of a keyspace that holds an index, and parts its words. No user can give such a name.
+/// Begins the name of a keyspace that holds an index, and parts its words. No user can give such a
+/// name.
 const INDEX_MARK: char = '\u{1f}';
 
 /// What a file in the directory is, by its name.

@@ -6,10 +6,12 @@
 mod compaction;
 mod durability;
 mod groups;
+mod memory;
 
 pub use compaction::{Compaction, Scheduler, TimeSlice};
 pub use durability::Durability;
 pub use groups::GroupPrefix;
+pub(crate) use memory::{MemoryShares, memtable_limit_bytes};
 
 use esker_base::{Error, KeyOrder, Result};
 use serde::{Deserialize, Serialize};
@@ -17,7 +19,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Options of a database, given at every open; nothing of it is stored.
+/// Options of a database, given at every open; nothing of it is stored but the name of each
+/// keyspace's order of keys.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -30,44 +33,55 @@ pub struct Options {
     /// Minimum: 4 MiB.
     pub memory_budget_bytes: u64,
     /// The part of the budget that memtables of all keyspaces may hold, sealed ones included.
-    /// Writes slow down as it fills. Default: 0, which means a half of the budget. Minimum: 1 MiB.
+    /// Writes slow down as it fills. Default: 0, which means a half of the budget. Range: 1 MiB to
+    /// `memory_budget_bytes`.
     pub memtables_bytes_max: u64,
-    /// The part of the budget that the block cache may hold; 0 keeps no block. Default: none given, which
-    /// means what memtables, pins, and an eighth for compactions leave.
+    /// The part of the budget that the block cache may hold; 0 keeps no block. This,
+    /// `pinned_bytes_max` and `run_index_bytes_max` are no more together than seven eighths of what
+    /// memtables leave; the eighth is for compactions. Default: none given, which means what the
+    /// two others leave of that.
     pub block_cache_bytes: Option<u64>,
-    /// The part of the budget that indexes and filters of tables that stay open may hold outside of the block cache, where nothing
-    /// displaces them; 0 leaves all of them to the cache. Default: none given, which means a quarter of what
-    /// memtables and compactions leave, or all of it but the block cache if that is given.
+    /// The part of the budget that indexes and filters of tables that stay open may hold outside of
+    /// the block cache, where nothing displaces them; 0 leaves all of them to the cache. Default:
+    /// none given, which means a quarter of what memtables, compactions and run indexes leave, or
+    /// all of it but the block cache if that is given.
     pub pinned_bytes_max: Option<u64>,
-    /// The part of the budget that run indexes of all keyspaces may take. A keyspace whose index would
-    /// not fit is read without one. Default: none given, which means a quarter of what memtables and compactions
-    /// leave if the default keyspace or one of `keyspaces` has a run index, and otherwise nothing.
+    /// The part of the budget that run indexes of all keyspaces may take. A keyspace whose index
+    /// would not fit is read without one. Default: none given, which means a quarter of what
+    /// memtables and compactions leave, or what a given block cache and given pins leave if that is
+    /// less, if the default keyspace or one of `keyspaces` has a run index, and otherwise nothing.
     pub run_index_bytes_max: Option<u64>,
-    /// What makes writes durable: the store's own log, or that of whoever applies requests. May change at any open.
+    /// What makes writes durable: the store's own log, or that of whoever applies requests. May
+    /// change at any open.
     /// Default: wal.
     pub durability: Durability,
     /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, the one that
     /// pins the oldest log is flushed. Default: 512 MiB. Minimum: 1 MiB.
     pub wal_bytes_max: u64,
     /// Threads that compact. One more flushes, one makes the next log ready, one makes memory ready
-    /// for memtables and the cache, and one builds indexes; up to eight read for cursors and lookups of
-    /// many keys when there are any. Default: 0, which means the number of processors, at most 8.
+    /// for memtables and the cache, and one builds indexes; up to eight read for cursors and
+    /// lookups of many keys when there are any. Default: 0, which means the number of processors,
+    /// at most 8.
     /// Maximum: 64.
     pub compaction_threads: u32,
-    /// Table files held open. Raising it saves reopening; each costs a descriptor. Half of them are for
-    /// the tables that were opened first, which stay open as long as they live and are read without a
-    /// guard; the others are closed when tables that are read more often want their place. Of files with values that are
-    /// kept apart, a quarter as many are open besides. Default: 1 000. Minimum: 16.
+    /// Table files held open. Raising it saves reopening; each costs a descriptor. Half of them are
+    /// for the tables that were opened first, which stay open as long as they live and are read
+    /// without a guard; the others are closed when tables that are read more often want their
+    /// place. Of files with values that are kept apart, a quarter as many are open besides.
+    /// Default: 1 000. Minimum: 16.
     pub open_files_max: u32,
-    /// The most that a file with separated values takes: a write-ahead log that holds some, or a file that values are moved
-    /// into. Files are shorter in a store with few values, and where space is short, but not below 8 MiB. Raising it makes fewer
-    /// files; lowering it lets space come back in smaller steps. Default: 64 MiB. Range: 4 KiB to 1 GiB.
+    /// The most that a file with separated values takes: a write-ahead log that holds some, or a
+    /// file that values are moved into. Files are shorter in a store with few values, and where
+    /// space is short, but not below 8 MiB, or this if it is less. Raising it makes fewer files;
+    /// lowering it lets space come back in smaller steps. Default: 64 MiB. Range: 4 KiB to 1 GiB.
     pub value_log_file_bytes: u64,
-    /// Bytes of files with separated values for each byte of values that are live, which overwriting and deleting may
-    /// bring about, besides one file: values are moved together in the background so that this holds, and writes of such
-    /// values are slowed where they come faster than that is done. In a store with few live values the files that are being
-    /// filled count for more. Raising it saves work, the more the lower it is: of values overwritten at random 3.3
-    /// bytes are moved for each that is written at 1.3, 1.4 at 1.5 and 0.4 at 2. Default: 1.5. Range: 1.1 to 100.
+    /// Bytes of files with separated values for each byte of values that are live, which
+    /// overwriting and deleting may bring about, besides one file: values are moved together in the
+    /// background so that this holds, and writes of such values are slowed where they come faster
+    /// than that is done. In a store with few live values the files that are being filled count for
+    /// more. Raising it saves work, the more the lower it is: of values overwritten at random 3.3
+    /// bytes are moved for each that is written at 1.3, 1.4 at 1.5 and 0.4 at 2. Default: 1.5.
+    /// Range: 1.1 to 100.
     pub value_log_space_amp_max: f64,
     /// The manifest is written anew when it is longer than this. Default: 16 MiB. Minimum: 4 KiB.
     pub manifest_bytes_max: u64,
@@ -91,12 +105,13 @@ pub struct KeyspaceOptions {
     /// Records between two whole keys in a block. Raising it makes blocks smaller and gets slower.
     /// Default: 16. Range: 1 to 256.
     pub restart_interval: u32,
-    /// Uncompressed bytes of an index partition. A get of a table whose index is not in memory reads one,
-    /// and a filter over the same records: raising it makes such gets slower, and tables a little smaller.
+    /// Uncompressed bytes of an index partition. A get of a table whose index is not in memory
+    /// reads one, and a filter over the same records: raising it makes such gets slower, and tables
+    /// a little smaller.
     /// Default: 4 KiB. Range: 1 KiB to 16 MiB.
     pub index_partition_bytes: u32,
     /// Compression of a table by the level it is written for; the last entry serves all deeper
-    /// levels. Default: LZ4.
+    /// levels, and none at all compresses nothing. Default: LZ4.
     pub compression: Vec<Compression>,
     /// Filter that spares reads of tables without the key. Default: Bloom, 10 bits a key.
     pub filter: Filter,
@@ -106,55 +121,63 @@ pub struct KeyspaceOptions {
     pub level_base_bytes: u64,
     /// Size ratio of neighbouring levels. Default: 10. Range: 2 to 100.
     pub level_fanout: u32,
-    /// The shape that compactions give the tree. A tree of the other shape is changed by the compactions to
-    /// come, and can be read meanwhile. Default: leveled.
+    /// The shape that compactions give the tree. A tree of the other shape is changed by the
+    /// compactions to come, and can be read meanwhile. Default: leveled.
     pub compaction: Compaction,
-    /// Tiered compaction: sorted runs of a level that are merged into one of the next. Raising it writes less
-    /// and lets reads look into more runs. Default: 4. Range: 2 to 32.
+    /// Tiered compaction: sorted runs of a level that are merged into one of the next. Raising it
+    /// writes less and lets reads look into more runs. Default: 4. Range: 2 to 32.
     pub tiered_runs: u32,
-    /// Keep in memory which runs hold which keys, so that a get looks into few runs and a scan merges none,
-    /// however many runs there are: for trees that are merged rarely, with `tiered_runs` and `level0_runs_compact` of a
-    /// dozen or more. With the defaults of these a tree hardly ever has `run_index_runs_min` runs, and there is no
-    /// index. Costs some 3 to 8 bytes of memory a key, see `run_index_bytes_max`, and about as many in each table
-    /// written from then on; runs without them are read as ever. Needs tiered compaction and bytewise order. Default:
-    /// false.
+    /// Keep in memory which runs hold which keys, so that a get looks into few runs and a scan
+    /// merges none, however many runs there are: for trees that are merged rarely, with
+    /// `tiered_runs` and `level0_runs_compact` of a dozen or more. With the defaults of these a
+    /// tree hardly ever has `run_index_runs_min` runs, and there is no index. Costs some 3 to 8
+    /// bytes of memory a key, see `run_index_bytes_max`, and about as many in each table written
+    /// from then on; runs without them are read as ever. Needs tiered compaction and bytewise
+    /// order. Default: false.
     pub run_index: bool,
-    /// Runs from which on the run index is made and asked; fewer are looked into faster one by one, since filters
-    /// are fast. Gets of absent keys and short scans gain from 8 runs on, gets of keys that are there from 24, scans of
-    /// fifty records from more than 32. Raising it saves memory and work. Default: 16. Range: 2 to 128.
+    /// Runs from which on the run index is made and asked; fewer are looked into faster one by one,
+    /// since filters are fast. Gets of absent keys and short scans gain from 8 runs on, gets of
+    /// keys that are there from 24, scans of fifty records from more than 32. Raising it saves
+    /// memory and work. Default: 16. Range: 2 to 128.
     pub run_index_runs_min: u32,
-    /// Values of so many bytes and more are kept apart from the tree, in value logs: compactions do not rewrite them, and
-    /// reading one costs an access more. `None` keeps all in the tree. Counts for what is written from then on.
+    /// Values of so many bytes and more are kept apart from the tree, in value logs: compactions do
+    /// not rewrite them, and reading one costs an access more. `None` keeps all in the tree. Counts
+    /// for what is written from then on.
     /// Default: none. Range: 64 B to 1 GiB.
     pub value_log_bytes_min: Option<u64>,
-    /// Compression of values that are kept apart, each for itself, by the thread that writes. Default: LZ4.
+    /// Compression of values that are kept apart, each for itself, by the thread that writes, or by
+    /// flushes with `durability = external`. Default: LZ4.
     pub value_log_compression: Compression,
-    /// Keys that begin alike are a group, which [`crate::Db::delete_group`] can delete at once; tables hold keys of one group
-    /// only, as far as that makes none shorter than `group_table_bytes_min`. Needs bytewise order. Counts for tables that are
-    /// written from then on. Default: none.
+    /// Keys that begin alike are a group, which [`crate::Db::delete_group`] can delete at once;
+    /// tables hold keys of one group only, as far as that makes none shorter than
+    /// `group_table_bytes_min`. Needs bytewise order. Counts for tables that are written from then
+    /// on. Default: none.
     pub groups: Option<GroupPrefix>,
-    /// Bytes from which on a table is ended for the sake of groups: where the group changes, or in the midst of a group that
-    /// shares the table with others and has so many bytes of it. Raising it makes fewer tables, and lets groups share more of
-    /// them. Default: 1 MiB. Range: 4 KiB to 1 GiB.
+    /// Bytes from which on a table is ended for the sake of groups: where the group changes, or in
+    /// the midst of a group that shares the table with others and has so many bytes of it. Raising
+    /// it makes fewer tables, and lets groups share more of them. Default: 1 MiB. Range: 4 KiB to 1
+    /// GiB.
     pub group_table_bytes_min: u64,
     /// Which level is compacted first when several are over their limits. Default: ratio.
     pub scheduler: Scheduler,
     /// Sorted runs in level 0 that start a compaction. Default: 4. Range: 1 to 1 000.
     pub level0_runs_compact: u32,
-    /// Sorted runs in level 0 from which writes are slowed, more with each further run.
-    /// Default: 20. Minimum: `level0_runs_compact`.
+    /// Sorted runs in level 0 above which writes are slowed, more with each further run.
+    /// Default: 20. Range: `level0_runs_compact` to 10 000.
     pub level0_runs_slow: u32,
-    /// Sorted runs in level 0 at which writes are slowest: an eighth of what compactions out of it drain, but 1 MiB
-    /// a second at least. They do not stop there, but at twice as many: each for a second at most, until
-    /// compactions have made them fewer.
-    /// Default: 36. Minimum: `level0_runs_slow` + 1.
+    /// Sorted runs in level 0 at which writes are slowest: an eighth of what compactions out of it
+    /// drain, but 1 MiB a second at least. They do not stop there, but at twice as many: each for a
+    /// second at most, until compactions have made them fewer.
+    /// Default: 36. Range: `level0_runs_slow` + 1 to 100 000.
     pub level0_runs_max: u32,
-    /// Share of tombstones in a table (tiered: in a run and all that is older) from which it is compacted although
-    /// its level is not over its limit; and level 0, if its tombstones may have deleted such a share of all records. So of a
-    /// store that is left alone about that share may be dead. 1.0 turns it off. Default: 0.5. Range: 0.01 to 1.0.
+    /// Share of tombstones in a table (tiered: in a run and all that is older) from which it is
+    /// compacted although its level is not over its limit; and level 0, if its tombstones may have
+    /// deleted such a share of all records. So of a store that is left alone about that share may
+    /// be dead. A table below level 0 with a range tombstone (tiered: the oldest run) is compacted
+    /// whatever its share. 1.0 turns off all but that. Default: 0.5. Range: 0.01 to 1.0.
     pub tombstone_ratio_compact: f64,
-    /// Compact level 0 as soon as scans have lost as much time over its runs as that takes, however few
-    /// the runs are. Default: true.
+    /// Compact level 0 as soon as scans have lost as much time over its runs as that takes, however
+    /// few the runs are. Default: true.
     pub compact_for_scans: bool,
     /// The order of keys. Fixed when the keyspace is created. Default: bytewise.
     #[serde(skip)]
@@ -165,7 +188,8 @@ pub struct KeyspaceOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// Return only when the write, and every write before it, is on stable storage. Without it a
-    /// write survives the death of the process, but not a power cut. Default: false.
+    /// write survives the death of the process, but not a power cut. With `durability = external`
+    /// it survives neither until it is flushed, and this is refused. Default: false.
     pub sync: bool,
 }
 
@@ -207,8 +231,9 @@ pub enum Filter {
 
 /// A user-given filter over the keys of a part of a table.
 ///
-/// Called from any thread, several at once. A get asks it before it looks into a table, and believes a no; scans do not ask.
-/// In an order in which keys of different bytes may be the same key it must answer the same for all of them.
+/// Called from any thread, several at once. A get asks it before it looks into a table, and
+/// believes a no; scans do not ask. In an order in which keys of different bytes may be the same
+/// key it must answer the same for all of them.
 pub trait FilterPolicy: Send + Sync {
     /// Stored beside each filter; filters of other names are ignored when reading.
     fn name(&self) -> &str;
@@ -226,30 +251,9 @@ impl fmt::Debug for dyn FilterPolicy {
     }
 }
 
-/// What memtables leave of the budget, less a share for the buffers of work in the background.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MemoryShares {
-    /// Of the block cache.
-    pub(crate) cache_bytes: u64,
-    /// Index and filter bytes that all tables together may keep outside the block cache.
-    pub(crate) pinned_bytes: u64,
-    /// Of run indexes.
-    pub(crate) run_index_bytes: u64,
-    /// What a compaction reads of a table at a time.
-    pub(crate) read_bytes: usize,
-}
-
-/// Runs that a compaction is expected to merge, each with a buffer of its own.
-const RUNS_READ_AT_ONCE: usize = 8;
-
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-
-/// Bytes with which a memtable is full: a quarter of what all may hold at the most, so that some can be flushed while others fill.
-pub(crate) fn memtable_limit_bytes(options: &KeyspaceOptions, memtables_bytes_max: u64) -> u64 {
-    options.memtable_bytes.min(memtables_bytes_max / 4)
-}
 
 impl Default for Options {
     fn default() -> Options {
@@ -389,66 +393,12 @@ impl Options {
         }
     }
 
-    /// Bytes that all memtables together may hold.
-    pub fn memtables_limit_bytes(&self) -> u64 {
-        match self.memtables_bytes_max {
-            0 => self.memory_budget_bytes / 2,
-            n => n,
-        }
-    }
-
-    /// How the rest of the memory is shared out.
-    pub(crate) fn memory_shares(&self) -> MemoryShares {
-        let left = self.memory_budget_bytes - self.memtables_limit_bytes();
-        let work = left / 8;
-        let keyspaces = self.keyspaces.values().chain([&self.default_keyspace]);
-        let has_index = keyspaces.into_iter().any(|keyspace| keyspace.run_index);
-        let usual = if has_index { (left - work) / 4 } else { 0 };
-        let run_index_bytes = self.run_index_bytes_max.unwrap_or(usual);
-        let blocks = (left - work).saturating_sub(run_index_bytes);
-        let pinned_bytes = match (self.pinned_bytes_max, self.block_cache_bytes) {
-            (Some(pinned), _) => pinned,
-            (None, Some(cache)) => blocks.saturating_sub(cache),
-            (None, None) => blocks / 4,
-        };
-        let cache_bytes = self.block_cache_bytes.unwrap_or(blocks.saturating_sub(pinned_bytes));
-        let reads = self.compaction_thread_count() * RUNS_READ_AT_ONCE;
-        let read_bytes = (work / reads as u64).clamp(32 * KIB, 512 * KIB) as usize;
-        MemoryShares { cache_bytes, pinned_bytes, run_index_bytes, read_bytes }
-    }
-
     /// Checks every range.
     ///
     /// # Errors
     /// `InvalidArgument` naming the option, its value and its range.
     pub fn validate(&self) -> Result<()> {
-        in_range("memory_budget_bytes", self.memory_budget_bytes, 4 * MIB, u64::MAX)?;
-        in_range("memtables_bytes_max", self.memtables_limit_bytes(), MIB, u64::MAX)?;
-        if self.memtables_limit_bytes() > self.memory_budget_bytes {
-            return Err(Error::invalid(format!(
-                "memtables_bytes_max = {} is more than memory_budget_bytes = {}",
-                self.memtables_bytes_max, self.memory_budget_bytes
-            )));
-        }
-        let given = [
-            ("block_cache_bytes", self.block_cache_bytes),
-            ("pinned_bytes_max", self.pinned_bytes_max),
-            ("run_index_bytes_max", self.run_index_bytes_max),
-        ];
-        let given = given.map(|(name, bytes)| (name, bytes.unwrap_or(0)));
-        let left = self.memory_budget_bytes - self.memtables_limit_bytes();
-        let left = left - left / 8;
-        if given.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes)) > left {
-            let given = given.iter().filter(|(_, bytes)| *bytes > 0);
-            let given: Vec<String> =
-                given.map(|(name, bytes)| format!("{name} = {bytes}")).collect();
-            let given = given.join(" and ");
-            return Err(Error::invalid(format!(
-                "{given}: more than the {left} bytes that memtables and compactions leave of \
-                 memory_budget_bytes = {}",
-                self.memory_budget_bytes
-            )));
-        }
+        self.validate_memory()?;
         in_range("wal_bytes_max", self.wal_bytes_max, MIB, u64::MAX)?;
         in_range("compaction_threads", self.compaction_threads.into(), 0, 64)?;
         in_range("open_files_max", self.open_files_max.into(), 16, u32::MAX.into())?;
@@ -464,17 +414,6 @@ impl Options {
         self.default_keyspace.validate()?;
         let keyspaces = self.keyspaces.values().chain([&self.default_keyspace]);
         keyspaces.into_iter().try_for_each(|keyspace| self.check_run_index(keyspace))
-    }
-
-    /// Fails if the keyspace has a run index and there is no memory for it.
-    pub(crate) fn check_run_index(&self, keyspace: &KeyspaceOptions) -> Result<()> {
-        if keyspace.run_index && self.memory_shares().run_index_bytes == 0 {
-            return Err(Error::invalid(
-                "run_index = true needs memory, and run_index_bytes_max = 0: set it, or leave it out and name \
-                 the keyspace with its options when the store is opened",
-            ));
-        }
-        Ok(())
     }
 
     /// The options of a keyspace that exists.
@@ -579,33 +518,6 @@ mod tests {
             Options::preset(name).expect(name).validate().expect(name);
         }
         assert!(Options::preset("fast").is_err());
-    }
-
-    #[test]
-    fn shares_add_up_to_the_budget() {
-        const LEFT: u64 = 448 * MIB;
-        for (cache, pinned, expected) in [
-            (None, None, (LEFT / 4 * 3, LEFT / 4)),
-            (Some(0), None, (0, LEFT)),
-            (Some(100 * MIB), None, (100 * MIB, LEFT - 100 * MIB)),
-            (None, Some(0), (LEFT, 0)),
-            (None, Some(100 * MIB), (LEFT - 100 * MIB, 100 * MIB)),
-            (Some(7), Some(9), (7, 9)),
-        ] {
-            let options = Options {
-                memory_budget_bytes: GIB,
-                block_cache_bytes: cache,
-                pinned_bytes_max: pinned,
-                ..Options::default()
-            };
-            options.validate().expect("in range");
-            let shares = options.memory_shares();
-            assert_eq!(
-                (shares.cache_bytes, shares.pinned_bytes),
-                expected,
-                "{cache:?}, {pinned:?}"
-            );
-        }
     }
 
     #[test]

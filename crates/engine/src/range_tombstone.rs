@@ -1,11 +1,13 @@
 //! Range tombstones: one record that hides every older record of a key range.
 //!
-//! A set is kept *fragmented*: cut at every start and end, so that the fragments do not overlap. Which tombstones
-//! lie over them stands in a segment tree over the fragments: a tombstone over many of them is noted in a few of its nodes, so that
-//! n tombstones that nest take O(n log n) and not n². A lookup is a binary search for the fragment, and a look into each node from
-//! there to the root; a walk is one step for each fragment.
+//! A set is kept *fragmented*: cut at every start and end, so that the fragments do not overlap.
+//! Which tombstones lie over them stands in a segment tree over the fragments: a tombstone over
+//! many of them is noted in a few of its nodes, so that n tombstones that nest take O(n log n) and
+//! not n². A lookup is a binary search for the fragment, and a look into each node from there to
+//! the root; a walk is one step for each fragment.
 //!
-//! Invariants: (1) fragments are sorted and disjoint; (2) over each lies a tombstone; (3) the numbers of a node are descending.
+//! Invariants: (1) fragments are sorted and disjoint; (2) over each lies a tombstone; (3) the
+//! numbers of a node are descending.
 
 use esker_base::{KeyOrder, Seq};
 use std::ops::Range;
@@ -44,8 +46,9 @@ pub struct Fragment {
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstones {
     fragments: Vec<Span>,
-    /// Where the numbers of each node of the tree begin in `seqs`, and where the last ones end. Node 1 is the root, those below `n` are
-    /// `2n` and `2n + 1`, and the fragments are the nodes from their count on.
+    /// Where the numbers of each node of the tree begin in `seqs`, and where the last ones end.
+    /// Node 1 is the root, those below `n` are `2n` and `2n + 1`, and the fragments are the nodes
+    /// from their count on.
     nodes: Vec<u32>,
     seqs: Vec<Seq>,
 }
@@ -62,7 +65,8 @@ impl RangeTombstones {
         cuts.dedup_by(|a, b| order.same(a, b));
         let cut = |key: &Arc<[u8]>| cuts.partition_point(|cut| order.less(cut, key));
         let ranges: Vec<Range<usize>> = live.iter().map(|t| cut(&t.start)..cut(&t.end)).collect();
-        // How many lie between each two cuts: one more from where one starts, one less from where it ends.
+        // How many lie between each two cuts: one more from where one starts, one less from where
+        // it ends.
         let mut steps = vec![0i64; cuts.len()];
         for range in &ranges {
             steps[range.start] += 1;
@@ -166,8 +170,8 @@ impl RangeTombstones {
         fragments.map(move |(at, span)| Fragment { span: span.clone(), seqs: seqs(at) })
     }
 
-    /// Of each fragment the newest tombstone that each snapshot sees, and the newest of all: what the others hide is hidden by these.
-    /// `snapshots` must be ascending.
+    /// Of each fragment the newest tombstone that each snapshot sees, and the newest of all: what
+    /// the others hide is hidden by these. `snapshots` must be ascending.
     ///
     /// Cost: O(log² n) for each fragment and snapshot that sees a tombstone of its own.
     pub fn thinned<'a>(&'a self, snapshots: &'a [Seq]) -> impl Iterator<Item = Fragment> + 'a {
@@ -216,7 +220,8 @@ impl RangeTombstones {
     }
 }
 
-/// The fewest nodes of a tree over `count` fragments that lie over those of a range, and over no others.
+/// The fewest nodes of a tree over `count` fragments that lie over those of a range, and over no
+/// others.
 fn nodes_over(count: usize, range: Range<usize>, mut take: impl FnMut(usize)) {
     let (mut start, mut end) = (range.start + count, range.end + count);
     while start < end {

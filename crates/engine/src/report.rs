@@ -22,7 +22,7 @@ pub struct Stats {
     pub last_seq: u64,
     /// Snapshots that are open.
     pub snapshots: u64,
-    /// Write-ahead logs kept, in bytes.
+    /// Write-ahead logs kept, in bytes, the current one not counted.
     pub wal_bytes: u64,
     /// Files of tables and values that are open.
     pub open_files: u64,
@@ -56,7 +56,8 @@ pub struct IndexStats {
 pub struct ValueStats {
     /// Bytes of the files that hold them, as far as tables point into these.
     pub bytes: u64,
-    /// Bytes that tables point to. What newer records overwrite counts until a compaction has found that out.
+    /// Bytes that tables point to. What newer records overwrite counts until a compaction has found
+    /// that out.
     pub live_bytes: u64,
     /// The files, by number.
     pub files: Vec<ValueFileStats>,
@@ -138,7 +139,8 @@ pub struct LevelStats {
     pub tables: u64,
     /// Bytes of table files.
     pub bytes: u64,
-    /// Bytes the level should have at most; 0 where runs count instead, and for the deepest level.
+    /// Bytes the level should have at most; 0 where runs count instead, and for level 6, the
+    /// deepest there can be.
     pub limit_bytes: u64,
     /// Sorted runs at which the level is compacted; 0 where bytes count instead.
     pub limit_runs: u64,
@@ -150,8 +152,8 @@ pub struct LevelStats {
     pub range_tombstones: u64,
     /// Flushes and compactions that wrote into this level since open.
     pub jobs: u64,
-    /// Parts that these compactions were cut into, to be worked on at once: more than compactions if any of
-    /// them was cut.
+    /// Parts that these compactions were cut into, to be worked on at once: more than compactions
+    /// if any of them was cut.
     pub parts: u64,
     /// Tables that moved into this level without being rewritten.
     pub moves: u64,
@@ -169,7 +171,8 @@ pub struct LevelStats {
 pub struct TableInfo {
     /// The level that it is in.
     pub level: usize,
-    /// The sorted run that it belongs to; of two runs of a level the one with the greater number is newer.
+    /// The sorted run that it belongs to; of two runs of a level the one with the greater number is
+    /// newer.
     pub run: u64,
     /// Number of its file.
     pub number: u64,
@@ -215,8 +218,8 @@ pub struct MemoryUse {
     pub memtables: u64,
     /// Most that memtables may hold.
     pub memtables_limit: u64,
-    /// Memory for the next memtables: made ready for them, or left behind by those before them, which
-    /// the system may take.
+    /// Memory for the next memtables: made ready for them, or left behind by those before them,
+    /// which the system may take.
     pub memtables_spare: u64,
     /// Block cache.
     pub block_cache: u64,
@@ -228,8 +231,8 @@ pub struct MemoryUse {
     pub value_directories: u64,
     /// Run indexes.
     pub run_indexes: u64,
-    /// Memory taken for blocks, indexes and filters, in use or free: what block cache and pinned tables lie in, but for
-    /// what did not fit.
+    /// Memory taken for blocks, indexes and filters, in use or free: what block cache and pinned
+    /// tables lie in, but for what did not fit.
     pub table_heap: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Traces: what flushes and compactions did to a tree, step by step, whether it is a real one or simulated.
+//! Traces: what flushes and compactions did to a tree, step by step, whether it is a real one or
+//! simulated.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

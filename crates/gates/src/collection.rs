@@ -1,9 +1,11 @@
-//! The collection gate: every interleaving of the steps of a small store that keeps its values apart.
+//! The collection gate: every interleaving of the steps of a small store that keeps its values
+//! apart.
 //!
-//! A model, not the engine: a few writes of one user, a reader with a snapshot, flushes, compactions, and collections of
-//! files with values in their steps, two of which may be under way at once. All orders of these steps are gone through. The design of the engine must answer every
-//! read right in all of them; four others, with faults that stores like this one had, must be caught, or the model would
-//! show nothing.
+//! A model, not the engine: a few writes of one user, a reader with a snapshot, flushes,
+//! compactions, and collections of files with values in their steps, two of which may be under way
+//! at once. All orders of these steps are gone through. The design of the engine must answer every
+//! read right in all of them; four others, with faults that stores like this one had, must be
+//! caught, or the model would show nothing.
 //!
 //! | design | what is wrong with it |
 //! |---|---|
@@ -13,8 +15,8 @@
 //! | forgets readers | the old file goes although a snapshot reads it |
 //! | forgets memtables | a file is collected into which a memtable still points |
 //!
-//! Checked after every step: each key has the value of its last write, whatever a snapshot sees is as it was, and every pointer
-//! leads to a value.
+//! Checked after every step: each key has the value of its last write, whatever a snapshot sees is
+//! as it was, and every pointer leads to a value.
 
 use crate::gate::{Config, Outcome};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -325,7 +327,8 @@ impl World {
         })
     }
 
-    /// Of designs that write: looks whether the next record is current; after the last one the file goes.
+    /// Of designs that write: looks whether the next record is current; after the last one the file
+    /// goes.
     fn check_next(&mut self, file: u8, mut live: Vec<Record>) -> Collector {
         let Some(record) = live.last() else {
             self.view.map.retain(|_, held| *held != file);

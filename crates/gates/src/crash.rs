@@ -1,8 +1,9 @@
 //! Gate: the power fails at every single call that changes the disk.
 //!
-//! A scenario is run again and again; the k-th time the machine goes off at the k-th such call. What the
-//! disk kept is chosen in several ways, the store is reopened, and its contents must be a prefix of
-//! the scenario's batches that holds every durable one. Then recovery itself is cut off at random calls.
+//! A scenario is run again and again; the k-th time the machine goes off at the k-th such call.
+//! What the disk kept is chosen in several ways, the store is reopened, and its contents must be a
+//! prefix of the scenario's batches that holds every durable one. Then recovery itself is cut off
+//! at random calls.
 
 use crate::gate::{Config, Outcome, for_cases};
 use crate::history::{
@@ -287,8 +288,8 @@ pub struct Kind {
 const KINDS: u64 = 3;
 
 impl Kind {
-    /// The kinds of one scenario have trees of different policies, the scenarios levels in different orders, and twelve seeds in
-    /// a row all shapes of each.
+    /// The kinds of one scenario have trees of different policies, the scenarios levels in
+    /// different orders, and twelve seeds in a row all shapes of each.
     fn of(scenario: usize, nth: u64, seed: u64) -> Kind {
         let shape = (scenario as u64 + 4 * nth + 5 * (seed % SHAPES)) % SHAPES;
         Kind { plain_logs: nth == 1, values: nth == 2, shape }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! What may be missing: the end of the newest log of a store that was not closed. A damaged record
-//! behind the last mark was never vouched for: it and what follows is dropped, exactly. So is what is
-//! cut from that log's end, marks and all: nothing else in the store says how long the log was.
+//! behind the last mark was never vouched for: it and what follows is dropped, exactly. So is what
+//! is cut from that log's end, marks and all: nothing else in the store says how long the log was.
 
 use crate::gate::{Config, Outcome, Watchdog, case_seed, for_cases, guarded};
 use crate::history::{KEYSPACES, MARKER, State, marker_number, walk_unordered};
@@ -153,7 +153,8 @@ fn trials(specimens: &[Specimen], config: &Config) -> Vec<Trial> {
             let mut add = |damage| {
                 trials.push(Trial { specimen: i, path: path.clone(), damage });
             };
-            // What is the same in all specimens is done whole in the first, and in part in the others.
+            // What is the same in all specimens is done whole in the first, and in part in the
+            // others.
             let known = i > 0 && path.extension().is_some_and(|e| e == "tbl");
             let known = known || specimen.name.contains("reserved");
             let stride = if known && !config.long { 61 } else { 1 };
@@ -379,7 +380,8 @@ impl Seen {
         }
     }
 
-    /// Checks each answer for itself. `all`: how many batches there are if the marker cannot be read.
+    /// Checks each answer for itself. `all`: how many batches there are if the marker cannot be
+    /// read.
     fn check_store(
         &mut self,
         db: &Db,

@@ -49,8 +49,9 @@ fn disturbing_plans() -> Vec<Plan> {
     plans().into_iter().filter(fails).collect()
 }
 
-/// Has calls fail by each plan in which none lies, the first, the second and so on of a run that is given a seed, until a run says that
-/// there was none; in the short form not each of many. Returns how many runs there were.
+/// Has calls fail by each plan in which none lies, the first, the second and so on of a run that is
+/// given a seed, until a run says that there was none; in the short form not each of many. Returns
+/// how many runs there were.
 pub fn fail_everywhere(
     config: &Config,
     run: impl Fn(u64, Plan, u64) -> Result<bool, String> + Sync,
@@ -275,7 +276,8 @@ impl<'a> Trial<'a> {
         if named { Ok(()) } else { Err(format!("the error names no file: {error:?}")) }
     }
 
-    /// Reads answer, unless reading itself fails; writes are refused, also when the disk is well again.
+    /// Reads answer, unless reading itself fails; writes are refused, also when the disk is well
+    /// again.
     fn check_poisoned(&mut self) -> Result<(), String> {
         if matches!(self.plan.fault, Fault::FlipBit(_)) {
             self.faulty.heal();

@@ -13,8 +13,8 @@
 //! | values | a file of values with mutated bytes; opened with its store |
 //! | current | CURRENT with mutated text, with and without its checksum mended |
 //!
-//! The corpus is made by the engine itself. Any answer will do but a panic, a hang, or more than 64 MiB.
-//! Inputs that lead to a new answer join the corpus: a poor man's coverage.
+//! The corpus is made by the engine itself. Any answer will do but a panic, a hang, or more than 64
+//! MiB. Inputs that lead to a new answer join the corpus: a poor man's coverage.
 
 use crate::gate::{Config, Outcome, Stopwatch, Watchdog, case_seed, guarded};
 use crate::memory::peak_of;

@@ -133,10 +133,11 @@ pub fn case_seed(seed: u64, case: u64) -> u64 {
 /// Most violations that are gathered before a gate gives up.
 const VIOLATIONS_MAX: usize = 25;
 
-/// Runs `count` cases, or the one that was asked for, on all processors. A panic counts as a violation.
+/// Runs `count` cases, or the one that was asked for, on all processors. A panic counts as a
+/// violation.
 ///
-/// Gathers violations up to a limit. If the time is limited, cases from everywhere take turns, and it is
-/// told how many were done.
+/// Gathers violations up to a limit. If the time is limited, cases from everywhere take turns, and
+/// it is told how many were done.
 pub fn for_cases(
     config: &Config,
     count: u64,
@@ -183,7 +184,8 @@ pub fn for_cases(
     Err(format!("{}\n{} violations", lines.join("\n"), lines.len()))
 }
 
-/// A step that visits each of `count` numbers once before it comes back, and the first few far apart.
+/// A step that visits each of `count` numbers once before it comes back, and the first few far
+/// apart.
 fn stride(count: u64) -> u64 {
     fn common_divisor(a: u64, b: u64) -> u64 {
         if b == 0 { a } else { common_divisor(b, a % b) }

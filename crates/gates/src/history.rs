@@ -1,8 +1,9 @@
 //! What a store should hold: every state it went through, by the number of batches applied.
 //!
-//! Each batch also writes its own number under [`MARKER`], so that a reopened store says itself which
-//! prefix it claims to be; the rest of its contents is then compared with that prefix, whole. Key and
-//! number are as short as can be: a batch without operations is one of the shortest writes there are.
+//! Each batch also writes its own number under [`MARKER`], so that a reopened store says itself
+//! which prefix it claims to be; the rest of its contents is then compared with that prefix, whole.
+//! Key and number are as short as can be: a batch without operations is one of the shortest writes
+//! there are.
 
 use crate::random::Random;
 use esker::{
@@ -110,8 +111,9 @@ pub fn small_options() -> Options {
 /// How many shapes [`set_shape`] gives.
 pub const SHAPES: u64 = 12;
 
-/// Gives a tree one of all shapes that it can have: leveled, tiered or tiered with a run index, each with its levels in one
-/// of four orders. From a shape to the fourth next the order is the same.
+/// Gives a tree one of all shapes that it can have: leveled, tiered or tiered with a run index,
+/// each with its levels in one of four orders. From a shape to the fourth next the order is the
+/// same.
 pub fn set_shape(keyspace: &mut KeyspaceOptions, nth: u64) {
     (keyspace.compaction, keyspace.run_index) = match nth / 4 % 3 {
         0 => (Compaction::Leveled, false),
@@ -130,8 +132,8 @@ fn scheduler(nth: u64) -> Scheduler {
     }
 }
 
-/// Draws the shape that compactions give a tree, the order in which levels get it, and whether runs are indexed. They
-/// may change whenever the store is opened.
+/// Draws the shape that compactions give a tree, the order in which levels get it, and whether runs
+/// are indexed. They may change whenever the store is opened.
 pub fn random_compaction(keyspace: &mut KeyspaceOptions, random: &mut Random) {
     keyspace.compaction = [Compaction::Leveled, Compaction::Tiered][random.below(2) as usize];
     keyspace.tiered_runs = 2 + random.below(4) as u32;
@@ -142,8 +144,8 @@ pub fn random_compaction(keyspace: &mut KeyspaceOptions, random: &mut Random) {
     keyspace.scheduler = scheduler(random.below(4));
 }
 
-/// Draws which values are kept apart, how, and how much of their space may be wasted. They may change whenever the store is
-/// opened.
+/// Draws which values are kept apart, how, and how much of their space may be wasted. They may
+/// change whenever the store is opened.
 pub fn random_values(options: &mut Options, random: &mut Random) {
     let keyspace = &mut options.default_keyspace;
     keyspace.value_log_bytes_min =
@@ -285,7 +287,8 @@ pub fn keyspaces(db: &Db) -> esker::Result<[Keyspace; 3]> {
     Ok([db.default_keyspace().clone(), open(KEYSPACES[0])?, open(KEYSPACES[1])?])
 }
 
-/// Compares a store with a state: by scanning forward, backward and without order, and by reading keys.
+/// Compares a store with a state: by scanning forward, backward and without order, and by reading
+/// keys.
 pub fn compare(db: &Db, state: &State) -> Result<(), String> {
     compare_or_fail(db, state).map_err(|trouble| trouble.to_string())
 }

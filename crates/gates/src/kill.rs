@@ -1,10 +1,11 @@
 //! Gate: a real process under load is killed, again and again, on a real file system.
 //!
-//! The gate runs its own binary as a child that opens the store and writes from several threads, each
-//! batch across three keyspaces, some synced, while others flush and compact. After each acknowledged
-//! batch the child writes a line to its standard output. The parent kills it at a random moment, opens the
-//! store, and checks for each thread that what is there is a prefix of what the thread wrote, with every
-//! acknowledged batch in it: a write survives the death of the process, synced or not.
+//! The gate runs its own binary as a child that opens the store and writes from several threads,
+//! each batch across three keyspaces, some synced, while others flush and compact. After each
+//! acknowledged batch the child writes a line to its standard output. The parent kills it at a
+//! random moment, opens the store, and checks for each thread that what is there is a prefix of
+//! what the thread wrote, with every acknowledged batch in it: a write survives the death of the
+//! process, synced or not.
 //!
 //! One store lives through all kills. Some kills hit the child while it recovers.
 
@@ -339,8 +340,8 @@ fn write(db: &Db, thread: u64, start: u64, seed: u64) -> Result<(), String> {
     if found < start {
         return Err(format!("thread {thread}: batch {found} instead of {start}"));
     }
-    // Some threads sync each batch: syncs that are close to each other take another way through the log, and so do those
-    // that much was written before.
+    // Some threads sync each batch: syncs that are close to each other take another way through the
+    // log, and so do those that much was written before.
     let few = Random::new(!seed).one_in(3);
     let syncs_one_in = if few { 10_000 } else { [1, 20][random.below(2) as usize] };
     for number in found + 1.. {

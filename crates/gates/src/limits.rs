@@ -1,4 +1,5 @@
-//! Gate: the store keeps its budget of memory, values kept apart keep within their space, and no write waits long.
+//! Gate: the store keeps its budget of memory, values kept apart keep within their space, and no
+//! write waits long.
 //!
 //! All run on the real file system with real threads.
 
@@ -175,7 +176,8 @@ fn disk_bytes(dir: &Path) -> u64 {
     files.filter_map(|file| file.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
 }
 
-/// Writes values that are kept apart ten times over, as fast as they are taken, and watches the disk.
+/// Writes values that are kept apart ten times over, as fast as they are taken, and watches the
+/// disk.
 fn space(dir: &Path, live_bytes: u64, seed: u64) -> esker::Result<Figures> {
     const VALUE_BYTES: usize = 4 << 10;
     const TIMES: u64 = 10;

@@ -1,9 +1,10 @@
 //! Gate: the power fails at random calls of random scripts, twice.
 //!
 //! Where the crash gate is exhaustive on chosen scenarios, this one wanders: scripts mix writes,
-//! syncs, flushes, compactions, checkpoints, ingests, keyspaces that come and go, and reopening, also with other options. Each is
-//! cut at a random call with a random share of unsynced blocks and names kept; the recovery is cut too. Some of what is kept is
-//! repaired, which changes nothing; and what an undisturbed script leaves is put together without its manifests.
+//! syncs, flushes, compactions, checkpoints, ingests, keyspaces that come and go, and reopening,
+//! also with other options. Each is cut at a random call with a random share of unsynced blocks and
+//! names kept; the recovery is cut too. Some of what is kept is repaired, which changes nothing;
+//! and what an undisturbed script leaves is put together without its manifests.
 
 use crate::gate::{Config, Outcome, case_seed, for_cases};
 use crate::history::Trouble;

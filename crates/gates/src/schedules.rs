@@ -1,11 +1,13 @@
 //! The schedules gate: whole databases under random schedules of the model checker shuttle.
 //!
-//! Compiled with `--cfg esker_shuttle` only (`cargo xtask shuttle`). Every lock, condition variable, atomic
-//! and thread of the engine and of the strict file system is then shuttle's, which runs one thread at a
-//! time and picks the next one at random at each of their calls, from a seed. Half of the schedules are
-//! random walks, half have random priorities that change at three places (PCT).
+//! Compiled with `--cfg esker_shuttle` only (`cargo xtask shuttle`). Every lock, condition
+//! variable, atomic and thread of the engine and of the strict file system is then shuttle's, which
+//! runs one thread at a time and picks the next one at random at each of their calls, from a seed.
+//! Half of the schedules are random walks, half have random priorities that change at three places
+//! (PCT).
 //!
-//! A violation is printed with its case; `esker-gates schedules --seed SEED --case CASE` repeats it.
+//! A violation is printed with its case; `esker-gates schedules --seed SEED --case CASE` repeats
+//! it.
 //!
 //! | thread | checks |
 //! |---|---|
@@ -14,12 +16,13 @@
 //! | upkeep | flushes, compacts, collects values, makes keyspaces; makes copies, cuts the power: all that was there or synced before is, and no half batch |
 //! | the store's own | flush, compaction, collection of values, which one of the two keyspaces keeps apart |
 //!
-//! At the end nothing is lost, and the directory holds the tables and values of the manifest and no others.
+//! At the end nothing is lost, and the directory holds the tables and values of the manifest and no
+//! others.
 //!
-//! Not covered: weak memory (each schedule is sequentially consistent; see the loom models), the real file
-//! system, waits that are not over at once, ingests, repair, and what happens between two calls
-//! that shuttle does not see: reference counts, `stats`, the block cache's own map (replaced by a
-//! simple one under a lock), `arc_swap` (likewise).
+//! Not covered: weak memory (each schedule is sequentially consistent; see the loom models), the
+//! real file system, waits that are not over at once, ingests, repair, and what happens between two
+//! calls that shuttle does not see: reference counts, `stats`, the block cache's own map (replaced
+//! by a simple one under a lock), `arc_swap` (likewise).
 
 use crate::gate::{Config, Outcome, Stopwatch, case_seed, guarded, threads};
 use crate::history::{SHAPES, set_shape, small_options};

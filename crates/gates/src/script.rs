@@ -1,8 +1,8 @@
 //! Random scripts over a store, and the check of what is left of one.
 //!
-//! A [`Player`] plays steps and keeps the [`History`]. A step that fails counts as if it had never been,
-//! unless the store is poisoned by it: then its fate is open until the store is reopened, and nothing can
-//! follow it.
+//! A [`Player`] plays steps and keeps the [`History`]. A step that fails counts as if it had never
+//! been, unless the store is poisoned by it: then its fate is open until the store is reopened, and
+//! nothing can follow it.
 
 use crate::history::{
     History, KEYSPACES, MARKER, Op, State, Trouble, compare, compare_or_fail, keyspaces,
@@ -43,7 +43,8 @@ impl World {
 
     fn setup(&self) -> Setup {
         let disk = &self.strict;
-        // Every open draws other random numbers, as it would in life, yet the same ones when repeated.
+        // Every open draws other random numbers, as it would in life, yet the same ones when
+        // repeated.
         let seed = disk.total_bytes()
             ^ disk.mutating_calls() << 32
             ^ (disk.all_files().len() as u64) << 48;
@@ -473,7 +474,8 @@ impl Player {
         Ok(count)
     }
 
-    /// Repairs a store of which opening finds so many batches, on a disk that kept all or none of what was not synced: they are there.
+    /// Repairs a store of which opening finds so many batches, on a disk that kept all or none of
+    /// what was not synced: they are there.
     pub fn check_repaired(&self, kept: &StrictVfs, count: usize) -> Result<(), String> {
         let report = World::plain(kept).repair(DIR, &self.options);
         report.map_err(|e| format!("repair: {e}"))?;
@@ -484,8 +486,8 @@ impl Player {
         }
     }
 
-    /// Checks what repair makes of a store that lost all its manifests, and nothing else, while nothing happened: its records after so
-    /// many batches.
+    /// Checks what repair makes of a store that lost all its manifests, and nothing else, while
+    /// nothing happened: its records after so many batches.
     pub fn check_rebuilt(&self, kept: &StrictVfs, count: usize) -> Result<(), String> {
         let told = |e: Error| format!("rebuilt: {e}");
         for name in kept.file_names(Path::new(DIR)) {

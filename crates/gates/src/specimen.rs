@@ -1,9 +1,10 @@
 //! Small stores that hold every kind of file, to be damaged.
 //!
-//! Each has three keyspaces, compressed with LZ4, with Zstandard and not at all; the first with larger values apart, in logs
-//! and in a file of moved ones, the last a tiered tree with several runs in level 1; a table whose index has two partitions, one with range tombstones, an ingested
-//! one; two logs, the older of which an idle keyspace needs; and a manifest with edits behind what CURRENT
-//! vouches for, unless it was closed.
+//! Each has three keyspaces, compressed with LZ4, with Zstandard and not at all; the first with
+//! larger values apart, in logs and in a file of moved ones, the last a tiered tree with several
+//! runs in level 1; a table whose index has two partitions, one with range tombstones, an ingested
+//! one; two logs, the older of which an idle keyspace needs; and a manifest with edits behind what
+//! CURRENT vouches for, unless it was closed.
 
 use crate::history::{History, KEYSPACES, MARKER, Op, State, marker_value, small_options};
 use crate::random::Random;
@@ -132,8 +133,8 @@ pub fn all(seed: u64) -> Result<Vec<Specimen>> {
     Ok(specimens)
 }
 
-/// A store below a log of somebody else's, closed, and options to open it with: its manifest tells of groups, of one that was deleted
-/// while tables held others too, and of one that came as files.
+/// A store below a log of somebody else's, closed, and options to open it with: its manifest tells
+/// of groups, of one that was deleted while tables held others too, and of one that came as files.
 pub fn below_a_log() -> Result<(StrictVfs, Options)> {
     const EXPORT: &str = "/export";
     let disk = StrictVfs::new();

@@ -1,12 +1,15 @@
 //! Gate: a sync fails while threads write, flush, compact, copy, ingest and close.
 //!
-//! A system says once that what it had to write is lost; whoever syncs the same file again is told that all is well. So every
-//! thread must learn of it that waits for the one it was told to, or that got past the check for a poisoned store before. The
-//! call that fails takes a moment and keeps others from the disk meanwhile, so that there are some.
+//! A system says once that what it had to write is lost; whoever syncs the same file again is told
+//! that all is well. So every thread must learn of it that waits for the one it was told to, or
+//! that got past the check for a poisoned store before. The call that fails takes a moment and
+//! keeps others from the disk meanwhile, so that there are some.
 //!
-//! Each writer writes batches with numbers of its own, each to both keyspaces, where there are two. Afterwards the power is cut: of each writer the
-//! store must hold what some number of its batches left, and no fewer than were there when a call began that returned as one that makes
-//! them durable: a synced write, `sync`, `flush`, `checkpoint`, `finish` of an ingestion, `close`. The same holds for each checkpoint.
+//! Each writer writes batches with numbers of its own, each to both keyspaces, where there are two.
+//! Afterwards the power is cut: of each writer the store must hold what some number of its batches
+//! left, and no fewer than were there when a call began that returned as one that makes them
+//! durable: a synced write, `sync`, `flush`, `checkpoint`, `finish` of an ingestion, `close`. The
+//! same holds for each checkpoint.
 
 use crate::gate::{Config, Outcome, Watchdog, case_seed, for_cases, pause};
 use crate::history::{small_options, vary};
@@ -248,7 +251,8 @@ impl Ended {
     }
 }
 
-/// One of the next syncs, of files with any of these in their path, or of directories, takes a while and fails.
+/// One of the next syncs, of files with any of these in their path, or of directories, takes a
+/// while and fails.
 pub(crate) fn failing_sync(random: &mut Random, kinds: &[&'static str]) -> FaultRule {
     let of_directory = random.one_in(4);
     // Of the store's own: what lies in the others is not of it.
@@ -297,7 +301,8 @@ fn rows(number: usize, n: u64) -> [(Vec<u8>, Vec<u8>); 2] {
     [(marker(number), n.to_string().into_bytes()), (key(number, n), value(number, n))]
 }
 
-/// Checks that of each writer there is what the first batches left, no fewer than `least` and none that was not begun.
+/// Checks that of each writer there is what the first batches left, no fewer than `least` and none
+/// that was not begun.
 fn check(
     db: &Db,
     keyspaces: usize,

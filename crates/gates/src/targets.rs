@@ -310,8 +310,8 @@ struct TableBytes {
 }
 
 impl TableBytes {
-    /// Where blocks begin and end, trailer included: found by their checksums, since each begins where
-    /// the one before ends.
+    /// Where blocks begin and end, trailer included: found by their checksums, since each begins
+    /// where the one before ends.
     fn blocks(bytes: &[u8], salt: u64) -> Vec<(usize, usize)> {
         let end_max = bytes.len().saturating_sub(FOOTER_BYTES);
         let mut blocks = Vec::new();

@@ -354,7 +354,8 @@ fn churn(shared: &Shared, number: u64, random: &mut Random) -> Checked {
     if there == count { Ok(()) } else { Err(format!("{there} keys of {count}")) }
 }
 
-/// At the end every counter is what its owner wrote last, and no memory is counted that nobody holds.
+/// At the end every counter is what its owner wrote last, and no memory is counted that nobody
+/// holds.
 fn check_end(shared: &Shared) -> Checked {
     let snapshot = shared.db.snapshot();
     for writer in 0..WRITERS {

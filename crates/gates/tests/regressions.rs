@@ -44,8 +44,8 @@ fn a_store_opens_after_an_append_that_failed() {
     }
 }
 
-/// The log was durable, only the mark behind it could not be written; the write was reported as failed,
-/// was there after reopening, and the store took no more writes.
+/// The log was durable, only the mark behind it could not be written; the write was reported as
+/// failed, was there after reopening, and the store took no more writes.
 #[test]
 fn a_mark_that_cannot_be_written_is_no_failed_write() {
     let (_, vfs) = disk();
@@ -60,8 +60,8 @@ fn a_mark_that_cannot_be_written_is_no_failed_write() {
     assert_eq!(db.iter().expect("iter").count(), 2);
 }
 
-/// A log that could not be cut to its length when it was done made a batch fail that was in the log:
-/// invisible now, back after reopening.
+/// A log that could not be cut to its length when it was done made a batch fail that was in the
+/// log: invisible now, back after reopening.
 #[test]
 fn a_log_that_cannot_be_cut_fails_no_write() {
     let (_, vfs) = disk();
@@ -80,8 +80,8 @@ fn a_log_that_cannot_be_cut_fails_no_write() {
     db.flush().expect("flush");
 }
 
-/// Compaction set the age of a record to 0 although a tombstone over it went on for the sake of other
-/// keys: the record was gone.
+/// Compaction set the age of a record to 0 although a tombstone over it went on for the sake of
+/// other keys: the record was gone.
 #[test]
 fn a_record_newer_than_a_tombstone_that_goes_on_survives_compaction() {
     let (_, vfs) = disk();
@@ -134,7 +134,8 @@ fn a_move_that_failed_takes_no_table_away() {
     }
 }
 
-/// An older log was cut back to its header; the records of an idle keyspace in it were gone without a word.
+/// An older log was cut back to its header; the records of an idle keyspace in it were gone without
+/// a word.
 #[test]
 fn an_older_log_that_lost_its_records_is_corruption() {
     let (strict, vfs) = disk();

@@ -1,4 +1,5 @@
-//! Traces in files: JSON, a line for each step, written as it happens and readable whenever it ends.
+//! Traces in files: JSON, a line for each step, written as it happens and readable whenever it
+//! ends.
 //!
 //! ```text
 //! {"run":{"number":0,"name":"default","about":{}}}
@@ -127,8 +128,8 @@ pub fn write(path: &Path, traces: &[(String, Trace)]) -> io::Result<()> {
     out.flush()
 }
 
-/// The traces that stand in the text of a file, with their names. What a process that was killed has left of its last
-/// line is passed over.
+/// The traces that stand in the text of a file, with their names. What a process that was killed
+/// has left of its last line is passed over.
 ///
 /// # Errors
 /// Which line is none of a trace, or that there is no trace.
@@ -164,8 +165,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<(String, Trace)>, String> {
     Ok(traces)
 }
 
-/// Writes down what happens to the trees of a store: to be given to it as its listener. Each keyspace is a run of
-/// its own.
+/// Writes down what happens to the trees of a store: to be given to it as its listener. Each
+/// keyspace is a run of its own.
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
@@ -184,8 +185,9 @@ struct State {
 }
 
 impl Recorder {
-    /// Into a new file, or in the place of what an old one holds, which goes with the first step, or when it is said that the
-    /// store is open ([`Recorder::begin`]): until then another process may be writing there.
+    /// Into a new file, or in the place of what an old one holds, which goes with the first step,
+    /// or when it is said that the store is open ([`Recorder::begin`]): until then another process
+    /// may be writing there.
     ///
     /// # Errors
     /// Of the file system.
@@ -205,7 +207,8 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).empty()
     }
 
-    /// The store is closed: says so to those who read along, once. Nothing follows; [`Drop`] does it too.
+    /// The store is closed: says so to those who read along, once. Nothing follows; [`Drop`] does
+    /// it too.
     pub fn end(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).end();
     }
@@ -365,7 +368,8 @@ mod tests {
         let end = |run, at_us| Entry::Loaded { run, at_us };
         assert_eq!(ends, [end(0, 5), end(3, 2)]);
         assert_eq!(parse(&closed).expect("traces"), traces);
-        // Another recorder, whose store does not open; then one whose does, and nothing happens to it.
+        // Another recorder, whose store does not open; then one whose does, and nothing happens to
+        // it.
         drop(Recorder::create(&path).expect("created"));
         assert_eq!(fs::read(&path).expect("read"), closed);
         Recorder::create(&path).expect("created").begin().expect("emptied");

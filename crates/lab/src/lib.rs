@@ -1,4 +1,5 @@
-//! What traces of compactions tell, real or simulated: figures, a table, drawings; and traces in files.
+//! What traces of compactions tell, real or simulated: figures, a table, drawings; and traces in
+//! files.
 
 mod file;
 mod live;

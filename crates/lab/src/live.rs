@@ -75,7 +75,8 @@ impl Live {
         self.rate_between(since_us, self.at_us())
     }
 
-    /// The same in each of the last `count` seconds, the oldest first; those before the start are left out.
+    /// The same in each of the last `count` seconds, the oldest first; those before the start are
+    /// left out.
     pub fn rates(&self, count: u64) -> Vec<f64> {
         let (second, to_us) = (1_000_000, self.at_us());
         let count = count.min(to_us / second).min(PAST_US / second);

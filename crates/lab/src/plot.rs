@@ -13,7 +13,8 @@ const POINTS_MAX: usize = 800;
 /// Windows into which time is cut where something is counted for each second.
 const WINDOWS: usize = 120;
 
-/// Draws traces into `out`: one page, and each drawing in a file. Returns the files, the page first.
+/// Draws traces into `out`: one page, and each drawing in a file. Returns the files, the page
+/// first.
 ///
 /// # Errors
 /// If there is nothing to draw, or of the file system.

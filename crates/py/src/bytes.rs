@@ -7,7 +7,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Bytes of an argument: those of a `bytes` object where they stand, or a copy of what else holds bytes.
+/// Bytes of an argument: those of a `bytes` object where they stand, or a copy of what else holds
+/// bytes.
 pub(crate) struct BytesLike<'py>(Bound<'py, PyBytes>);
 
 impl BytesLike<'_> {

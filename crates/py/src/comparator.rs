@@ -1,10 +1,12 @@
 //! An order of keys that a Python function knows.
 //!
-//! The engine asks it from whatever thread compares keys: from the one that called, which has let go of the interpreter,
-//! and from those in the background. It cannot be told of a failure. So one that fails ends the job by a panic, which the
-//! engine takes for what it is: work in the background stops and the store takes no more writes. In a call, [`guarded`]
-//! turns the panic back into the exception. An interrupt is kept until the comparison was made again. While it is asked, locks
-//! of the engine are held: calls that it makes, or a handler of a signal that comes meanwhile, are refused and not waited for.
+//! The engine asks it from whatever thread compares keys: from the one that called, which has let
+//! go of the interpreter, and from those in the background. It cannot be told of a failure. So one
+//! that fails ends the job by a panic, which the engine takes for what it is: work in the
+//! background stops and the store takes no more writes. In a call, [`guarded`] turns the panic back
+//! into the exception. An interrupt is kept until the comparison was made again. While it is asked,
+//! locks of the engine are held: calls that it makes, or a handler of a signal that comes
+//! meanwhile, are refused and not waited for.
 
 use esker::{Comparator, KeyOrder};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyTypeError, PyValueError};
@@ -38,7 +40,8 @@ struct PyComparator {
 /// The order that arguments ask for: bytewise if there is no function.
 ///
 /// # Errors
-/// `ValueError` if only one of both is given, `TypeError` if the function cannot be called or the name is no UTF-8.
+/// `ValueError` if only one of both is given, `TypeError` if the function cannot be called or the
+/// name is no UTF-8.
 pub(crate) fn order(function: Option<Bound<'_, PyAny>>, name: Option<&[u8]>) -> PyResult<KeyOrder> {
     let (function, name) = match (function, name) {
         (None, None) => return Ok(KeyOrder::Bytewise),
@@ -92,7 +95,8 @@ impl PyComparator {
             REFUSED.set(false);
             match self.ask(py, a, b) {
                 Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => keep(py, error),
-                // It may have been a handler of a signal that was refused: then the function knows next time.
+                // It may have been a handler of a signal that was refused: then the function knows
+                // next time.
                 Err(error) if REFUSED.get() && !refused_before => {
                     refused_before = true;
                     keep(py, error);

@@ -1,4 +1,5 @@
-//! Errors of the engine as exceptions of either face. The classes stand in Python: `esker/_errors.py`, `esker/plyvel.py`.
+//! Errors of the engine as exceptions of either face. The classes stand in Python:
+//! `esker/_errors.py`, `esker/plyvel.py`.
 
 use esker::Error;
 use pyo3::exceptions::PyRuntimeError;

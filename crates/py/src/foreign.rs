@@ -8,7 +8,8 @@ use std::path::Path;
 /// The longest CURRENT of LevelDB: a name and the end of the line.
 const CURRENT_BYTES_MAX: u64 = 64;
 
-/// What opening `dir` came to; where it failed because LevelDB wrote what is there, the error says how to load it.
+/// What opening `dir` came to; where it failed because LevelDB wrote what is there, the error says
+/// how to load it.
 pub(crate) fn explained(dir: &Path, opened: Result<Db>) -> Result<Db> {
     match opened {
         Err(Error::Corruption { .. }) if is_of_leveldb(dir) => Err(Error::Incompatible {

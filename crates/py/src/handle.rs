@@ -5,10 +5,11 @@
 //! close -> nothing new is made -> children: iterators, snapshots, other keyspaces -> the store itself
 //! ```
 //!
-//! Invariants: (1) who waits for a lock of ours does so without the interpreter, or tries only; (2) who holds one does not
-//! wait for the interpreter, but that the engine may ask a Python comparator on its behalf; (3) a store is closed by
-//! whoever lets go of it last, without the interpreter, since work in the background may want it to end; (4) in a process that
-//! was forked from the one that has opened a store, no lock of it is taken and nothing of it is dropped.
+//! Invariants: (1) who waits for a lock of ours does so without the interpreter, or tries only; (2)
+//! who holds one does not wait for the interpreter, but that the engine may ask a Python comparator
+//! on its behalf; (3) a store is closed by whoever lets go of it last, without the interpreter,
+//! since work in the background may want it to end; (4) in a process that was forked from the one
+//! that has opened a store, no lock of it is taken and nothing of it is dropped.
 
 use crate::comparator::{check_not_asked, guarded, is_asked};
 use crate::errors::{Face, STORE};
@@ -26,7 +27,8 @@ use std::thread;
 pub(crate) struct Opened {
     pub(crate) db: Db,
     pub(crate) keyspace: Keyspace,
-    /// As the store was opened. A comparator is among them, which may refer to the store: it goes when that is closed.
+    /// As the store was opened. A comparator is among them, which may refer to the store: it goes
+    /// when that is closed.
     pub(crate) options: Arc<Options>,
 }
 
@@ -202,8 +204,8 @@ impl Handle {
         self.store.face.closed(py, STORE)
     }
 
-    /// Closes what was made from the store, and the store. If it is being closed already, this waits for that and returns the
-    /// same; once it is closed it does nothing.
+    /// Closes what was made from the store, and the store. If it is being closed already, this
+    /// waits for that and returns the same; once it is closed it does nothing.
     ///
     /// # Errors
     /// Of the engine; that it was opened by another process, in which case nothing is touched.
@@ -300,13 +302,15 @@ impl<T: Send + 'static> Slot<T> {
         made.ok_or_else(|| handle.closed(py))
     }
 
-    /// What it holds, for a moment in which the interpreter is not let go. `None` once it was closed.
+    /// What it holds, for a moment in which the interpreter is not let go. `None` once it was
+    /// closed.
     ///
-    /// Meanwhile nothing is made that Python's collector of garbage tracks, such as a tuple or an exception: that may run what
-    /// objects do at their end, which may be to close this.
+    /// Meanwhile nothing is made that Python's collector of garbage tracks, such as a tuple or an
+    /// exception: that may run what objects do at their end, which may be to close this.
     ///
     /// # Errors
-    /// If the store was opened by another process; inside of its comparator, which may have been asked for this very cursor.
+    /// If the store was opened by another process; inside of its comparator, which may have been
+    /// asked for this very cursor.
     #[inline]
     pub(crate) fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<T>>> {
         self.handle.store.check_process(py)?;
@@ -335,7 +339,8 @@ impl<T: Send + 'static> Slot<T> {
         result.ok_or_else(|| self.handle.store.face.closed(py, closed))
     }
 
-    /// Closes it. The second time it does nothing, nor in another process than that which has opened the store.
+    /// Closes it. The second time it does nothing, nor in another process than that which has
+    /// opened the store.
     ///
     /// # Errors
     /// Inside of the comparator of the store.
@@ -416,7 +421,8 @@ impl Moment {
         held.ok_or_else(|| self.handle.store.face.closed(py, "snapshot"))
     }
 
-    /// Closes it. The second time it does nothing, nor in another process than that which has opened the store.
+    /// Closes it. The second time it does nothing, nor in another process than that which has
+    /// opened the store.
     pub(crate) fn close(&self) {
         if !self.handle.store.is_inherited() {
             self.shut();
@@ -443,7 +449,8 @@ impl Drop for Moment {
     }
 }
 
-/// Closes all stores that this process has opened and not closed: called when it ends, while comparators can still be asked.
+/// Closes all stores that this process has opened and not closed: called when it ends, while
+/// comparators can still be asked.
 pub(crate) fn close_all(py: Python<'_>) {
     let stores = std::mem::take(&mut *STORES.lock());
     for handle in stores.iter().filter_map(Weak::upgrade) {

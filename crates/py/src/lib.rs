@@ -6,9 +6,10 @@
 //! | `own` | what `esker` offers: all that the engine can do |
 //! | `handle`, `walk`, `bytes`, `comparator`, `errors`, `foreign`, `fork`, `waiting` | what both stand on |
 //!
-//! Nothing here decides anything about data: arguments are checked and handed on. How it is used: docs/python.md.
-//! Threads: every call that may touch the disk or wait lets go of the interpreter first, and no lock is held while it is
-//! taken back, see `handle`.
+//! Nothing here decides anything about data: arguments are checked and handed on. How it is used:
+//! docs/python.md.
+//! Threads: every call that may touch the disk or wait lets go of the interpreter first, and no
+//! lock is held while it is taken back, see `handle`.
 
 #![expect(clippy::needless_pass_by_value, reason = "what Python gives is handed over by value")]
 

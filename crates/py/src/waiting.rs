@@ -15,7 +15,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Makes a call that cannot be told to stop, on a thread of its own, and waits for it.
 ///
 /// # Errors
-/// That of the engine; that this is a comparator; `KeyboardInterrupt`, in which case nobody waits any more and the call goes on to its end.
+/// That of the engine; that this is a comparator; `KeyboardInterrupt`, in which case nobody waits
+/// any more and the call goes on to its end.
 pub(crate) fn patiently<T: Send + 'static>(
     py: Python<'_>,
     store: &Arc<Store>,

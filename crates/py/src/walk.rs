@@ -5,10 +5,11 @@
 //!                                          no: without the interpreter the cursor moves on, and the window is filled
 //! ```
 //!
-//! A window is a stretch of neighbouring entries in the order in which the cursor walked over them: copies of all but the
-//! last, on which the cursor itself stands. It grows from one entry with every filling, so that who asks for few entries
-//! has few read, and ends early where values are large, so that they are not copied. A cursor sees one moment: reading
-//! ahead shows nothing else than reading later.
+//! A window is a stretch of neighbouring entries in the order in which the cursor walked over them:
+//! copies of all but the last, on which the cursor itself stands. It grows from one entry with
+//! every filling, so that who asks for few entries has few read, and ends early where values are
+//! large, so that they are not copied. A cursor sees one moment: reading ahead shows nothing else
+//! than reading later.
 
 use esker::base::key::prefix_end;
 use esker::{Cursor, Error, KeyOrder, Result};
@@ -29,7 +30,8 @@ pub(crate) enum Way {
     Backward,
 }
 
-/// A cursor and the bounds that it cannot keep by itself: in an order of a user, no key is just behind another.
+/// A cursor and the bounds that it cannot keep by itself: in an order of a user, no key is just
+/// behind another.
 pub(crate) struct Bounded {
     cursor: Cursor,
     order: KeyOrder,
@@ -49,7 +51,8 @@ impl Bounded {
         Bounded::within(cursor, KeyOrder::Bytewise, None, None)
     }
 
-    /// A cursor that does not: `after` is its start, which is left out, and `through` its end, which is not.
+    /// A cursor that does not: `after` is its start, which is left out, and `through` its end,
+    /// which is not.
     pub(crate) fn within(
         cursor: Cursor,
         order: KeyOrder,
@@ -147,7 +150,8 @@ impl Bounded {
     }
 }
 
-/// Fails if the keys that begin with `prefix` are no range of an order, as far as one of them shows it.
+/// Fails if the keys that begin with `prefix` are no range of an order, as far as one of them shows
+/// it.
 ///
 /// # Errors
 /// `InvalidArgument`.
@@ -237,7 +241,8 @@ impl Walk {
         self.begin(Way::Forward, |cursor| cursor.seek(key))
     }
 
-    /// Moves by one entry within the window; false if that needs the engine. On nothing it stays there.
+    /// Moves by one entry within the window; false if that needs the engine. On nothing it stays
+    /// there.
     #[inline]
     pub(crate) fn step_inside(&mut self, way: Way) -> bool {
         let copies = self.spans.len();
@@ -254,7 +259,8 @@ impl Walk {
         }
     }
 
-    /// Moves by one entry, and fills the window. Needs an entry, and that there is no further step inside.
+    /// Moves by one entry, and fills the window. Needs an entry, and that there is no further step
+    /// inside.
     pub(crate) fn step(&mut self, way: Way) -> Result<()> {
         if way == self.way {
             if let Some(error) = self.failed.take() {

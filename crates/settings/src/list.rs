@@ -7,7 +7,8 @@ use serde_json::Value;
 /// Names of the presets.
 pub const PRESETS: [&str; 5] = ["default", "edge", "write_heavy", "read_mostly", "large_values"];
 
-/// Every option with its value in each preset, in the order of [`PRESETS`]; those of keyspaces last.
+/// Every option with its value in each preset, in the order of [`PRESETS`]; those of keyspaces
+/// last.
 ///
 /// # Errors
 /// None that a user could bring about.

@@ -1,6 +1,7 @@
 //! Setting options by name, through their serialised form.
 //!
-//! Key orders and filter policies of the user's own have none: they are put aside, and stay as they are.
+//! Key orders and filter policies of the user's own have none: they are put aside, and stay as they
+//! are.
 
 use crate::value::value_like;
 use esker::{Error, Filter, KeyOrder, KeyspaceOptions, Options, Result};
@@ -14,8 +15,8 @@ pub(crate) const KEYSPACE: &str = "default_keyspace";
 /// Sets options of a database, and of its keyspaces without options of their own.
 ///
 /// # Errors
-/// `InvalidArgument`: an unknown name, with the list of names; a value that is none, or out of range. `options` are as they
-/// were.
+/// `InvalidArgument`: an unknown name, with the list of names; a value that is none, or out of
+/// range. `options` are as they were.
 pub fn apply(options: &mut Options, text: &str) -> Result<()> {
     apply_each(options, &split(text))
 }
@@ -108,7 +109,8 @@ impl Own {
     }
 }
 
-/// The settings of a text: it is cut at commas behind which a name follows, but for those in brackets or quotes.
+/// The settings of a text: it is cut at commas behind which a name follows, but for those in
+/// brackets or quotes.
 fn split(text: &str) -> Vec<String> {
     let mut settings: Vec<String> = Vec::new();
     let (mut depth, mut quoted, mut start) = (0i32, false, 0);

@@ -1,8 +1,8 @@
 //! Three replicas below the logs of some groups.
 //!
-//! Invariants: (1) a live replica has applied all that is in the logs; (2) a log is cut off only where all live replicas
-//! are persistent; (3) so each replica that was live when a log was cut off can go on from there, whenever it crashes, and
-//! one that was not gets a copy from one that was.
+//! Invariants: (1) a live replica has applied all that is in the logs; (2) a log is cut off only
+//! where all live replicas are persistent; (3) so each replica that was live when a log was cut off
+//! can go on from there, whenever it crashes, and one that was not gets a copy from one that was.
 
 use crate::log::{Entry, Log, Op};
 use crate::replica::Replica;
@@ -64,7 +64,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Replicas that are live and hold nothing. Names of groups end in `/`. With `inline` their stores have no threads.
+    /// Replicas that are live and hold nothing. Names of groups end in `/`. With `inline` their
+    /// stores have no threads.
     ///
     /// # Errors
     /// Of a store.
@@ -125,7 +126,8 @@ impl Cluster {
         }
     }
 
-    /// Appends a request to the log of a group and has all live replicas apply it. Returns its index.
+    /// Appends a request to the log of a group and has all live replicas apply it. Returns its
+    /// index.
     ///
     /// # Errors
     /// `NoMajority`: nothing was appended. `Store`: it is in the log.
@@ -159,8 +161,8 @@ impl Cluster {
         }
     }
 
-    /// Has replicas flush when the logs are too long: nothing may have been flushed for want of writes, or a group
-    /// without writes may be in memtables that do not fill.
+    /// Has replicas flush when the logs are too long: nothing may have been flushed for want of
+    /// writes, or a group without writes may be in memtables that do not fill.
     fn keep_short(&mut self) -> Result<(), Failure> {
         if self.entries() <= self.entries_max {
             return Ok(());
@@ -198,8 +200,8 @@ impl Cluster {
         self.unless_off(at, started).map(drop)
     }
 
-    /// Brings a replica that was started up to date, group by group, by the log or by a copy. `None` if its power failed
-    /// meanwhile; then it is to be crashed and started again.
+    /// Brings a replica that was started up to date, group by group, by the log or by a copy.
+    /// `None` if its power failed meanwhile; then it is to be crashed and started again.
     ///
     /// # Errors
     /// `NoCopy`: it needs one. Otherwise of a store.
@@ -228,8 +230,8 @@ impl Cluster {
         Ok(Some(recovered))
     }
 
-    /// Replaces a group of a replica by a copy of a live one's. Returns the index it is at then; `None` if its power
-    /// failed meanwhile.
+    /// Replaces a group of a replica by a copy of a live one's. Returns the index it is at then;
+    /// `None` if its power failed meanwhile.
     fn repair(&mut self, at: usize, group: &[u8]) -> Result<Option<u64>, Failure> {
         for healthy in self.live().collect::<Vec<_>>() {
             let copied = self.replicas[healthy].copy(group);

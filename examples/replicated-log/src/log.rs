@@ -1,7 +1,7 @@
 //! The log of one group, as a consensus protocol would keep it.
 //!
-//! It is in memory and outlives everything: crashes are those of replicas. Entries have indexes from 1 on. It is cut off
-//! at its beginning when nobody needs the oldest entries any more.
+//! It is in memory and outlives everything: crashes are those of replicas. Entries have indexes
+//! from 1 on. It is cut off at its beginning when nobody needs the oldest entries any more.
 
 use std::collections::VecDeque;
 
@@ -63,7 +63,8 @@ impl Log {
         self.entries.get(index.checked_sub(self.cut.0 + 1)? as usize)
     }
 
-    /// The entries behind an index, with theirs. It must not be one before which the log was cut off.
+    /// The entries behind an index, with theirs. It must not be one before which the log was cut
+    /// off.
     pub fn behind(&self, index: u64) -> impl Iterator<Item = (u64, &Entry)> {
         assert!(index >= self.cut.0, "entries behind {index} are gone");
         (index + 1..).zip(self.entries.iter().skip((index - self.cut.0) as usize))

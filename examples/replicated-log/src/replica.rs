@@ -1,14 +1,15 @@
 //! One replica: a store without a log of its own, and the machine it runs on.
 //!
-//! **How far a group is** is known to the store alone: it keeps the index of the newest request with the data, so that the
-//! two cannot disagree. Nothing here writes that down a second time.
+//! **How far a group is** is known to the store alone: it keeps the index of the newest request
+//! with the data, so that the two cannot disagree. Nothing here writes that down a second time.
 //!
-//! **How far a group is persistent** comes from the event `Persisted`, after each flush. It is told once the flush is in
-//! force on the disk; from then on the log may forget those requests, as far as this replica goes.
+//! **How far a group is persistent** comes from the event `Persisted`, after each flush. It is told
+//! once the flush is in force on the disk; from then on the log may forget those requests, as far
+//! as this replica goes.
 //!
-//! **Full repair.** When the log does not reach back to where a group is, a replica that is live exports the group as
-//! files, and they are put in the place of what is here, all of it or nothing, whenever the power fails. Index and note, here
-//! the term, come with them.
+//! **Full repair.** When the log does not reach back to where a group is, a replica that is live
+//! exports the group as files, and they are put in the place of what is here, all of it or nothing,
+//! whenever the power fails. Index and note, here the term, come with them.
 
 use crate::log::{Entry, Op};
 use esker::base::sync::Mutex;
@@ -62,13 +63,15 @@ impl EventListener for Told {
 
 /// A replica.
 ///
-/// Its disk is in memory, so that the power can be cut: it then forgets what was not synced, or some of it.
+/// Its disk is in memory, so that the power can be cut: it then forgets what was not synced, or
+/// some of it.
 pub struct Replica {
     disk: StrictVfs,
     /// The open store; `None` while it is down.
     db: Option<Db>,
     told: Arc<Told>,
-    /// Flushes and compactions are done by whoever calls the store: the same calls lead to the same files.
+    /// Flushes and compactions are done by whoever calls the store: the same calls lead to the same
+    /// files.
     inline: bool,
     /// Times it was started.
     starts: u64,
@@ -76,7 +79,8 @@ pub struct Replica {
 
 /// Options of the stores: no log, and tables for each group, so that one can be deleted at once.
 ///
-/// Memtables are tiny here, so that little data makes many flushes. A real store leaves sizes as they are.
+/// Memtables are tiny here, so that little data makes many flushes. A real store leaves sizes as
+/// they are.
 fn options() -> Options {
     Options {
         durability: Durability::External,
@@ -96,7 +100,8 @@ fn options() -> Options {
 }
 
 impl Replica {
-    /// A replica with an empty disk, which is down. With `inline` its store has no threads of its own.
+    /// A replica with an empty disk, which is down. With `inline` its store has no threads of its
+    /// own.
     pub fn new(inline: bool) -> Replica {
         Replica { disk: StrictVfs::new(), db: None, told: Arc::default(), inline, starts: 0 }
     }
@@ -134,7 +139,8 @@ impl Replica {
         Ok(())
     }
 
-    /// The power fails. Of what was not synced, `survival` says how much is there when it is started again.
+    /// The power fails. Of what was not synced, `survival` says how much is there when it is
+    /// started again.
     pub fn crash(&mut self, survival: Survival, seed: u64) {
         self.disk.power_off();
         // A store flushes when it is closed; this one finds its disk gone.
@@ -146,7 +152,8 @@ impl Replica {
         self.db.as_ref().ok_or(Error::Cancelled)
     }
 
-    /// Applies an entry of the log of a group. The index and the term become persistent with the data, or not at all.
+    /// Applies an entry of the log of a group. The index and the term become persistent with the
+    /// data, or not at all.
     ///
     /// # Errors
     /// Of the store.
@@ -184,7 +191,8 @@ impl Replica {
         self.told.0.lock().get(group).copied().unwrap_or(0)
     }
 
-    /// Makes persistent what was applied first of all that is not yet. `Persisted` tells what that was.
+    /// Makes persistent what was applied first of all that is not yet. `Persisted` tells what that
+    /// was.
     ///
     /// # Errors
     /// Of the store.
@@ -221,7 +229,8 @@ impl Replica {
         Ok(Copied { index, files })
     }
 
-    /// Puts a copy in the place of what there is of a group. A crash meanwhile leaves one or the other.
+    /// Puts a copy in the place of what there is of a group. A crash meanwhile leaves one or the
+    /// other.
     ///
     /// # Errors
     /// Of the store.

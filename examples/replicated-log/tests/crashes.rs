@@ -1,8 +1,9 @@
-//! The power of replicas fails at any moment, again and again; what they hold is compared with a model each time.
+//! The power of replicas fails at any moment, again and again; what they hold is compared with a
+//! model each time.
 //!
-//! The model is every request that was ever proposed. After a crash each group of a replica must be exactly as after the
-//! request that its store tells of, and that must be no older than what it had told before. In the end all replicas are
-//! the same, and as the model.
+//! The model is every request that was ever proposed. After a crash each group of a replica must be
+//! exactly as after the request that its store tells of, and that must be no older than what it had
+//! told before. In the end all replicas are the same, and as the model.
 
 use esker::base::checksum::mix64;
 use esker::base::vfs::strict::Survival;
@@ -14,7 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const GROUPS: [&[u8]; 4] = [b"a/", b"b/", b"c/", b"idle/"];
 
-/// Entries of all logs from which on flushes are asked for: few enough that logs are cut off before replicas are back.
+/// Entries of all logs from which on flushes are asked for: few enough that logs are cut off before
+/// replicas are back.
 const ENTRIES_MAX: usize = 120;
 
 /// The most keys that a request changes.
@@ -112,7 +114,8 @@ impl Run<'_> {
         self.totals.crashes += 1;
     }
 
-    /// The power of a live replica will fail within its next calls to the disk, whatever it is doing then.
+    /// The power of a live replica will fail within its next calls to the disk, whatever it is
+    /// doing then.
     fn plan_crash(&mut self, at: usize) {
         let disk = self.cluster.replica(at).disk();
         disk.set_crash_at(disk.mutating_calls() + 1 + self.random.below(60));

@@ -171,6 +171,20 @@ mod tests {
     }
 
     #[test]
+    fn only_what_asks_for_tests_is_one() {
+        let long = |cfg: &str| {
+            let text = format!("#[cfg({cfg})]\nmod m {{\n{}}}\n", "fn f() {}\n".repeat(600));
+            !found(&[("a.rs", &text)]).is_empty()
+        };
+        for cfg in ["test", "all(unix, test)", "all(test, not(any(a, b)))", "all(all(test), a)"] {
+            assert!(!long(cfg), "{cfg}");
+        }
+        for cfg in ["unix", "not(test)", "any(test, a)", "all(a, any(test, b))", "all(not(test))"] {
+            assert!(long(cfg), "{cfg}");
+        }
+    }
+
+    #[test]
     fn the_ratchet_only_shrinks() {
         let long = format!("fn f() {{\n{}}}\n", "    drop(1);\n".repeat(78));
         let with = |ratchet| found(&[("a.rs", long.as_str()), (RATCHET, ratchet)]);

@@ -4,6 +4,7 @@ use super::violation::Violation;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
+use syn::punctuated::Punctuated;
 use syn::visit::Visit;
 
 /// Longest file that is taken for text.
@@ -138,18 +139,26 @@ pub(super) fn children_dir(path: &str) -> String {
     }
 }
 
-/// True if the attributes say `#[cfg(test)]` (or `cfg(all(test, …))`) or `#[test]`.
+/// True if the attributes say `#[cfg(test)]` (or `cfg(all(…, test, …))`) or `#[test]`.
 pub(super) fn is_test_only(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::Path(path) => path.is_ident("test"),
         syn::Meta::List(list) if list.path.is_ident("cfg") => {
-            let words = list.tokens.to_string();
-            let words: Vec<&str> =
-                words.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
-            words.contains(&"test") && !words.contains(&"not") && !words.contains(&"any")
+            list.parse_args::<syn::Meta>().is_ok_and(|meta| asks_for_test(&meta))
         }
         _ => false,
     })
+}
+
+/// True of `test`, and of `all(...)` with such a part.
+fn asks_for_test(predicate: &syn::Meta) -> bool {
+    match predicate {
+        syn::Meta::Path(path) => path.is_ident("test"),
+        syn::Meta::List(list) if list.path.is_ident("all") => list
+            .parse_args_with(Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated)
+            .is_ok_and(|parts| parts.iter().any(asks_for_test)),
+        _ => false,
+    }
 }
 
 /// The attributes of an item, whatever it is.

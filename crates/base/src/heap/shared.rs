@@ -48,9 +48,9 @@ impl SharedBytes {
         (bytes, result)
     }
 
-    /// As [`SharedBytes::filled`] from the global allocator, at the front of `spare` if that is at least as
-    /// long and nobody else holds it; then `fill` finds in it what was there, and the bytes stay as many as they
-    /// were.
+    /// As [`SharedBytes::filled`] from the global allocator, at the front of `spare` if that is at
+    /// least as long and nobody else holds it; then `fill` finds in it what was there, and the
+    /// bytes stay as many as they were.
     ///
     /// # Panics
     /// If `len` is not below 4 GiB.
@@ -114,8 +114,8 @@ impl SharedBytes {
         prefetch(self.0.as_ptr().wrapping_add(1).cast::<u8>().wrapping_add(at));
     }
 
-    /// Brings near what the allocator looks at when they are freed, without waiting for it: their head, and what follows them.
-    /// They are about `len` bytes, which is not looked up.
+    /// Brings near what the allocator looks at when they are freed, without waiting for it: their
+    /// head, and what follows them. They are about `len` bytes, which is not looked up.
     #[inline]
     pub fn prefetch_ends(&self, len: usize) {
         let head = self.0.as_ptr().cast::<u8>();
@@ -124,8 +124,8 @@ impl SharedBytes {
         prefetch(head.wrapping_add(size_of::<Head>() + len + size_of::<usize>()));
     }
 
-    /// True if they are not in the heap they were asked of, since it grows only once more of it is ready: whoever keeps
-    /// them for long should rather make them anew later.
+    /// True if they are not in the heap they were asked of, since it grows only once more of it is
+    /// ready: whoever keeps them for long should rather make them anew later.
     pub fn is_in_passing(&self) -> bool {
         self.head().home == IN_PASSING
     }

@@ -145,7 +145,8 @@ fn threads_share_and_free_what_others_took() {
     assert!(range.is_none_or(|range| range.upgrade().is_none()), "all is given back");
 }
 
-/// Elements of three alignments, of which the largest two are more than the heap aligns to by itself.
+/// Elements of three alignments, of which the largest two are more than the heap aligns to by
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(32))]
 struct Half([u64; 4]);

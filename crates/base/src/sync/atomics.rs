@@ -1,10 +1,10 @@
 //! Loom's atomics, with every access made dependent on every other.
 //!
-//! Loom leaves out interleavings that differ only in the order of independent accesses, and looks for what
-//! an access depends on no further back than the last access to the same atomic. Of a load in one
-//! thread, then a load and a store in another, it therefore never tries the first load after the
-//! store. Here each access is preceded by one that changes a companion of the atomic, relaxed, so that no
-//! order is left out and no synchronisation is added.
+//! Loom leaves out interleavings that differ only in the order of independent accesses, and looks
+//! for what an access depends on no further back than the last access to the same atomic. Of a load
+//! in one thread, then a load and a store in another, it therefore never tries the first load after
+//! the store. Here each access is preceded by one that changes a companion of the atomic, relaxed,
+//! so that no order is left out and no synchronisation is added.
 
 pub use std::sync::atomic::Ordering;
 

@@ -1,12 +1,13 @@
 //! Locks that do not poison, of the standard library's or of a checker's.
 //!
-//! The standard library's keep nothing outside of themselves. Others keep the threads that wait in a table of the whole process:
-//! a child that is forked inherits that with the threads of its parent in it, and may then wait for ever in a store of its own.
-//! The block cache has such a lock of the crate `quick_cache`, unless a program asks for that crate's feature `parking_lot`.
+//! The standard library's keep nothing outside of themselves. Others keep the threads that wait in
+//! a table of the whole process: a child that is forked inherits that with the threads of its
+//! parent in it, and may then wait for ever in a store of its own. The block cache has such a lock
+//! of the crate `quick_cache`, unless a program asks for that crate's feature `parking_lot`.
 //!
-//! Under a checker a wait with a time limit lets others run and comes back: for a checker time may pass at any moment, so
-//! whoever relies on a limit is tried with one that is always over at once. What waits without a
-//! limit and is never woken is a deadlock, which the checker reports.
+//! Under a checker a wait with a time limit lets others run and comes back: for a checker time may
+//! pass at any moment, so whoever relies on a limit is tried with one that is always over at once.
+//! What waits without a limit and is never woken is a deadlock, which the checker reports.
 
 #[cfg(any(esker_loom, esker_shuttle))]
 use super::checker::sync as inner;

@@ -1,4 +1,5 @@
-//! A cell that is set once, of our own locks: checkers and sanitizers do not see into the standard one.
+//! A cell that is set once, of our own locks: checkers and sanitizers do not see into the standard
+//! one.
 
 use super::Mutex;
 use super::atomic::{AtomicBool, Ordering};

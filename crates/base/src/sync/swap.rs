@@ -1,7 +1,7 @@
 //! `arc_swap` for checkers, which cannot see into the real one: a lock around the pointer.
 //!
-//! Stronger than the real one in that a load waits for a store under way. What it keeps is when a value
-//! is dropped: by whoever lets go of it last. Letting go is an access that the checker sees.
+//! Stronger than the real one in that a load waits for a store under way. What it keeps is when a
+//! value is dropped: by whoever lets go of it last. Letting go is an access that the checker sees.
 
 use super::RwLock;
 use super::atomic::{AtomicUsize, Ordering};

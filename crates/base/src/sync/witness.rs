@@ -5,7 +5,8 @@ use std::ops::Range;
 /// Tells loom who writes and reads plain memory, which it cannot see: an access that is not ordered
 /// after the write it needs fails the model. Takes no room and does nothing in other builds.
 ///
-/// The memory is counted in cells, of a size that the owner chooses; those beyond the last are not watched.
+/// The memory is counted in cells, of a size that the owner chooses; those beyond the last are not
+/// watched.
 #[derive(Debug)]
 pub struct Witness {
     #[cfg(esker_loom)]

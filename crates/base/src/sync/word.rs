@@ -6,8 +6,8 @@ use super::{Condvar, Mutex};
 
 /// A number that any number of threads sleep on, woken by one call.
 ///
-/// A call wakes all of them by one `futex` of Linux, where a condition variable would need one for each.
-/// For a checker it is made of a lock and a condition variable.
+/// A call wakes all of them by one `futex` of Linux, where a condition variable would need one for
+/// each. For a checker it is made of a lock and a condition variable.
 #[derive(Debug)]
 pub struct WaitWord {
     value: AtomicU32,
@@ -38,11 +38,13 @@ impl WaitWord {
         WaitWord { value: AtomicU32::new(value) }
     }
 
-    /// Sleeps unless the number is another than `seen` or becomes another. May return for no reason.
+    /// Sleeps unless the number is another than `seen` or becomes another. May return for no
+    /// reason.
     #[inline]
     pub fn wait(&self, seen: u32) {
         use rustix::thread::futex;
-        // It fails if the number is another by now, or for a signal: the caller looks again either way.
+        // It fails if the number is another by now, or for a signal: the caller looks again either
+        // way.
         let _ = futex::wait(&self.value, futex::Flags::PRIVATE, seen, None);
     }
 
@@ -72,7 +74,8 @@ impl WaitWord {
         WaitWord { value: AtomicU32::new(value), lock: Mutex::new(()), changed: Condvar::new() }
     }
 
-    /// Sleeps unless the number is another than `seen` or becomes another. May return for no reason.
+    /// Sleeps unless the number is another than `seen` or becomes another. May return for no
+    /// reason.
     pub fn wait(&self, seen: u32) {
         let mut lock = self.lock.lock();
         if self.load() == seen {

@@ -171,7 +171,8 @@ fn syncs_that_follow_each_other_closely_leave_a_log_as_it_is() {
                 if i % 5 == 0 { 4_096 - bytes.len() % 4_096 } else { 1 + i as usize * 7 % 150 };
             let len = if i % 100 == 99 { 5_000 } else { len };
             let record = vec![(i % 255) as u8 + 1; len];
-            // One append to a sync as a rule, in parts; now and then so many that a log changes its ways.
+            // One append to a sync as a rule, in parts; now and then so many that a log changes its
+            // ways.
             let appends = if i % 40 < 35 { 1 } else { i as usize % 5 };
             for _ in 0..appends {
                 log.append_parts(&[&record[..len / 3], &record[len / 3..]]).unwrap();
@@ -349,7 +350,8 @@ fn a_lock_has_one_holder() {
     });
 }
 
-/// Who holds a lock may remove its file, as who removes a store does: whoever waits for the file then locks the next one.
+/// Who holds a lock may remove its file, as who removes a store does: whoever waits for the file
+/// then locks the next one.
 #[test]
 fn a_lock_has_one_holder_though_its_file_goes() {
     on_each(|s| {

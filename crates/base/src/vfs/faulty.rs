@@ -5,10 +5,10 @@
 //! operation whether or not a rule looks at them.
 //!
 //! A failed sync leaves the data unsynced, and the file lies from then on: later syncs of that
-//! handle succeed and sync nothing, as a kernel that has marked its pages clean does. A program that
-//! retries a failed sync and believes it loses data here as it would there. Directories lie, and files beyond the handle, only
-//! where that is asked for ([`FaultyVfs::with_lasting_lies`]): what opens a store again after a failure would believe directories
-//! too.
+//! handle succeed and sync nothing, as a kernel that has marked its pages clean does. A program
+//! that retries a failed sync and believes it loses data here as it would there. Directories lie,
+//! and files beyond the handle, only where that is asked for ([`FaultyVfs::with_lasting_lies`]):
+//! what opens a store again after a failure would believe directories too.
 //!
 //! Threads: counting and the choice of a fault are one step under one lock; the call itself runs
 //! outside of it.
@@ -191,8 +191,8 @@ impl FaultyVfs {
         FaultyVfs { inner, state: Arc::default() }
     }
 
-    /// The same, in which a directory whose sync failed lies from then on, and a file to whoever opens it next too, until it is
-    /// written anew.
+    /// The same, in which a directory whose sync failed lies from then on, and a file to whoever
+    /// opens it next too, until it is written anew.
     pub fn with_lasting_lies(inner: Arc<dyn Vfs>) -> FaultyVfs {
         let faulty = FaultyVfs::new(inner);
         faulty.state.lock().lies_last = true;

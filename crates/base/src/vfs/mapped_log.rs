@@ -5,34 +5,35 @@
 //! `fdatasync`, which writes dirty mapped pages like any others.
 //!
 //! What the caller asks for is preallocated when the log is made, so that appending waits for no
-//! allocation until that is used up; it is mapped in windows, one at a time. Beyond it the log grows window by
-//! window, each twice as long as the one before up to a limit. Preallocation is what makes
-//! this safe: where blocks are written in place, a page of an allocated one can always be written, so a
-//! full disk shows as an error of `fallocate` and never as a SIGBUS. File systems that may need space to
-//! write a block again get no mapping. The part of the last window that was not reached reads as
-//! zeros after a crash; `finish` cuts it off.
+//! allocation until that is used up; it is mapped in windows, one at a time. Beyond it the log
+//! grows window by window, each twice as long as the one before up to a limit. Preallocation is
+//! what makes this safe: where blocks are written in place, a page of an allocated one can always
+//! be written, so a full disk shows as an error of `fallocate` and never as a SIGBUS. File systems
+//! that may need space to write a block again get no mapping. The part of the last window that was
+//! not reached reads as zeros after a crash; `finish` cuts it off.
 //!
-//! A page that the first record is copied into is not in the page cache yet, and the kernel makes it
-//! in a fault of its own. Zeros written ahead of the end make many at once, for one system call. They
-//! never reach further than what was appended since the last sync, so that a sync has at most twice as
-//! much to write. The kernel is told not to read ahead of such faults: it would put ever larger pieces
-//! into the cache, the first write to which waits until all of it is zeroed.
+//! A page that the first record is copied into is not in the page cache yet, and the kernel makes
+//! it in a fault of its own. Zeros written ahead of the end make many at once, for one system call.
+//! They never reach further than what was appended since the last sync, so that a sync has at most
+//! twice as much to write. The kernel is told not to read ahead of such faults: it would put ever
+//! larger pieces into the cache, the first write to which waits until all of it is zeroed.
 //!
 //! A block that is preallocated and was never written costs the file system a change of its own
 //! records at the first sync that reaches it. Where syncs follow each other closely, zeros are
 //! written further ahead, many blocks at a time, for one such change.
 //!
-//! A sync takes the right to write to a mapped page away again, and the next append gets it back in a
-//! fault. That costs more than a system call. Where syncs are close and have hardly an append between
-//! them, appends are made by one.
+//! A sync takes the right to write to a mapped page away again, and the next append gets it back in
+//! a fault. That costs more than a system call. Where syncs are close and have hardly an append
+//! between them, appends are made by one.
 //!
 //! The right is taken away page by page, and each time whoever runs on the other processors is
-//! interrupted. So where many pages were written to since the last sync, they are mapped anew before
-//! the next one, and no more before the last (`release`): the rights to all of them go at once.
+//! interrupted. So where many pages were written to since the last sync, they are mapped anew
+//! before the next one, and no more before the last (`release`): the rights to all of them go at
+//! once.
 //!
 //! What makes a page cheap is that the page cache gets many at a time. So large appends are made by
-//! system calls only if they are as large as what is written ahead for small ones, or while they may
-//! be nearly all that the next sync has to write.
+//! system calls only if they are as large as what is written ahead for small ones, or while they
+//! may be nearly all that the next sync has to write.
 
 use super::WritableFile;
 use crate::error::{Error, Result};
@@ -44,7 +45,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// Window size limits. The lower one keeps small logs small, the upper one bounds the address space.
+/// Window size limits. The lower one keeps small logs small, the upper one bounds the address
+/// space.
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
 const WINDOW_BYTES_MAX: u64 = 4 << 20;
 
@@ -67,7 +69,8 @@ const RENEWED_PAGES_MIN: u64 = 128;
 /// Pieces that one system call takes.
 const PIECES_MAX: usize = 64;
 
-/// Limits of what is written ahead at a time; at close syncs it doubles from the first to the second.
+/// Limits of what is written ahead at a time; at close syncs it doubles from the first to the
+/// second.
 const AHEAD_BYTES_MIN: u64 = 16 << 10;
 const AHEAD_BYTES_MAX: u64 = 256 << 10;
 
@@ -118,7 +121,8 @@ unsafe impl Send for MappedLog {}
 unsafe impl Sync for MappedLog {}
 
 impl MappedLog {
-    /// Maps the first window, or gives the file back if it cannot be preallocated or mapped, or not safely.
+    /// Maps the first window, or gives the file back if it cannot be preallocated or mapped, or not
+    /// safely.
     pub(super) fn new(file: File, path: &Path, reserve_bytes: u64) -> Result<MappedLog, File> {
         if !is_written_in_place(&file) {
             return Err(file);
@@ -254,8 +258,9 @@ impl MappedLog {
         }
     }
 
-    /// True if so many bytes are better written by a system call than copied: their page could not be written
-    /// to without a fault, and they lie in the window, so that nothing is to be reserved. Or there is no window any more.
+    /// True if so many bytes are better written by a system call than copied: their page could not
+    /// be written to without a fault, and they lie in the window, so that nothing is to be
+    /// reserved. Or there is no window any more.
     #[inline]
     fn is_called_for(&self, bytes: u64) -> bool {
         self.is_released()
@@ -265,7 +270,8 @@ impl MappedLog {
                 && self.len_bytes - self.window_offset + bytes <= self.window_bytes
     }
 
-    /// True if so many bytes, at least [`FIRST_LARGE_BYTES_MIN`], are better written by a system call.
+    /// True if so many bytes, at least [`FIRST_LARGE_BYTES_MIN`], are better written by a system
+    /// call.
     fn is_large(&self, bytes: usize) -> bool {
         bytes >= LARGE_BYTES_MIN
             || self.len_bytes - self.synced_bytes <= FIRST_BYTES_MAX

@@ -72,8 +72,9 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// Cuts a file to `len_bytes` and syncs it.
     fn truncate(&self, path: &Path, len_bytes: u64) -> Result<()>;
 
-    /// Writes what stands in this part of a file again, so that the next sync makes it durable whatever came of those
-    /// before: a system that failed to write pages takes them for written, and says so to whoever opens the file next.
+    /// Writes what stands in this part of a file again, so that the next sync makes it durable
+    /// whatever came of those before: a system that failed to write pages takes them for written,
+    /// and says so to whoever opens the file next.
     fn rewrite(&self, path: &Path, part: Range<u64>) -> Result<()>;
 
     /// Gives the space of a range back; the range reads as zeros afterwards.
@@ -94,8 +95,8 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// True if a file or directory of this name exists.
     fn exists(&self, path: &Path) -> Result<bool>;
 
-    /// The path of what stands at `path` that goes from the root, without links and `..`. `NotFound` if
-    /// nothing does.
+    /// The path of what stands at `path` that goes from the root, without links and `..`.
+    /// `NotFound` if nothing does.
     fn canonical(&self, path: &Path) -> Result<PathBuf>;
 
     /// A path that names the same wherever the process goes: nothing need be there.
@@ -104,7 +105,8 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// Takes an exclusive lock, held until the guard is dropped. `Busy` if somebody holds it.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
 
-    /// The same lock on a file that is there, also where nothing may be written. `NotFound` if there is none.
+    /// The same lock on a file that is there, also where nothing may be written. `NotFound` if
+    /// there is none.
     fn lock_existing(&self, path: &Path) -> Result<Box<dyn FileLock>>;
 
     /// Bytes that can still be written where `path` lives.
@@ -124,14 +126,15 @@ pub trait WritableFile: Send + Sync + fmt::Debug {
     /// Makes all appended bytes, and the file's length, durable.
     fn sync(&mut self) -> Result<()>;
 
-    /// Lets go of what only makes appending fast, because little or nothing is to follow: a sync may cost less then.
+    /// Lets go of what only makes appending fast, because little or nothing is to follow: a sync
+    /// may cost less then.
     fn release(&mut self) {}
 
     /// Bytes appended so far.
     fn len_bytes(&self) -> u64;
 
-    /// Bytes of the file that were reserved, and read as zeros until they are reached; 0 if space is
-    /// taken as the file grows.
+    /// Bytes of the file that were reserved, and read as zeros until they are reached; 0 if space
+    /// is taken as the file grows.
     fn reserved_bytes(&self) -> u64;
 
     /// Ends writing: gives reserved space back and closes. Does not sync.
@@ -199,8 +202,8 @@ pub fn create_dir_durably(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
 
 /// True if `path`, which need not exist, is the directory `dir` or would be made inside of it.
 ///
-/// Links, relative paths and `..` are followed as the system would. A directory that is mounted at two
-/// places counts as two.
+/// Links, relative paths and `..` are followed as the system would. A directory that is mounted at
+/// two places counts as two.
 ///
 /// # Errors
 /// Of the file system; `NotFound` if `dir` does not exist.
@@ -253,7 +256,8 @@ pub fn write_atomic(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
     vfs.sync_dir(parent_of(path))
 }
 
-/// The same but for the directory, which the caller syncs: before that a crash may leave what stood there before.
+/// The same but for the directory, which the caller syncs: before that a crash may leave what stood
+/// there before.
 pub fn replace(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = path.with_extension("tmp");
     let mut file = vfs.create(&temporary)?;

@@ -200,7 +200,8 @@ fn lock_opened(path: &Path, open: impl Fn() -> std::io::Result<File>) -> Result<
     loop {
         let file = open().map_err(|e| Error::io("open lock", path, e))?;
         match file.try_lock() {
-            // Whoever had it may have removed it with the store meanwhile: then others lock another file.
+            // Whoever had it may have removed it with the store meanwhile: then others lock another
+            // file.
             Ok(()) if is_at(&file, path)? => {
                 return Ok(Box::new(PosixLock { file, process: std::process::id() }));
             }
@@ -314,7 +315,8 @@ impl ReadableFile for PosixReader {
     }
 }
 
-/// The advisory lock goes with the open file, which children of this process share from their birth on.
+/// The advisory lock goes with the open file, which children of this process share from their birth
+/// on.
 #[derive(Debug)]
 struct PosixLock {
     file: File,
@@ -326,7 +328,8 @@ impl FileLock for PosixLock {}
 
 impl Drop for PosixLock {
     fn drop(&mut self) {
-        // Closing alone would leave it to the children that have the file open too; and it is not theirs to give up.
+        // Closing alone would leave it to the children that have the file open too; and it is not
+        // theirs to give up.
         if self.process == std::process::id() {
             // If that fails, closing does it.
             let _ = self.file.unlock();

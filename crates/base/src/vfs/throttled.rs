@@ -1,11 +1,11 @@
 //! A file system as slow as a chosen disk, around any other.
 //!
-//! The model is one disk arm: every read and append takes its bytes' share of the bandwidth, and one
-//! more seek if it does not go on where the last one on the disk ended; every sync takes a
-//! seek, and so does the cutting of a file and the sync of a directory. Other operations on names are free.
-//! All files share the one disk: an operation begins when those before it are done, and the call returns when
-//! its own time is over by the injected clock; but appends to logs, which take the disk's time like others,
-//! return at once.
+//! The model is one disk arm: every read and append takes its bytes' share of the bandwidth, and
+//! one more seek if it does not go on where the last one on the disk ended; every sync takes a
+//! seek, and so does the cutting of a file and the sync of a directory. Other operations on names
+//! are free. All files share the one disk: an operation begins when those before it are done, and
+//! the call returns when its own time is over by the injected clock; but appends to logs, which
+//! take the disk's time like others, return at once.
 //!
 //! Threads: a reservation under a lock gives each call its slot; waiting is on a condition
 //! variable, so that the lock is free meanwhile.
@@ -23,7 +23,8 @@ use std::time::Duration;
 /// The longest single wait: a simulated clock may move faster than real time.
 const WAIT_NS_MAX: u64 = 1_000_000;
 
-/// Who waits wakes up a little late. So much of what the disk then seems to have been idle does not count.
+/// Who waits wakes up a little late. So much of what the disk then seems to have been idle does not
+/// count.
 const LATE_NS_MAX: u64 = 200_000;
 
 /// How fast a disk is.

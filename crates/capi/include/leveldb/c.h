@@ -1,13 +1,14 @@
-/* LevelDB's C interface, version 1.23, on Esker. Made by `cargo xtask header`: change the Rust instead.
+/* LevelDB's C interface, version 1.23, on Esker. Made by `cargo xtask header`: change the Rust
+   instead.
 
-   Programs that were compiled with LevelDB's own header run on this library as they are; what differs stands in
-   docs/c-api.md.
+   Programs that were compiled with LevelDB's own header run on this library as they are; what
+   differs stands in docs/c-api.md.
 
-   Pointers to handles come from the functions that make them, and no pointer is NULL unless its function allows it.
-   `errptr` leads to NULL, or to text that is freed when an error replaces it; where nothing fails it is left alone.
-   Keys and values are bytes with a length. What is returned to be freed is freed with `leveldb_free`, or `free`.
-   A database, a snapshot and options that nobody sets any more may be used by several threads at once, everything else by
-   one at a time. */
+   Pointers to handles come from the functions that make them, and no pointer is NULL unless its
+   function allows it. `errptr` leads to NULL, or to text that is freed when an error replaces it;
+   where nothing fails it is left alone. Keys and values are bytes with a length. What is returned
+   to be freed is freed with `leveldb_free`, or `free`. A database, a snapshot and options that
+   nobody sets any more may be used by several threads at once, everything else by one at a time. */
 
 #ifndef ESKER_LEVELDB_C_H_
 #define ESKER_LEVELDB_C_H_
@@ -101,7 +102,8 @@ leveldb_options_t *leveldb_options_create(void);
 void leveldb_options_destroy(leveldb_options_t *options);
 
 /*
- The order of keys; NULL is the order of their bytes. A database keeps the order that it was made with.
+ The order of keys; NULL is the order of their bytes. A database keeps the order that it was made
+ with.
  */
 void leveldb_options_set_comparator(leveldb_options_t *options, leveldb_comparator_t *comparator);
 
@@ -171,8 +173,8 @@ void leveldb_options_set_max_file_size(leveldb_options_t *options, size_t bytes)
 void leveldb_options_set_compression(leveldb_options_t *options, int compression);
 
 /*
- Sets any option of Esker by name, `name=value` with commas between: those of docs/c-api.md. They count after LevelDB's,
- whichever comes first, and the last of a name counts.
+ Sets any option of Esker by name, `name=value` with commas between: those of docs/c-api.md. They
+ count after LevelDB's, whichever comes first, and the last of a name counts.
 
  Not LevelDB's. Errors, with nothing set: no such name; no value for it, or one out of range.
  */
@@ -199,7 +201,8 @@ void leveldb_readoptions_set_verify_checksums(leveldb_readoptions_t *options, ui
 void leveldb_readoptions_set_fill_cache(leveldb_readoptions_t *options, uint8_t on);
 
 /*
- Read what a snapshot sees; NULL is the present. Once the snapshot is released, reads with these options fail.
+ Read what a snapshot sees; NULL is the present. Once the snapshot is released, reads with these
+ options fail.
  */
 void leveldb_readoptions_set_snapshot(leveldb_readoptions_t *options, const leveldb_snapshot_t *snapshot);
 
@@ -239,16 +242,17 @@ leveldb_env_t *leveldb_create_default_env(void);
 void leveldb_env_destroy(leveldb_env_t *env);
 
 /*
- A directory for tests, which is made if it is not there: what the variable `TEST_TMPDIR` says, or one of this user's
- in the system's directory for such. To be freed.
+ A directory for tests, which is made if it is not there: what the variable `TEST_TMPDIR` says,
+ or one of this user's in the system's directory for such. To be freed.
  */
 char *leveldb_env_get_test_directory(leveldb_env_t *env);
 
 /*
- Makes an order of keys of functions: `compare` says less than, equal or greater by its sign, `name` the name that the
- database keeps, `destructor` frees the state. NULL without `compare`.
+ Makes an order of keys of functions: `compare` says less than, equal or greater by its sign,
+ `name` the name that the database keeps, `destructor` frees the state. NULL without `compare`.
 
- They are called from any thread, by several at once, must not use the database, and no C++ exception may leave them.
+ They are called from any thread, by several at once, must not use the database, and no C++
+ exception may leave them.
  */
 leveldb_comparator_t *leveldb_comparator_create(void *state,
                                                 void (*destructor)(void *state),
@@ -265,12 +269,12 @@ leveldb_comparator_t *leveldb_comparator_create(void *state,
 void leveldb_comparator_destroy(leveldb_comparator_t *comparator);
 
 /*
- Makes a filter policy of functions: `create_filter` makes the filter of some keys, which come in order, with `malloc`;
- `key_may_match` returns 0 only if the key was not among them; `name` says the name that tables keep. NULL without the
- first two.
+ Makes a filter policy of functions: `create_filter` makes the filter of some keys, which come in
+ order, with `malloc`; `key_may_match` returns 0 only if the key was not among them; `name` says
+ the name that tables keep. NULL without the first two.
 
- They are called from any thread, by several at once (`create_filter` too), must not use the database, and no C++ exception
- may leave them.
+ They are called from any thread, by several at once (`create_filter` too), must not use the
+ database, and no C++ exception may leave them.
  */
 leveldb_filterpolicy_t *leveldb_filterpolicy_create(void *state,
                                                     void (*destructor)(void *state),
@@ -337,17 +341,16 @@ void leveldb_writebatch_append(leveldb_writebatch_t *destination, const leveldb_
 /*
  Opens the database in the directory `name`. NULL after an error.
 
- Errors, all of them an invalid argument: it is not there, and was not to be made; it is there, and was not to be; an option is wrong, or
- the comparator another; the directory holds a database of LevelDB, which is not touched. IO error: it is
- open already, here or elsewhere; of the disk. Corruption: a file is damaged.
+ Errors, all of them an invalid argument: it is not there, and was not to be made; it is there,
+ and was not to be; an option is wrong, or the comparator another; the directory holds a database
+ of LevelDB, which is not touched. IO error: it is open already, here or elsewhere; of the disk.
+ Corruption: a file is damaged.
  */
-leveldb_t *leveldb_open(const leveldb_options_t *options,
-                        const char *name,
-                        char **errptr);
+leveldb_t *leveldb_open(const leveldb_options_t *options, const char *name, char **errptr);
 
 /*
- Closes a database: what was written is durable then. What is left of its iterators and snapshots may still be used,
- and has to be freed.
+ Closes a database: what was written is durable then. What is left of its iterators and snapshots
+ may still be used, and has to be freed.
  */
 void leveldb_close(leveldb_t *db);
 
@@ -377,7 +380,8 @@ void leveldb_delete(leveldb_t *db,
 void leveldb_write(leveldb_t *db, const leveldb_writeoptions_t *options, leveldb_writebatch_t *batch, char **errptr);
 
 /*
- The value of a key, to be freed, and its length; NULL if the key is not there, and after an error.
+ The value of a key, to be freed, and its length; NULL if the key is not there, and after an
+ error.
  */
 char *leveldb_get(leveldb_t *db,
                   const leveldb_readoptions_t *options,
@@ -413,7 +417,8 @@ void leveldb_approximate_sizes(leveldb_t *db,
                                uint64_t *sizes);
 
 /*
- Rewrites the keys from start to limit, both inclusive, into the deepest level in use, and waits for it. NULL is open.
+ Rewrites the keys from start to limit, both inclusive, into the deepest level in use, and waits
+ for it. NULL is open.
  */
 void leveldb_compact_range(leveldb_t *db,
                            const char *start_key,

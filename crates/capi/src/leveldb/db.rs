@@ -40,9 +40,10 @@ unsafe fn get<'a>(db: *const leveldb_t) -> Outcome<&'a Db> {
 
 /// Opens the database in the directory `name`. NULL after an error.
 ///
-/// Errors, all of them an invalid argument: it is not there, and was not to be made; it is there, and was not to be; an option is wrong, or
-/// the comparator another; the directory holds a database of LevelDB, which is not touched. IO error: it is
-/// open already, here or elsewhere; of the disk. Corruption: a file is damaged.
+/// Errors, all of them an invalid argument: it is not there, and was not to be made; it is there,
+/// and was not to be; an option is wrong, or the comparator another; the directory holds a database
+/// of LevelDB, which is not touched. IO error: it is open already, here or elsewhere; of the disk.
+/// Corruption: a file is damaged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_open(
     options: *const leveldb_options_t,
@@ -64,7 +65,8 @@ pub unsafe extern "C" fn leveldb_open(
     }
 }
 
-/// The database behind a handle: for measuring what the interface costs. `None` if it is no open one.
+/// The database behind a handle: for measuring what the interface costs. `None` if it is no open
+/// one.
 ///
 /// # Safety
 /// `db` is NULL or came from [`leveldb_open`].
@@ -95,8 +97,8 @@ fn explain(dir: &Path, options: &OpenOptions, error: Error) -> Status {
     }
 }
 
-/// Closes a database: what was written is durable then. What is left of its iterators and snapshots may still be used,
-/// and has to be freed.
+/// Closes a database: what was written is durable then. What is left of its iterators and snapshots
+/// may still be used, and has to be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_close(db: *mut leveldb_t) {
     // SAFETY: as everywhere.
@@ -171,7 +173,8 @@ pub unsafe extern "C" fn leveldb_write(
     }
 }
 
-/// The value of a key, to be freed, and its length; NULL if the key is not there, and after an error.
+/// The value of a key, to be freed, and its length; NULL if the key is not there, and after an
+/// error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_get(
     db: *mut leveldb_t,
@@ -287,7 +290,8 @@ pub unsafe extern "C" fn leveldb_approximate_sizes(
     });
 }
 
-/// Rewrites the keys from start to limit, both inclusive, into the deepest level in use, and waits for it. NULL is open.
+/// Rewrites the keys from start to limit, both inclusive, into the deepest level in use, and waits
+/// for it. NULL is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_compact_range(
     db: *mut leveldb_t,
@@ -302,7 +306,8 @@ pub unsafe extern "C" fn leveldb_compact_range(
         let db = db.get()?;
         let start = (!start_key.is_null()).then(|| slice(start_key, start_key_len));
         let mut limit = (!limit_key.is_null()).then(|| slice(limit_key, limit_key_len).to_vec());
-        // A comparator may be given no keys but the user's: then the limit itself is left out, which nobody can see.
+        // A comparator may be given no keys but the user's: then the limit itself is left out,
+        // which nobody can see.
         if *bytewise && let Some(limit) = &mut limit {
             limit.push(0);
         }
@@ -324,7 +329,8 @@ pub unsafe extern "C" fn leveldb_destroy_db(
             let dir = path(name)?;
             foreign::refuse(dir)?;
             match esker::destroy(dir, &Setup::default()) {
-                // There is no file of a database: what stands there, if anything, is somebody else's and stays.
+                // There is no file of a database: what stands there, if anything, is somebody
+                // else's and stays.
                 Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(error.into()),
             }

@@ -18,11 +18,12 @@ const GIB: u64 = 1 << 30;
 /// Bytes of blocks that are cached if no cache is given, as in LevelDB.
 const CACHE_BYTES: u64 = 8 * MIB;
 
-/// More is no machine's memory: a program that gives the largest number there is means that it does not care.
+/// More is no machine's memory: a program that gives the largest number there is means that it does
+/// not care.
 const CACHE_BYTES_MAX: u64 = 1 << 50;
 
-/// Threads that compact. LevelDB has one for all its work; ours flushes, makes logs and memory ready and builds indexes on
-/// one thread each.
+/// Threads that compact. LevelDB has one for all its work; ours flushes, makes logs and memory
+/// ready and builds indexes on one thread each.
 const COMPACTION_THREADS: u32 = 1;
 
 /// Bytes of indexes and filters that stay in memory at least, which LevelDB does not count.
@@ -95,9 +96,9 @@ impl OpenOptions {
         let memtable_bytes = self.write_buffer_bytes.clamp(64 * KIB, GIB);
         let memtables_bytes_max = (4 * memtable_bytes).max(MIB);
         let cache_bytes = self.cache_bytes.unwrap_or(CACHE_BYTES).min(CACHE_BYTES_MAX);
-        let pinned_bytes = cache_bytes.max(PINNED_BYTES_MIN);
-        // An eighth of what memtables leave is for compactions.
-        let blocks = cache_bytes.saturating_add(pinned_bytes);
+        // What the cache leaves is for indexes and filters, run indexes too; an eighth of what
+        // memtables leave is for compactions.
+        let blocks = cache_bytes.saturating_add(cache_bytes.max(PINNED_BYTES_MIN));
         let budget = blocks.saturating_add(blocks / 7).saturating_add(memtables_bytes_max);
         let table_bytes = self.file_bytes.unwrap_or(memtable_bytes.max(2 * MIB));
         let default_keyspace = KeyspaceOptions {
@@ -121,7 +122,6 @@ impl OpenOptions {
             memory_budget_bytes: budget.max(4 * MIB),
             memtables_bytes_max,
             block_cache_bytes: Some(cache_bytes),
-            pinned_bytes_max: Some(pinned_bytes),
             compaction_threads: COMPACTION_THREADS,
             open_files_max: self.open_files_max.clamp(16, 50_000).unsigned_abs(),
             default_keyspace,
@@ -160,8 +160,8 @@ pub unsafe extern "C" fn leveldb_options_destroy(options: *mut leveldb_options_t
     quiet((), || unsafe { Ok(handle::discard(options)?) });
 }
 
-/// What an option leads to: nothing for NULL; for a handle that was closed, what is gone already, so that whoever uses the options is
-/// refused.
+/// What an option leads to: nothing for NULL; for a handle that was closed, what is gone already,
+/// so that whoever uses the options is refused.
 ///
 /// # Safety
 /// As for `handle::get`.
@@ -183,7 +183,8 @@ unsafe fn set(options: *mut leveldb_options_t, set: impl FnOnce(&mut OpenOptions
     });
 }
 
-/// The order of keys; NULL is the order of their bytes. A database keeps the order that it was made with.
+/// The order of keys; NULL is the order of their bytes. A database keeps the order that it was made
+/// with.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_options_set_comparator(
     options: *mut leveldb_options_t,
@@ -337,8 +338,8 @@ pub unsafe extern "C" fn leveldb_options_set_compression(
     unsafe { set(options, |options| options.compression = compression) };
 }
 
-/// Sets any option of Esker by name, `name=value` with commas between: those of docs/c-api.md. They count after LevelDB's,
-/// whichever comes first, and the last of a name counts.
+/// Sets any option of Esker by name, `name=value` with commas between: those of docs/c-api.md. They
+/// count after LevelDB's, whichever comes first, and the last of a name counts.
 ///
 /// Not LevelDB's. Errors, with nothing set: no such name; no value for it, or one out of range.
 #[unsafe(no_mangle)]
@@ -442,7 +443,8 @@ pub unsafe extern "C" fn leveldb_readoptions_set_fill_cache(
     });
 }
 
-/// Read what a snapshot sees; NULL is the present. Once the snapshot is released, reads with these options fail.
+/// Read what a snapshot sees; NULL is the present. Once the snapshot is released, reads with these
+/// options fail.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_readoptions_set_snapshot(
     options: *mut leveldb_readoptions_t,
@@ -528,8 +530,8 @@ pub unsafe extern "C" fn leveldb_env_destroy(env: *mut leveldb_env_t) {
     quiet((), || unsafe { Ok(handle::discard(env)?) });
 }
 
-/// A directory for tests, which is made if it is not there: what the variable `TEST_TMPDIR` says, or one of this user's
-/// in the system's directory for such. To be freed.
+/// A directory for tests, which is made if it is not there: what the variable `TEST_TMPDIR` says,
+/// or one of this user's in the system's directory for such. To be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_env_get_test_directory(env: *mut leveldb_env_t) -> *mut c_char {
     // SAFETY: as everywhere.

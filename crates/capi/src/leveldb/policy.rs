@@ -1,9 +1,11 @@
 //! Comparators and filter policies that are functions of the user's.
 //!
-//! Both are kept by reference counts: one that is destroyed while a database is open that needs it is destroyed when
-//! that is closed. Options do not count: what is destroyed before the open is an error of that.
-//! Threads: the engine calls them from any, several at once. That goes for making filters too, which LevelDB does on one
-//! thread at a time: here a flush, compactions and an open each make them. So functions have to be safe for that.
+//! Both are kept by reference counts: one that is destroyed while a database is open that needs it
+//! is destroyed when that is closed. Options do not count: what is destroyed before the open is an
+//! error of that.
+//! Threads: the engine calls them from any, several at once. That goes for making filters too,
+//! which LevelDB does on one thread at a time: here a flush, compactions and an open each make
+//! them. So functions have to be safe for that.
 //! Exceptions: one of C++ that left a function would unwind through the engine. It must not.
 
 use super::status::quiet;
@@ -101,10 +103,11 @@ impl Comparator for Order {
     }
 }
 
-/// Makes an order of keys of functions: `compare` says less than, equal or greater by its sign, `name` the name that the
-/// database keeps, `destructor` frees the state. NULL without `compare`.
+/// Makes an order of keys of functions: `compare` says less than, equal or greater by its sign,
+/// `name` the name that the database keeps, `destructor` frees the state. NULL without `compare`.
 ///
-/// They are called from any thread, by several at once, must not use the database, and no C++ exception may leave them.
+/// They are called from any thread, by several at once, must not use the database, and no C++
+/// exception may leave them.
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_comparator_create(
     state: *mut c_void,
@@ -183,12 +186,12 @@ impl FilterPolicy for Policy {
     }
 }
 
-/// Makes a filter policy of functions: `create_filter` makes the filter of some keys, which come in order, with `malloc`;
-/// `key_may_match` returns 0 only if the key was not among them; `name` says the name that tables keep. NULL without the
-/// first two.
+/// Makes a filter policy of functions: `create_filter` makes the filter of some keys, which come in
+/// order, with `malloc`; `key_may_match` returns 0 only if the key was not among them; `name` says
+/// the name that tables keep. NULL without the first two.
 ///
-/// They are called from any thread, by several at once (`create_filter` too), must not use the database, and no C++ exception
-/// may leave them.
+/// They are called from any thread, by several at once (`create_filter` too), must not use the
+/// database, and no C++ exception may leave them.
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_filterpolicy_create(
     state: *mut c_void,

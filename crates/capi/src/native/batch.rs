@@ -135,8 +135,8 @@ pub unsafe extern "C" fn esker_batch_delete_range(
     })
 }
 
-/// Writes a batch, all of it or nothing, and empties it; after an error it is as it was. `sync`: return only when it, and
-/// every write before it, is on stable storage.
+/// Writes a batch, all of it or nothing, and empties it; after an error it is as it was. `sync`:
+/// return only when it, and every write before it, is on stable storage.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_write(
     db: *const esker_db,

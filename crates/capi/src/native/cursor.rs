@@ -44,7 +44,8 @@ pub struct esker_scan_options {
     pub keys_only: u8,
     /// Not 0: do not keep blocks that are read in the cache, for scans of everything.
     pub past_cache: u8,
-    /// Not 0: read only what is in tables, which is what a crash cannot take from a database with `durability=external`.
+    /// Not 0: read only what is in tables, which is what a crash cannot take from a database with
+    /// `durability=external`.
     pub persisted: u8,
 }
 
@@ -174,7 +175,8 @@ pub unsafe extern "C" fn esker_cursor_prev(cursor: *mut esker_cursor) -> esker_c
     unsafe { step(cursor, |cursor| Ok(cursor.prev()?)) }
 }
 
-/// True if the cursor stands on a key: not at the ends, after an error, nor once its database is closed.
+/// True if the cursor stands on a key: not at the ends, after an error, nor once its database is
+/// closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_cursor_valid(cursor: *const esker_cursor) -> bool {
     // SAFETY: as everywhere.
@@ -224,8 +226,9 @@ pub unsafe extern "C" fn esker_cursor_value(
     unsafe { lend(standing(cursor).map(Cursor::value), len) }
 }
 
-/// A cursor over a range that gives pairs in the order in which values stand on the disk. `memory_bytes`: what it may take
-/// for keys and places before it reads their values; some tens of MiB are plenty.
+/// A cursor over a range that gives pairs in the order in which values stand on the disk.
+/// `memory_bytes`: what it may take for keys and places before it reads their values; some tens of
+/// MiB are plenty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_scan_unordered(
     keyspace: *const esker_keyspace,

@@ -32,8 +32,8 @@ impl esker_slice {
     }
 }
 
-/// Sets a key. That survives the death of the process, unless the database was opened with `durability=external`; for
-/// power cuts see `esker_sync` and `esker_write`.
+/// Sets a key. That survives the death of the process, unless the database was opened with
+/// `durability=external`; for power cuts see `esker_sync` and `esker_write`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_put(
     keyspace: *const esker_keyspace,
@@ -60,7 +60,8 @@ pub unsafe extern "C" fn esker_delete(
     run(|| unsafe { Ok(handle::get(keyspace)?.open()?.delete(bytes(key, key_len)?)?) })
 }
 
-/// Removes every key from `start`, inclusive, to `end`, exclusive. One record, whatever the number of keys.
+/// Removes every key from `start`, inclusive, to `end`, exclusive. One record, whatever the number
+/// of keys.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_delete_range(
     keyspace: *const esker_keyspace,
@@ -103,7 +104,8 @@ pub(super) fn get(
     }
 }
 
-/// The value of a key, to be freed; NULL if the key is not there. `snapshot`: the moment to read at; NULL is now.
+/// The value of a key, to be freed; NULL if the key is not there. `snapshot`: the moment to read
+/// at; NULL is now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_get(
     keyspace: *const esker_keyspace,
@@ -124,8 +126,8 @@ pub unsafe extern "C" fn esker_get(
     })
 }
 
-/// The values of several keys as of one moment, each as in `esker_get`, in the order of the keys. After an error there are
-/// none. `keys` and `values` may be the same array.
+/// The values of several keys as of one moment, each as in `esker_get`, in the order of the keys.
+/// After an error there are none. `keys` and `values` may be the same array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_multi_get(
     keyspace: *const esker_keyspace,

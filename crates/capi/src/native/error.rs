@@ -35,7 +35,8 @@ pub enum esker_code {
     ESKER_POISONED = 9,
     /// Cancelled by the store closing.
     ESKER_CANCELLED = 10,
-    /// A handle is NULL, closed, of another kind, or its database is closed; or a place for a result is NULL.
+    /// A handle is NULL, closed, of another kind, or its database is closed; or a place for a
+    /// result is NULL.
     ESKER_MISUSE = 11,
     /// A bug of Esker. What the call did is unknown.
     ESKER_INTERNAL = 12,
@@ -119,7 +120,8 @@ fn keep(failure: &Failure) -> Code {
     failure.code
 }
 
-/// What went wrong in the last call on this thread that failed: good until the next that fails. Empty if none has.
+/// What went wrong in the last call on this thread that failed: good until the next that fails.
+/// Empty if none has.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())

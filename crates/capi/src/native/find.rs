@@ -58,7 +58,8 @@ pub unsafe extern "C" fn esker_wait_index(
     })
 }
 
-/// The indexes of a keyspace, as a JSON array of objects with `field`, `ready` and `keys_done`; to be freed.
+/// The indexes of a keyspace, as a JSON array of objects with `field`, `ready` and `keys_done`; to
+/// be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_indexes(
     keyspace: *const esker_keyspace,
@@ -99,8 +100,9 @@ pub unsafe extern "C" fn esker_find(
     unsafe { esker_find_range(keyspace, snapshot, field, value, true, value, true, found) }
 }
 
-/// The keys of records whose field holds a value of a range, in the order of the values, by an index. A bound that is NULL
-/// is open; `from_inclusive` and `to_inclusive` say whether bounds belong to the range.
+/// The keys of records whose field holds a value of a range, in the order of the values, by an
+/// index. A bound that is NULL is open; `from_inclusive` and `to_inclusive` say whether bounds
+/// belong to the range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_find_range(
     keyspace: *const esker_keyspace,
@@ -195,8 +197,8 @@ pub unsafe extern "C" fn esker_found_close(found: *mut esker_found) -> esker_cod
     run(|| unsafe { Ok(handle::discard(found)?) })
 }
 
-/// The keys of records whose field holds this value, in order, without an index: reads all records. `keys`: an array, to be
-/// freed with `esker_slices_free`; NULL if there are none.
+/// The keys of records whose field holds this value, in order, without an index: reads all records.
+/// `keys`: an array, to be freed with `esker_slices_free`; NULL if there are none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_get_keys_by_field(
     keyspace: *const esker_keyspace,

@@ -21,7 +21,8 @@ pub struct esker_group_index {
     pub group: esker_slice,
     /// Index of the newest request that was applied.
     pub applied: u64,
-    /// Index of the newest request that is persistent, with all before it: what a crash would go back to. 0 if there is none.
+    /// Index of the newest request that is persistent, with all before it: what a crash would go
+    /// back to. 0 if there is none.
     pub persisted: u64,
     /// The note of the newest request that was applied.
     pub note: esker_slice,
@@ -61,7 +62,8 @@ pub struct esker_deleted_group {
     pub value_files: u64,
     /// Bytes of these files. They are free when this is told, unless a cursor still reads them.
     pub file_bytes: u64,
-    /// Tables that share what was deleted with others: it is hidden, and left out when they are rewritten.
+    /// Tables that share what was deleted with others: it is hidden, and left out when they are
+    /// rewritten.
     pub shared_tables: u64,
 }
 
@@ -82,13 +84,15 @@ pub struct esker_group_files {
     pub file_bytes: u64,
 }
 
-/// Applies a request of somebody else's log, to a database that was opened with `durability=external`: the batch, and how far
-/// the log of `group` is then, become visible and persistent together. Empties the batch; after an error it is as it was.
+/// Applies a request of somebody else's log, to a database that was opened with
+/// `durability=external`: the batch, and how far the log of `group` is then, become visible and
+/// persistent together. Empties the batch; after an error it is as it was.
 ///
-/// `group`: what the keys of the batch begin with, 1 B to 1 KiB. `index`: that of the request in the log of the group, above
-/// that of all that were applied before. `note`: bytes that are kept with the index, at most 64 KiB. Requests of a group are
-/// applied in the order of its log, one after the other; several groups may be applied to by several threads. A batch without
-/// writes is a request too. See docs/external-durability.md.
+/// `group`: what the keys of the batch begin with, 1 B to 1 KiB. `index`: that of the request in
+/// the log of the group, above that of all that were applied before. `note`: bytes that are kept
+/// with the index, at most 64 KiB. Requests of a group are applied in the order of its log, one
+/// after the other; several groups may be applied to by several threads. A batch without writes is
+/// a request too. See docs/external-durability.md.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_apply(
     db: *const esker_db,
@@ -111,8 +115,8 @@ pub unsafe extern "C" fn esker_apply(
     })
 }
 
-/// The value of a key as tables have it, memtables left out, to be freed; NULL if they have none. With `durability=external`
-/// that is what a crash would leave now.
+/// The value of a key as tables have it, memtables left out, to be freed; NULL if they have none.
+/// With `durability=external` that is what a crash would leave now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_get_persisted(
     keyspace: *const esker_keyspace,
@@ -132,8 +136,9 @@ pub unsafe extern "C" fn esker_get_persisted(
     })
 }
 
-/// A snapshot of a database, in all keyspaces, as a crash would leave it now. It must have been opened with
-/// `durability=external`. Scans that are to read what is persistent as of now have `persisted` of `esker_scan_options`.
+/// A snapshot of a database, in all keyspaces, as a crash would leave it now. It must have been
+/// opened with `durability=external`. Scans that are to read what is persistent as of now have
+/// `persisted` of `esker_scan_options`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_persisted_snapshot(
     db: *const esker_db,
@@ -150,8 +155,8 @@ pub unsafe extern "C" fn esker_persisted_snapshot(
     })
 }
 
-/// How far the log of a group was applied, to be freed with `esker_groups_free(state, 1)`; NULL if it never was, or the group
-/// was deleted.
+/// How far the log of a group was applied, to be freed with `esker_groups_free(state, 1)`; NULL if
+/// it never was, or the group was deleted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_group(
     db: *const esker_db,
@@ -169,8 +174,9 @@ pub unsafe extern "C" fn esker_group(
     })
 }
 
-/// How far the logs of all groups were applied, in the order of their names. Right after the database was opened that is what is
-/// persistent. `groups`: an array, to be freed with `esker_groups_free`; NULL if there are none.
+/// How far the logs of all groups were applied, in the order of their names. Right after the
+/// database was opened that is what is persistent. `groups`: an array, to be freed with
+/// `esker_groups_free`; NULL if there are none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_groups(
     db: *const esker_db,
@@ -204,8 +210,9 @@ pub unsafe extern "C" fn esker_groups_free(groups: *mut esker_group_index, count
     }
 }
 
-/// How far the logs of all groups were applied, and what each has of the tables, in the order of their names. `groups`: an array,
-/// to be freed with `esker_group_stats_free`; NULL if there are none.
+/// How far the logs of all groups were applied, and what each has of the tables, in the order of
+/// their names. `groups`: an array, to be freed with `esker_group_stats_free`; NULL if there are
+/// none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_group_stats(
     db: *const esker_db,
@@ -290,8 +297,9 @@ fn tables_of(found: &GroupStats) -> Outcome<esker_group_tables> {
     })
 }
 
-/// Makes persistent what was applied to a group, along with everything that is in the same memtables, and waits for it. `index`:
-/// up to where the log of the group may be cut off then; 0 if there is nothing of it. May be NULL.
+/// Makes persistent what was applied to a group, along with everything that is in the same
+/// memtables, and waits for it. `index`: up to where the log of the group may be cut off then; 0 if
+/// there is nothing of it. May be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_flush_group(
     db: *const esker_db,
@@ -310,17 +318,18 @@ pub unsafe extern "C" fn esker_flush_group(
     })
 }
 
-/// Makes persistent what was applied first of all that is not persistent yet, and waits for it: for logs that grow too long
-/// since one group of many is idle.
+/// Makes persistent what was applied first of all that is not persistent yet, and waits for it: for
+/// logs that grow too long since one group of many is idle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_flush_oldest(db: *const esker_db) -> esker_code {
     // SAFETY: as everywhere.
     run(|| unsafe { Ok(handle::get(db)?.db()?.flush_oldest()?) })
 }
 
-/// Deletes a group, in all keyspaces with keys in bytewise order: every key that begins with its name, and how far its log was
-/// applied. Nobody sees it from then on, not even at an older snapshot; only cursors that were there before read on. After a
-/// crash it is there as a whole, or gone as a whole; once this has returned, gone. Nothing must be applied to it meanwhile.
+/// Deletes a group, in all keyspaces with keys in bytewise order: every key that begins with its
+/// name, and how far its log was applied. Nobody sees it from then on, not even at an older
+/// snapshot; only cursors that were there before read on. After a crash it is there as a whole, or
+/// gone as a whole; once this has returned, gone. Nothing must be applied to it meanwhile.
 /// `deleted`: what was done; may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_delete_group(
@@ -345,8 +354,9 @@ pub unsafe extern "C" fn esker_delete_group(
     })
 }
 
-/// Writes what is persistent of a group, at one moment, into the new directory `path`: a store of its own, with how far its log
-/// was applied, for `esker_ingest_group` of another database. Nobody waits for it. `files`: what was written; may be NULL.
+/// Writes what is persistent of a group, at one moment, into the new directory `path`: a store of
+/// its own, with how far its log was applied, for `esker_ingest_group` of another database. Nobody
+/// waits for it. `files`: what was written; may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_export_group(
     db: *const esker_db,
@@ -363,12 +373,13 @@ pub unsafe extern "C" fn esker_export_group(
     }
 }
 
-/// Takes over a group that `esker_export_group` has written into the directory `path`, which stays as it is, in the place of
-/// what is there of it: persistent, and as far applied as it was there, when this returns. Until then readers see what was there before, and a
-/// crash leaves one or the other as a whole. Nothing must be applied to it meanwhile. `files`: what has come; may be NULL.
+/// Takes over a group that `esker_export_group` has written into the directory `path`, which stays
+/// as it is, in the place of what is there of it: persistent, and as far applied as it was there,
+/// when this returns. Until then readers see what was there before, and a crash leaves one or the
+/// other as a whole. Nothing must be applied to it meanwhile. `files`: what has come; may be NULL.
 ///
-/// If the disk fails while it is flushed, nothing has changed, and it may be tried again; only a crash before the
-/// manifest is written next may find it in force, as a whole.
+/// If the disk fails while it is flushed, nothing has changed, and it may be tried again; only a
+/// crash before the manifest is written next may find it in force, as a whole.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_ingest_group(
     db: *const esker_db,

@@ -1,10 +1,13 @@
 //! Esker's own interface for C: `esker.h`.
 //!
-//! Every function that can fail returns a code, and `esker_last_error` the text that belongs to it. Handles are opaque,
-//! and each is closed by a function of its own, in any order: what others still need stays alive behind them. After
-//! `esker_close` whatever belongs to the database says that it is closed.
-//! Flow: `store` -> the engine;  `data`, `batch`, `cursor`, `find`, `groups`, `upkeep` -> `store`;  errors -> `error`.
-//! Threads: databases, keyspaces and snapshots may be used by all at once, everything else by one at a time.
+//! Every function that can fail returns a code, and `esker_last_error` the text that belongs to it.
+//! Handles are opaque, and each is closed by a function of its own, in any order: what others still
+//! need stays alive behind them. After `esker_close` whatever belongs to the database says that it
+//! is closed.
+//! Flow: `store` -> the engine; `data`, `batch`, `cursor`, `find`, `groups`, `upkeep` -> `store`;
+//! errors -> `error`.
+//! Threads: databases, keyspaces and snapshots may be used by all at once, everything else by one
+//! at a time.
 
 mod batch;
 mod cursor;

@@ -179,7 +179,8 @@ pub unsafe extern "C" fn esker_record_len(record: *const esker_record) -> size_t
     unsafe { handle::get(record).map_or(0, Record::len) }
 }
 
-/// What a field holds; text and bytes are good until the record changes. `found`: false if there is no such field.
+/// What a field holds; text and bytes are good until the record changes. `found`: false if there is
+/// no such field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_record_get(
     record: *const esker_record,
@@ -233,7 +234,8 @@ pub unsafe extern "C" fn esker_put_record(
     })
 }
 
-/// The record of a key, to be closed; NULL if the key is not there. A value that is no record is an error.
+/// The record of a key, to be closed; NULL if the key is not there. A value that is no record is an
+/// error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_get_record(
     keyspace: *const esker_keyspace,

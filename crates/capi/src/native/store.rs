@@ -125,10 +125,11 @@ unsafe fn all_options(
     Ok(all)
 }
 
-/// Opens the database in the directory `path`, and makes it if it is not there, unless the options say otherwise.
+/// Opens the database in the directory `path`, and makes it if it is not there, unless the options
+/// say otherwise.
 ///
-/// `options`: `name=value` with commas between, see docs/c-api.md; NULL is the defaults. Those of keyspaces count for all
-/// keyspaces.
+/// `options`: `name=value` with commas between, see docs/c-api.md; NULL is the defaults. Those of
+/// keyspaces count for all keyspaces.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_open(
     path: *const c_char,
@@ -139,8 +140,9 @@ pub unsafe extern "C" fn esker_open(
     unsafe { esker_open_with(path, options, std::ptr::null(), 0, false, db) }
 }
 
-/// Opens a database with options of their own for some of its keyspaces, or for reading only, when nothing on the disk
-/// changes and it must be there. Options of a keyspace that is not there are an error: see `esker_create_keyspace`.
+/// Opens a database with options of their own for some of its keyspaces, or for reading only, when
+/// nothing on the disk changes and it must be there. Options of a keyspace that is not there are an
+/// error: see `esker_create_keyspace`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_open_with(
     path: *const c_char,
@@ -168,7 +170,8 @@ pub unsafe extern "C" fn esker_open_with(
     })
 }
 
-/// The database behind a handle: for measuring what the interface costs. `None` if it is no open one.
+/// The database behind a handle: for measuring what the interface costs. `None` if it is no open
+/// one.
 ///
 /// # Safety
 /// `db` is NULL or came from [`esker_open`].
@@ -178,10 +181,11 @@ pub unsafe fn engine_of(db: *const esker_db) -> Option<Db> {
     unsafe { handle::get(db).ok()?.db().ok().cloned() }
 }
 
-/// Closes a database and its handle: what was written is durable when it returns `ESKER_OK`. It is closed in any case.
+/// Closes a database and its handle: what was written is durable when it returns `ESKER_OK`. It is
+/// closed in any case.
 ///
-/// What belongs to it, such as keyspaces and cursors, must not be in use by other threads; it is of no use afterwards, and still has to be
-/// closed.
+/// What belongs to it, such as keyspaces and cursors, must not be in use by other threads; it is of
+/// no use afterwards, and still has to be closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_close(db: *mut esker_db) -> esker_code {
     // SAFETY: as everywhere.
@@ -231,8 +235,8 @@ pub unsafe extern "C" fn esker_open_keyspace(
     unsafe { give_keyspace(db, keyspace, |store| Ok(store.db()?.keyspace(text(name, "name")?)?)) }
 }
 
-/// Makes a keyspace. `options`: those of a keyspace, `name=value` with commas between. What they do not say is as the options
-/// say that the database was opened with; NULL is all of it.
+/// Makes a keyspace. `options`: those of a keyspace, `name=value` with commas between. What they do
+/// not say is as the options say that the database was opened with; NULL is all of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_create_keyspace(
     db: *const esker_db,
@@ -313,8 +317,9 @@ pub unsafe extern "C" fn esker_destroy(path: *const c_char) -> esker_code {
     run(|| unsafe { Ok(esker::destroy(text(path, "path")?.as_ref(), &Setup::default())?) })
 }
 
-/// Makes the damaged database in the directory `path` one that opens: what could not be used is put into its directory
-/// `lost`. `options`: as in `esker_open`. `report`: every loss, as JSON, to be freed; may be NULL.
+/// Makes the damaged database in the directory `path` one that opens: what could not be used is put
+/// into its directory `lost`. `options`: as in `esker_open`. `report`: every loss, as JSON, to be
+/// freed; may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_repair(
     path: *const c_char,
@@ -334,7 +339,8 @@ pub unsafe extern "C" fn esker_repair(
     })
 }
 
-/// Frees text, values and arrays that a function of this interface has returned to be freed. NULL is allowed.
+/// Frees text, values and arrays that a function of this interface has returned to be freed. NULL
+/// is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_free(memory: *mut c_void) {
     // SAFETY: as everywhere.

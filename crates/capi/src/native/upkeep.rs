@@ -37,8 +37,8 @@ pub unsafe extern "C" fn esker_wait_idle(db: *const esker_db) -> esker_code {
     unsafe { with_db(db, |db| Ok(db.wait_idle()?)) }
 }
 
-/// Compacts everything from `start`, inclusive, to `end`, exclusive, into the deepest level in use, and drops what is
-/// deleted. NULL is open.
+/// Compacts everything from `start`, inclusive, to `end`, exclusive, into the deepest level in use,
+/// and drops what is deleted. NULL is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_compact(
     keyspace: *const esker_keyspace,
@@ -77,16 +77,16 @@ pub unsafe extern "C" fn esker_approximate_size(
     })
 }
 
-/// Makes a copy of the database in the directory `path`, which must not exist, as of now. Tables are shared where the file
-/// system allows it.
+/// Makes a copy of the database in the directory `path`, which must not exist, as of now. Tables
+/// are shared where the file system allows it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_checkpoint(db: *const esker_db, path: *const c_char) -> esker_code {
     // SAFETY: as everywhere.
     unsafe { with_db(db, |db| Ok(db.checkpoint(text(path, "path")?)?)) }
 }
 
-/// Reads everything and checks it. `sound`: false if something is damaged, which is no error of the call. `report`: what
-/// was read and what is damaged, as JSON, to be freed; may be NULL.
+/// Reads everything and checks it. `sound`: false if something is damaged, which is no error of the
+/// call. `report`: what was read and what is damaged, as JSON, to be freed; may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_verify(
     db: *const esker_db,

@@ -1,6 +1,7 @@
 //! LevelDB's programs on our library: they say byte for byte what they say on LevelDB's.
 //!
-//! What they say stands in `tests/c/said`; `ESKER_REWRITE=1` writes it anew, from LevelDB's library.
+//! What they say stands in `tests/c/said`; `ESKER_REWRITE=1` writes it anew, from LevelDB's
+//! library.
 
 use crate::support::{Scratch, compile, compiles, here, lay_out, library, run, tell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +19,8 @@ const PROGRAMS: [(&str, &str, &str); 7] = [
     ("threads", "", ""),
 ];
 
-/// LevelDB's library, if it is installed with its header and has all functions of the version whose interface ours has: an
-/// older one says other things.
+/// LevelDB's library, if it is installed with its header and has all functions of the version whose
+/// interface ours has: an older one says other things.
 fn leveldb() -> Option<PathBuf> {
     let main = "#include <leveldb/c.h>\nint main(void) { return leveldb_major_version() != 1; }\n";
     if !compiles(main, &["-lleveldb"]) {
@@ -61,7 +62,8 @@ fn our_library(scratch: &Scratch) -> PathBuf {
     lib
 }
 
-/// What a program says when it runs in an empty directory on the library that is in `lib`, or LevelDB's.
+/// What a program says when it runs in an empty directory on the library that is in `lib`, or
+/// LevelDB's.
 fn say(program: &Path, argument: &str, lib: Option<&Path>) -> String {
     let scratch = Scratch::new(&format!(
         "{}-{}",
@@ -170,7 +172,8 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(|entry| read(entry.expect("an entry").path())).collect()
 }
 
-/// Runs the program of what only ours does, beside a database of LevelDB, whole and without its CURRENT.
+/// Runs the program of what only ours does, beside a database of LevelDB, whole and without its
+/// CURRENT.
 fn own(flags: &[&str]) {
     let scratch = Scratch::new(&format!("own-{}", flags.len()));
     let lib = our_library(&scratch);

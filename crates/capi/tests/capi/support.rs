@@ -59,7 +59,8 @@ pub(crate) fn library() -> PathBuf {
     library
 }
 
-/// Puts the library into a directory under a name, and the name that the linker looks for beside it.
+/// Puts the library into a directory under a name, and the name that the linker looks for beside
+/// it.
 pub(crate) fn lay_out(dir: &Path, name: &str, link: &str) {
     std::os::unix::fs::symlink(library(), dir.join(name)).expect("a link");
     std::os::unix::fs::symlink(name, dir.join(link)).expect("a link");
@@ -75,7 +76,8 @@ pub(crate) fn run(command: &mut Command) -> String {
     said
 }
 
-/// Runs a command to its end, or kills it, with all that it has started, and fails: what hangs must not hang the tests.
+/// Runs a command to its end, or kills it, with all that it has started, and fails: what hangs must
+/// not hang the tests.
 fn output(command: &mut Command) -> Output {
     let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = piped.process_group(0).spawn().expect("the command starts");

@@ -11,9 +11,9 @@ use std::path::PathBuf;
 
 /// Copy the store, as it is now, to a new directory
 ///
-/// Tables are shared by hard links where the file system allows it, so that a copy on the same disk costs
-/// almost nothing; elsewhere they are copied. May be interrupted at any time: what was made of the copy is taken away
-/// first. What is left if it is killed is no store, and may be removed.
+/// Tables are shared by hard links where the file system allows it, so that a copy on the same disk
+/// costs almost nothing; elsewhere they are copied. May be interrupted at any time: what was made
+/// of the copy is taken away first. What is left if it is killed is no store, and may be removed.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("keyspace", refused))]
 #[command(after_long_help = "Example:

@@ -12,7 +12,8 @@ use serde_json::json;
 
 /// Rewrite a range into the deepest level, dropping what is deleted or overwritten
 ///
-/// Without a range, all of the keyspace. May be interrupted at any time: what is not finished is forgotten.
+/// Without a range, all of the keyspace. May be interrupted at any time: what is not finished is
+/// forgotten.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker compact --db store

@@ -10,7 +10,8 @@ use serde_json::json;
 
 /// Count the keys of a range
 ///
-/// Reads every key of the range, since a tree does not know how many of its records are hidden by newer ones.
+/// Reads every key of the range, since a tree does not know how many of its records are hidden by
+/// newer ones.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker count --db store

@@ -11,8 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Remove a key, or all keys of a range
 ///
-/// Removing a key that is not there is no failure, so that a script may be run twice; with --must-exist it exits
-/// with 4. A range is removed with one record, whatever the number of keys; it needs --from and --to, or --prefix.
+/// Removing a key that is not there is no failure, so that a script may be run twice; with
+/// --must-exist it exits with 4. A range is removed with one record, whatever the number of keys;
+/// it needs --from and --to, or --prefix.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker delete --db store bread

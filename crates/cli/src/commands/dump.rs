@@ -15,8 +15,9 @@ use std::path::PathBuf;
 
 /// Show what is in a log, a file of values, a manifest, a table or CURRENT
 ///
-/// Reads one file as it is, without opening the store, and goes on behind damage as far as it can. The file's name
-/// says what it is: `NNNNNN.wal`, `NNNNNN.val`, `MANIFEST-NNNNNN`, `NNNNNN.tbl` or `CURRENT`. Exits with 3 if anything is damaged.
+/// Reads one file as it is, without opening the store, and goes on behind damage as far as it can.
+/// The file's name says what it is: `NNNNNN.wal`, `NNNNNN.val`, `MANIFEST-NNNNNN`, `NNNNNN.tbl` or
+/// `CURRENT`. Exits with 3 if anything is damaged.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker dump store/CURRENT
@@ -35,7 +36,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     value_bytes: usize,
 
-    /// The file's salt in hexadecimal, if its own header or footer is damaged: the manifest tells it
+    /// The file's salt in hexadecimal, if its own header or footer is damaged: the manifest tells
+    /// it
     #[arg(long, value_name = "HEX", value_parser = parse_salt)]
     salt: Option<u64>,
 

@@ -24,12 +24,13 @@ const WALK_BYTES: usize = 16 << 20;
 
 /// Print the records whose field holds a value, or a value of a range
 ///
-/// Goes through the index of the field, which `esker index create` makes, and prints as `esker scan` does, in the order of
-/// the values and then of the keys. With FIELD alone it prints all records that have the field.
+/// Goes through the index of the field, which `esker index create` makes, and prints as
+/// `esker scan` does, in the order of the values and then of the keys. With FIELD alone it prints
+/// all records that have the field.
 ///
-/// VALUE, --from and --to are looked for as every type that they can be read as: text, integer, float, boolean, and null
-/// for the word null. --type names one. A range holds values of the type of its ends and no others, also where it is
-/// open. What is no UTF-8 is looked for as bytes.
+/// VALUE, --from and --to are looked for as every type that they can be read as: text, integer,
+/// float, boolean, and null for the word null. --type names one. A range holds values of the type
+/// of its ends and no others, also where it is open. What is no UTF-8 is looked for as bytes.
 ///
 /// --scan needs no index: it reads all records, and prints in the order of their keys.
 #[derive(clap::Args, Debug)]

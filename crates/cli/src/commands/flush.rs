@@ -9,8 +9,8 @@ use serde_json::json;
 
 /// Write what is in memory and logs to tables
 ///
-/// All keyspaces are flushed, or the one that is named. When all are, the next open has no log to replay. May be
-/// interrupted at any time.
+/// All keyspaces are flushed, or the one that is named. When all are, the next open has no log to
+/// replay. May be interrupted at any time.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("keyspace", or_all))]
 #[command(after_long_help = "Examples:

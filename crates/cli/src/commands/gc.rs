@@ -11,10 +11,10 @@ use serde_json::json;
 
 /// Give back the space of values that are dead
 ///
-/// Values that are kept apart from the tree lie in files of their own. Which of them are dead, compactions find out; a
-/// store collects them by itself when they take too much space. This first compacts everything, so that all are known, and
-/// then moves what is alive out of every file with a larger dead share. May be interrupted at any time: what was moved stays
-/// moved.
+/// Values that are kept apart from the tree lie in files of their own. Which of them are dead,
+/// compactions find out; a store collects them by itself when they take too much space. This first
+/// compacts everything, so that all are known, and then moves what is alive out of every file with
+/// a larger dead share. May be interrupted at any time: what was moved stays moved.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("keyspace", refused))]
 #[command(after_long_help = "Examples:

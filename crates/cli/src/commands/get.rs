@@ -11,8 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Print the value of a key
 ///
-/// The value is printed on one line, with what a terminal would act upon escaped; a record of fields as a JSON object.
-/// --raw prints the bytes as they are and nothing else. Exits with 4 if the key is not there.
+/// The value is printed on one line, with what a terminal would act upon escaped; a record of
+/// fields as a JSON object. --raw prints the bytes as they are and nothing else. Exits with 4 if
+/// the key is not there.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker get --db store bin/ls

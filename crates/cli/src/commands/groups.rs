@@ -1,4 +1,5 @@
-//! `esker groups`: the groups of a store below a log, how far each was applied, and what it has of the tables.
+//! `esker groups`: the groups of a store below a log, how far each was applied, and what it has of
+//! the tables.
 
 use crate::bytes::printable;
 use crate::failure::Result;
@@ -9,7 +10,8 @@ use serde_json::json;
 
 /// List the groups of a store below a log: how far the log of each was applied, and its tables
 ///
-/// A store that is opened with durability = external has groups once requests were applied to it. What is listed is persistent.
+/// A store that is opened with durability = external has groups once requests were applied to it.
+/// What is listed is persistent.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("keyspace", refused))]
 #[command(after_long_help = "Examples:

@@ -14,9 +14,10 @@ use serde_json::json;
 
 /// List, create or drop indexes of fields, or wait for them
 ///
-/// An index of a field says which keys have records whose field has a given value; `esker find` needs it. Once there is
-/// one every write keeps it. The records that are there already are read to build it, while the store is open for writing:
-/// a building that is cut off goes on at the next opening.
+/// An index of a field says which keys have records whose field has a given value; `esker find`
+/// needs it. Once there is one every write keeps it. The records that are there already are read to
+/// build it, while the store is open for writing: a building that is cut off goes on at the next
+/// opening.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker index create --db store extension
@@ -39,7 +40,8 @@ enum Action {
     },
     /// Make an index of a field, and wait until it is built
     ///
-    /// Ctrl-C ends the waiting with 130: the index stays, and is built further when the store is next opened for writing.
+    /// Ctrl-C ends the waiting with 130: the index stays, and is built further when the store is
+    /// next opened for writing.
     #[command(after_long_help = "Examples:
   esker index create --db store extension
   esker index create --db store --no-wait size")]

@@ -9,7 +9,8 @@ use serde_json::json;
 
 /// List, create or drop keyspaces
 ///
-/// A keyspace has its own keys, tables and options; a batch may write to several. Every store has the keyspace `default`.
+/// A keyspace has its own keys, tables and options; a batch may write to several. Every store has
+/// the keyspace `default`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker keyspaces list --db store

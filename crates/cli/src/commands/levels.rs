@@ -8,10 +8,10 @@ use crate::tree;
 
 /// Draw the shape of the tree
 ///
-/// One row per level: a bar that shows how full the level is against its limit, its bytes, tables and the share of
-/// tombstones; below it one cell per table. Level 0 fills up by sorted runs, all others by bytes. Limits are those of the
-/// options given. Without --keyspace all keyspaces are drawn. On a terminal with colours, unless NO_COLOR is set, and
-/// blocks; elsewhere plain ASCII.
+/// One row per level: a bar that shows how full the level is against its limit, its bytes, tables
+/// and the share of tombstones; below it one cell per table. Level 0 fills up by sorted runs, all
+/// others by bytes. Limits are those of the options given. Without --keyspace all keyspaces are
+/// drawn. On a terminal with colours, unless NO_COLOR is set, and blocks; elsewhere plain ASCII.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("keyspace", or_all))]
 #[command(after_long_help = "Example:

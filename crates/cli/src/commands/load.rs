@@ -25,16 +25,18 @@ use std::ffi::OsString;
 ///
 ///   leveldb:DIR   the records of a LevelDB store, as they are
 ///
-/// Values of files, csv and jsonl are records of fields, which `esker find` finds by what a field holds; with --values json
-/// they are JSON text. Cells of csv are text unless --type says otherwise. --index makes an index of a field where there is
-/// none yet, and in the end waits until it is built.
+/// Values of files, csv and jsonl are records of fields, which `esker find` finds by what a field
+/// holds; with --values json they are JSON text. Cells of csv are text unless --type says
+/// otherwise. --index makes an index of a field where there is none yet, and in the end waits until
+/// it is built.
 ///
-/// FILE may be `-` for standard input. The store is created if there is none. Records are written in batches, in the
-/// order of the source; later ones win over earlier ones of the same key.
+/// FILE may be `-` for standard input. The store is created if there is none. Records are written
+/// in batches, in the order of the source; later ones win over earlier ones of the same key.
 ///
-/// Ctrl-C finishes the batch under way, closes the store, says how far it came, and exits with 130; what was loaded
-/// stays. The same goes for a malformed row, which exits with 1; --skip-bad leaves such rows out instead. Entries that
-/// cannot be read are left out and counted. When the command ends well, everything is on stable storage.
+/// Ctrl-C finishes the batch under way, closes the store, says how far it came, and exits with 130;
+/// what was loaded stays. The same goes for a malformed row, which exits with 1; --skip-bad leaves
+/// such rows out instead. Entries that cannot be read are left out and counted. When the command
+/// ends well, everything is on stable storage.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker load --db store files:/usr

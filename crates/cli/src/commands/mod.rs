@@ -34,8 +34,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// Work with Esker stores: embedded key-value stores on a log-structured merge-tree
 ///
-/// Each store is a directory. Name it with --db, or for many commands with the variable ESKER_DB. Commands that
-/// only read open it read-only and change nothing on the disk; only `load`, `put` and `tour` create one.
+/// Each store is a directory. Name it with --db, or for many commands with the variable ESKER_DB.
+/// Commands that only read open it read-only and change nothing on the disk; only `load`, `put` and
+/// `tour` create one.
 #[derive(Debug, Parser)]
 #[command(name = "esker", version, max_term_width = 100, after_help = EXIT_CODES)]
 #[command(propagate_version = true, subcommand_required = true, arg_required_else_help = true)]

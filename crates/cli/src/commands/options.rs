@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 /// Print all options of the engine, with their defaults and the presets
 ///
-/// Any of them can be given to a command as --option NAME=VALUE. They apply while the command runs; only data is stored,
-/// not options. Options of keyspaces apply to every keyspace that has none of its own in `keyspaces`.
+/// Any of them can be given to a command as --option NAME=VALUE. They apply while the command runs;
+/// only data is stored, not options. Options of keyspaces apply to every keyspace that has none of
+/// its own in `keyspaces`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker options

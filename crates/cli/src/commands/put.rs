@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Set a key to a value
 ///
-/// Creates the store if there is none, in a new or empty directory. When the command ends well, the value is on
-/// stable storage.
+/// Creates the store if there is none, in a new or empty directory. When the command ends well, the
+/// value is on stable storage.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker put --db store bread 2

@@ -10,10 +10,11 @@ use esker::repair::{self, RepairReport};
 
 /// Salvage what is readable of a damaged store
 ///
-/// Reads every file, keeps what is sound, writes anew what can be read of the rest, and lists what cannot. Files that
-/// were used in part or not at all are moved to `lost/` inside the store; nothing is deleted. Indexes of fields are emptied,
-/// and built anew when the store is next opened for writing: `esker index wait` does only that. If it is cut off, run it
-/// again. Make a copy of the directory first if you can. Exits with 3 if anything was lost.
+/// Reads every file, keeps what is sound, writes anew what can be read of the rest, and lists what
+/// cannot. Files that were used in part or not at all are moved to `lost/` inside the store;
+/// nothing is deleted. Indexes of fields are emptied, and built anew when the store is next opened
+/// for writing: `esker index wait` does only that. If it is cut off, run it again. Make a copy of
+/// the directory first if you can. Exits with 3 if anything was lost.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("keyspace", refused))]
 #[command(after_long_help = "Examples:

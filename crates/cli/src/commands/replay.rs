@@ -5,7 +5,8 @@ use crate::failure::{Code, Failure, Result};
 use std::fs;
 use std::path::PathBuf;
 
-/// Show what happened to a tree, from traces that `load`, `compact` or `simulate` wrote with --trace
+/// Show what happened to a tree, from traces that `load`, `compact`, `gc` or `simulate` wrote with
+/// --trace
 ///
 /// Several are shown side by side: a store and its simulation, or the same load with other options.
 #[derive(clap::Args, Debug)]

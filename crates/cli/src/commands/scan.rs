@@ -10,10 +10,11 @@ use crate::store::{Store, StoreArgs};
 
 /// Print the keys and values of a range, in order
 ///
-/// One record a line: key, tab, value, with line breaks and what a terminal would act upon escaped; a value that is a
-/// record of fields comes as a JSON object. --raw prints the bytes as they are. With --json each line is an object with
-/// `key` and `value`, with `fields` in place of `value` for a record of fields, or with `key_hex` and `value_hex` where
-/// the bytes are no UTF-8 or --encoding hex is given.
+/// One record a line: key, tab, value, with line breaks and what a terminal would act upon escaped;
+/// a value that is a record of fields comes as a JSON object. --raw prints the bytes as they are.
+/// With --json each line is an object with `key` and `value`, with `fields` in place of `value` for
+/// a record of fields, or with `key_hex` and `value_hex` where the bytes are no UTF-8 or --encoding
+/// hex is given.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker scan --db store --limit 10

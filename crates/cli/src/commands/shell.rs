@@ -8,13 +8,14 @@ use crate::store::StoreArgs;
 
 /// Work with a store line by line, from the keyboard or from a pipe
 ///
-/// The store is held open for writing until the end; --read-only opens it for reading. `help` lists what can be typed. Words
-/// are split at blanks; 'single quotes' keep everything as it stands; in \"double quotes\" and outside of them a backslash
-/// begins \\n, \\t, \\r, \\0, \\xNN, or stands for the character after it. A line that begins with # is a comment.
+/// The store is held open for writing until the end; --read-only opens it for reading. `help` lists
+/// what can be typed. Words are split at blanks; 'single quotes' keep everything as it stands; in
+/// \"double quotes\" and outside of them a backslash begins \\n, \\t, \\r, \\0, \\xNN, or stands
+/// for the backslash, quote or blank after it. A line that begins with # is a comment.
 ///
-/// At the keyboard a mistake is told and the next line read. From a pipe the first failure ends the shell with its exit
-/// code; lines before it have taken effect. Ctrl-C during a command, and SIGTERM, end the shell in the same way. History is
-/// kept in memory only.
+/// At the keyboard a mistake is told and the next line read. From a pipe the first failure ends the
+/// shell with its exit code; lines before it have taken effect. Ctrl-C during a command, and
+/// SIGTERM, end the shell in the same way. History is kept in memory only.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker shell --db store

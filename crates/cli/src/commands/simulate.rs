@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// Compute what compaction would do under a load of writes, without writing anything
 ///
-/// The policies and schedules of the engine itself, on tables that are only counted and a machine that is only
-/// computed: hours pass in seconds. Several settings are run one after the other and shown side by side.
+/// The policies and schedules of the engine itself, on tables that are only counted and a machine
+/// that is only computed: hours pass in seconds. Several settings are run one after the other and
+/// shown side by side.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker simulate --size 100GiB --machine nvme
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Device::Sata)]
     machine: Device,
 
-    /// Bytes a second of the device, instead of the machine's
+    /// Bytes a second for each request at once, instead of the machine's
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bandwidth: Option<u64>,
 
@@ -89,9 +90,9 @@ pub(crate) struct Args {
 enum Device {
     /// A disk that turns: one head, 100 MB a second
     Disk,
-    /// A solid-state drive behind SATA: 250 MB a second, two requests at once
+    /// A solid-state drive behind SATA: 250 MB a second for each of two requests at once
     Sata,
-    /// A fast solid-state drive: 700 MB a second, four requests at once
+    /// A fast solid-state drive: 700 MB a second for each of four requests at once
     Nvme,
 }
 

@@ -12,7 +12,8 @@ use std::fmt::Display;
 
 /// Print what the store holds: keyspaces, levels, indexes of fields, files on the disk
 ///
-/// With --keyspace one keyspace is shown; writes, files on the disk and values apart are those of all of them.
+/// With --keyspace one keyspace is shown; writes, files on the disk and values apart are those of
+/// all of them.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("keyspace", or_all))]
 #[command(after_long_help = "Examples:

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 
 /// Show the store at work, in under a minute: load, ask, index, change, kill, verify
 ///
-/// Loads the metadata of real files into a temporary store and checks every answer against a fresh walk of the file
-/// system. Makes an index of their extensions, and checks what it finds against their names. Overwrites and deletes, and
-/// looks at the past through a snapshot. Starts a second process that writes as fast as it can, kills it in the middle of
-/// it, several times, and checks that every acknowledged write came back. Verifies all files, then sums up in numbers.
+/// Loads the metadata of real files into a temporary store and checks every answer against a fresh
+/// walk of the file system. Makes an index of their extensions, and checks what it finds against
+/// their names. Overwrites and deletes, and looks at the past through a snapshot. Starts a second
+/// process that writes as fast as it can, kills it in the middle of it, several times, and checks
+/// that every acknowledged write came back. Verifies all files, then sums up in numbers.
 ///
-/// The trees are kept small (memtables of 1 MiB), so that their shape shows. Exits with 1 if any check fails; the
-/// stores are then kept.
+/// The trees are kept small (memtables of 1 MiB), so that their shape shows. Exits with 1 if any
+/// check fails; the stores are then kept.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker tour

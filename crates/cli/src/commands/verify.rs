@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 /// Read every file of the store and check it
 ///
-/// Opens the store read-only, replays its logs, reads every block of every table, and compares checksums, the order of
-/// keys and the ranges the manifest promises. Each index of a field that is ready is compared with the records that it is of.
-/// Damage is listed with file and offset, and the command exits with 3.
+/// Opens the store read-only, replays its logs, reads every block of every table, and compares
+/// checksums, the order of keys and the ranges the manifest promises. Each index of a field that is
+/// ready is compared with the records that it is of. Damage is listed with file and offset, and the
+/// command exits with 3.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("keyspace", refused))]
 #[command(after_long_help = "Examples:

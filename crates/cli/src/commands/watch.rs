@@ -23,9 +23,10 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Watch a tree at work: levels, whose turn it is, compactions under way, write rate and stops
 ///
-/// Follows a trace while `load`, `compact`, or any program with a recorder for its listener, writes it, and ends when the
-/// store is closed, or with Ctrl-C. With --speed a trace is played from its beginning, a real store's or a simulated one's.
-/// Draws on a terminal, with colours unless NO_COLOR is set; writes a line a second elsewhere, and the drawing at the end.
+/// Follows a trace while `load`, `compact`, `gc`, or any program with a recorder for its listener,
+/// writes it, and ends when the store is closed, or with Ctrl-C. With --speed a trace is played
+/// from its beginning, a real store's or a simulated one's. Draws on a terminal, with colours
+/// unless NO_COLOR is set; writes a line a second elsewhere, and the drawing at the end.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker load --db store --trace load.trace csv:people.csv &

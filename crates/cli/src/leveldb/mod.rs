@@ -29,7 +29,8 @@ fn damaged(path: &Path, offset_bytes: u64, what: &str) -> Failure {
     )
 }
 
-/// Stored checksums are rotated and shifted, so that a checksum of bytes with checksums in them is sound.
+/// Stored checksums are rotated and shifted, so that a checksum of bytes with checksums in them is
+/// sound.
 fn unmask(stored: u32) -> u32 {
     let rotated = stored.wrapping_sub(0xa282_ead8);
     rotated.rotate_left(15)

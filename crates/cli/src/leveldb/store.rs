@@ -222,7 +222,8 @@ impl Source {
     }
 }
 
-/// Where a table stands in its level, by its smallest key: where a key was cut, its newer records come first.
+/// Where a table stands in its level, by its smallest key: where a key was cut, its newer records
+/// come first.
 fn in_order(smallest: &[u8]) -> Option<(&[u8], Reverse<u64>)> {
     split_key(smallest).map(|(key, seq, _)| (key, Reverse(seq)))
 }

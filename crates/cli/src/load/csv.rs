@@ -1,4 +1,5 @@
-//! Rows of a CSV file: the value is a record with a field for each column, or the row as a JSON object.
+//! Rows of a CSV file: the value is a record with a field for each column, or the row as a JSON
+//! object.
 
 use super::source::{Record, Source, Step};
 use super::text::{self, Counted, Meter};
@@ -77,7 +78,8 @@ impl Csv {
     /// Opens a file and reads its first line, the names of the columns.
     ///
     /// # Errors
-    /// The file cannot be read; there is no column for the key or a type; a name stands twice, or no field can have it.
+    /// The file cannot be read; there is no column for the key or a type; a name stands twice, or
+    /// no field can have it.
     pub(super) fn open(path: &Path, plan: &Plan<'_>, interrupt: &Interrupt) -> Result<Csv> {
         let (input, meter) = text::open(path, interrupt)?;
         let mut reader = ReaderBuilder::new().delimiter(plan.delimiter).from_reader(input);

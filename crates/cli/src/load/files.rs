@@ -1,7 +1,8 @@
 //! The metadata of a tree of files, in the order of their paths as bytes.
 //!
-//! Symbolic links are not followed, except for the directory itself. An entry is popped off a heap, and
-//! if it is a directory, its children, which all come after it, are pushed: so entries come sorted.
+//! Symbolic links are not followed, except for the directory itself. An entry is popped off a heap,
+//! and if it is a directory, its children, which all come after it, are pushed: so entries come
+//! sorted.
 
 use super::source::{Record, Source, Step};
 use super::{Paths, Values};

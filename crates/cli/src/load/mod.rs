@@ -259,7 +259,8 @@ impl Loader<'_> {
         let batch = std::mem::replace(&mut self.batch, Batch::with_capacity(BATCH_BYTES));
         if !batch.is_empty() {
             self.plan.db.write(batch, WriteOptions::default()).map_err(|error| match error {
-                // A record is at fault, such as by a value that is too long for an index, and not the call.
+                // A record is at fault, such as by a value that is too long for an index, and not
+                // the call.
                 Error::InvalidArgument { what } => Failure::other(what),
                 error => error.into(),
             })?;

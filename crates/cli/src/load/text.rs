@@ -1,4 +1,5 @@
-//! Text files as sources: opening them, counting how much was read, and not waiting for ever for more.
+//! Text files as sources: opening them, counting how much was read, and not waiting for ever for
+//! more.
 
 use crate::failure::{Code, Failure, Result};
 use crate::interrupt::Interrupt;

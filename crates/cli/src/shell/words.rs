@@ -1,7 +1,7 @@
 //! How a line is split into words.
 //!
-//! Blanks separate. 'Single quotes' keep everything as it stands. In "double quotes" and outside of quotes a
-//! backslash begins an escape. A line that begins with `#` is a comment.
+//! Blanks separate. 'Single quotes' keep everything as it stands. In "double quotes" and outside of
+//! quotes a backslash begins an escape. A line that begins with `#` is a comment.
 
 use crate::bytes::take_escape;
 use crate::failure::{Failure, Result};

@@ -1,7 +1,8 @@
 //! The process that the tour kills: writes numbered records until it dies.
 //!
 //! Each write that has returned is acknowledged by its number on standard output: 8 bytes,
-//! little-endian, the highest bit set if everything up to it has been synced. Values and keys follow from the number.
+//! little-endian, the highest bit set if everything up to it has been synced. Values and keys
+//! follow from the number.
 
 use crate::failure::{Failure, Result};
 use crate::tuning::TuningArgs;

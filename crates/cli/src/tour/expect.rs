@@ -1,4 +1,5 @@
-//! What the store should hold: a walk of the file system that shares no step with the one that loaded.
+//! What the store should hold: a walk of the file system that shares no step with the one that
+//! loaded.
 
 use crate::failure::{Failure, Result};
 use crate::load::{Values, describe};

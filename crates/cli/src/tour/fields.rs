@@ -1,4 +1,5 @@
-//! Third section: an index of a field, and what it finds, counted once more from the names of the files alone.
+//! Third section: an index of a field, and what it finds, counted once more from the names of the
+//! files alone.
 
 use super::expect::{Expected, overwritten};
 use super::state::Tour;

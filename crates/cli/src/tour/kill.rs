@@ -138,7 +138,8 @@ fn listen(
             .read(&mut buffer)
             .map_err(|error| Failure::other(format!("cannot read from the child: {error}")))?;
         if read == 0 {
-            // What interrupts this process may have come to the child before it had a group of its own.
+            // What interrupts this process may have come to the child before it had a group of its
+            // own.
             tour.pause()?;
             return Err(Failure::other("the child ended by itself: see its message above"));
         }

@@ -1,7 +1,8 @@
 //! The tour: load, ask, index, change, kill, verify, sum up.
 //!
-//! Two stores in one directory: `files`, loaded from the file system, and `crash`, written by a child
-//! process that is killed. Every answer is checked; a failed check keeps the stores and fails the tour.
+//! Two stores in one directory: `files`, loaded from the file system, and `crash`, written by a
+//! child process that is killed. Every answer is checked; a failed check keeps the stores and fails
+//! the tour.
 
 mod ask;
 mod change;

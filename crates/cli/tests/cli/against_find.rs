@@ -1,4 +1,5 @@
-//! What `load files:` stores and every form of query gives back, against `find` as an independent witness.
+//! What `load files:` stores and every form of query gives back, against `find` as an independent
+//! witness.
 
 use crate::support::{Temp, esker, on};
 use serde_json::{Map, Value, json};

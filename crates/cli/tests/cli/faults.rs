@@ -1,9 +1,10 @@
-//! The tables of docs/errors.md for the command: each row is run, and the page says what came of it.
+//! The tables of docs/errors.md for the command: each row is run, and the page says what came of
+//! it.
 //!
-//! A row is a line for the shell, run in a directory of its own beside a small store. Its exit code stands
-//! in the table here; what it says stands in the page only, and must be what the command says. With
-//! `ESKER_REWRITE` set the page is written anew instead. After each row the store is read again: what it
-//! held before, it holds still, and `verify` finds nothing.
+//! A row is a line for the shell, run in a directory of its own beside a small store. Its exit code
+//! stands in the table here; what it says stands in the page only, and must be what the command
+//! says. With `ESKER_REWRITE` set the page is written anew instead. After each row the store is
+//! read again: what it held before, it holds still, and `verify` finds nothing.
 
 mod fields;
 mod table;
@@ -93,7 +94,8 @@ fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Runs a line in a directory, as the world of the row wants it. `None`: there is no such world here.
+/// Runs a line in a directory, as the world of the row wants it. `None`: there is no such world
+/// here.
 fn run(case: &Case, dir: &Path) -> Option<Ended> {
     let line = case.run;
     let mut shell = match case.world {

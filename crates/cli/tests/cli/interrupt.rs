@@ -50,8 +50,8 @@ fn an_interrupted_load_keeps_a_prefix() {
 /// How long an interrupted command may take: a second, and another for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts a command, lets it run, interrupts it, and says how it ended: it must end soon, although nobody
-/// reads its output meanwhile.
+/// Starts a command, lets it run, interrupts it, and says how it ended: it must end soon, although
+/// nobody reads its output meanwhile.
 fn interrupted(store: &Path, args: &[&str], signal: Signal) -> Ended {
     let mut command = command(args);
     command.env("ESKER_DB", store).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,5 @@
-//! Loading LevelDB stores: one made long ago and kept here, others made by LevelDB itself where it is installed.
+//! Loading LevelDB stores: one made long ago and kept here, others made by LevelDB itself where it
+//! is installed.
 
 use crate::support::{Ended, Temp, flip, on, skip, source};
 use std::fs;

@@ -2,7 +2,8 @@
 
 use crate::support::{Temp, feed, on, source};
 
-/// Loads text from standard input into a new store, as JSON; returns exit code, message, and the records.
+/// Loads text from standard input into a new store, as JSON; returns exit code, message, and the
+/// records.
 fn load(kind: &str, args: &str, text: &[u8]) -> (i32, String, String) {
     let temp = Temp::new();
     let mut line = vec!["load", "--values", "json", kind];

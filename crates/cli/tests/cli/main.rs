@@ -1,4 +1,5 @@
-//! Tests of the real `esker` binary: every command, every kind of failure, and what is left on the disk.
+//! Tests of the real `esker` binary: every command, every kind of failure, and what is left on the
+//! disk.
 
 mod against_find;
 mod commands;

@@ -1,6 +1,8 @@
-//! A real data set: the files of this machine as records, loaded, found by field, and counted by other means.
+//! A real data set: the files of this machine as records, loaded, found by field, and counted by
+//! other means.
 //!
-//! `ESKER_RECORDS` says how many records there are to be; the files are taken again and again until there are so many.
+//! `ESKER_RECORDS` says how many records there are to be; the files are taken again and again until
+//! there are so many.
 
 use crate::support::{Temp, on, source};
 use serde_json::{Value, json};
@@ -64,7 +66,8 @@ fn walk(dir: &Path, depth: u64, records: &mut Vec<Value>) {
     }
 }
 
-/// Writes records from `range` as JSON lines, the files again and again, and counts what their indexed fields hold.
+/// Writes records from `range` as JSON lines, the files again and again, and counts what their
+/// indexed fields hold.
 fn lines(
     file: &Path,
     files: &[Value],

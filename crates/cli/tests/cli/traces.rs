@@ -54,7 +54,8 @@ fn simulations_are_shown_side_by_side() {
     assert!(json.good().starts_with("{\"figures\":{"), "{}", json.text());
 }
 
-/// Loads rows in no order into a small tree, more than memory may hold; the store, and the trace of it.
+/// Loads rows in no order into a small tree, more than memory may hold; the store, and the trace of
+/// it.
 fn loaded(temp: &Temp) -> (String, String) {
     let mut rows = String::new();
     for number in 0..20_000u64 {

@@ -62,7 +62,8 @@ impl BlockBuilder {
         self.since_restart += 1;
     }
 
-    /// Notes the key of a record that stands in a block of its own, which was written otherwise. Needs [`BlockBuilder::is_empty`].
+    /// Notes the key of a record that stands in a block of its own, which was written otherwise.
+    /// Needs [`BlockBuilder::is_empty`].
     pub(crate) fn pass(&mut self, key: &[u8]) {
         assert!(self.is_empty(), "a record passes between two blocks");
         self.last_key.clear();

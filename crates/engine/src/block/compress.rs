@@ -37,7 +37,8 @@ fn payload_bytes_max(stored: usize) -> usize {
 /// Turns payloads into stored blocks; keeps its working memory from block to block.
 #[derive(Default)]
 pub struct Sealer {
-    /// The stored form, and behind it what is left of earlier ones: as long as the longest could have been.
+    /// The stored form, and behind it what is left of earlier ones: as long as the longest could
+    /// have been.
     scratch: Vec<u8>,
     lz4: CompressTable,
     zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
@@ -75,8 +76,8 @@ impl Sealer {
         stored as u32
     }
 
-    /// Leaves the stored form at the front of `scratch`; the codec and its length, or `None` if it does not save
-    /// enough.
+    /// Leaves the stored form at the front of `scratch`; the codec and its length, or `None` if it
+    /// does not save enough.
     fn compress(&mut self, payload: &[u8], compression: Compression) -> Option<(u8, usize)> {
         let written = match compression {
             Compression::None => None,
@@ -90,7 +91,7 @@ impl Sealer {
             }
         };
         let (codec, stored) = written?;
-        let saves = payload.len().saturating_sub(stored) >= payload.len() / 8;
+        let saves = payload.len().saturating_sub(stored) >= (payload.len() / 8).max(1);
         if !saves || payload.len() > payload_bytes_max(stored) {
             return None;
         }
@@ -98,7 +99,8 @@ impl Sealer {
         Some((codec, stored))
     }
 
-    /// The stored form of a value that stands alone, and its codec; `None` if it is to be stored as it is.
+    /// The stored form of a value that stands alone, and its codec; `None` if it is to be stored as
+    /// it is.
     pub(crate) fn compress_value(
         &mut self,
         value: &[u8],
@@ -187,7 +189,8 @@ fn whole_payload(data: SharedBytes) -> Payload {
     Payload { data, start: 0, end }
 }
 
-/// The codec of a stored block with its trailer, and the bytes without it, if the checksum is right.
+/// The codec of a stored block with its trailer, and the bytes without it, if the checksum is
+/// right.
 fn check(whole: &[u8], salt: u64, offset_bytes: u64) -> Result<(u8, &[u8]), Damage> {
     let Some((summed, sum)) = whole.split_last_chunk::<4>() else {
         return Err(Damage("block is cut short"));
@@ -210,7 +213,8 @@ pub(crate) fn codec_name(codec: u8) -> &'static str {
     }
 }
 
-/// As [`expand`] from `at` on in `out`, which is made longer if need be. Returns where in it the payload ends.
+/// As [`expand`] from `at` on in `out`, which is made longer if need be. Returns where in it the
+/// payload ends.
 pub(crate) fn expand_into(
     codec: u8,
     stored: &[u8],

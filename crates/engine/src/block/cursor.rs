@@ -5,8 +5,8 @@
 //! the record whose `at` equals its `next_at`, and otherwise says nothing.
 //! Threads: one.
 //!
-//! Forward, a key is copied only as far as prefix compression took it apart. Backward, an interval is
-//! decoded once and its records are handed out from the end.
+//! Forward, a key is copied only as far as prefix compression took it apart. Backward, an interval
+//! is decoded once and its records are handed out from the end.
 
 use super::search::{self, Hit, HitKey};
 use super::{Block, Damage, Layout, Record, StoredBlock, restart};
@@ -17,8 +17,8 @@ use esker_base::{KeyOrder, Trailer};
 /// A key buffer always has this much room behind the key, so that short suffixes are copied whole.
 const SLACK_BYTES: usize = 16;
 
-/// How far behind the value of a record further values are brought near. Keys stand close together, and
-/// whoever walks them finds values one by one.
+/// How far behind the value of a record further values are brought near. Keys stand close together,
+/// and whoever walks them finds values one by one.
 const VALUES_AHEAD_BYTES: usize = 256;
 /// Memory comes in lines of so many bytes.
 const LINE_BYTES: usize = 64;
@@ -115,14 +115,16 @@ impl BlockCursor {
         self.last_key()
     }
 
-    /// What the last step forward came to; `None` if not valid. A block's first record repeats none.
+    /// What the last step forward came to; `None` if not valid. A block's first record repeats
+    /// none.
     #[inline(always)]
     pub(crate) fn step(&self) -> Option<Step<'_>> {
         let (trailer, repeats) = (self.trailer(), self.repeats);
         self.valid.then(|| Step { key: self.last_key(), trailer, repeats })
     }
 
-    /// Moves to the following record of the block; false, and not moved, if there is none that can be read.
+    /// Moves to the following record of the block; false, and not moved, if there is none that can
+    /// be read.
     ///
     /// Needs `valid`.
     #[inline(always)]
@@ -130,7 +132,8 @@ impl BlockCursor {
         self.next_at < self.layout.values_at && self.decode_next().is_ok()
     }
 
-    /// Says whether the record it stands on has the key of the one before, which stood in another block.
+    /// Says whether the record it stands on has the key of the one before, which stood in another
+    /// block.
     pub(crate) fn set_repeats(&mut self, repeats: bool) {
         self.repeats = repeats;
     }

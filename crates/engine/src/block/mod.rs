@@ -2,8 +2,8 @@
 //!
 //! Flow: table::builder -> [`BlockBuilder`] -> [`Sealer`] -> file;
 //! file -> [`open_payload`] -> [`Block`] -> [`BlockCursor`] or [`Block::get`].
-//! Format: docs/format/block.md (the only description). In short: restart table, then all keys, then
-//! all values. Keys stand together so that a search touches few cache lines.
+//! Format: docs/format/block.md (the only description). In short: restart table, then all keys,
+//! then all values. Keys stand together so that a search touches few cache lines.
 //! Invariants: (1) records are in internal-key order; (2) a [`Block`] exists only after its header
 //! and restart table were found to lie inside its bytes; (3) no bytes can make any function here
 //! panic or allocate more than a small multiple of what it was given.
@@ -142,7 +142,8 @@ impl Block {
         self.data.len() > (self.end - self.start) as usize + 64
     }
 
-    /// Brings the line of byte `at` of the payload near, without waiting for it; there need be none.
+    /// Brings the line of byte `at` of the payload near, without waiting for it; there need be
+    /// none.
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: usize) {
         self.data.prefetch(self.start as usize + at);

@@ -1,5 +1,5 @@
-//! Reading a block: where its parts are, how a record is taken apart, and how one is found: binary over
-//! the restarts, then a walk over the records of one interval.
+//! Reading a block: where its parts are, how a record is taken apart, and how one is found: binary
+//! over the restarts, then a walk over the records of one interval.
 //!
 //! In bytewise order the walk rebuilds no key. It carries `m`, how many bytes the target shares
 //! with the record just passed (which is smaller than the target), and looks at `s`, how many
@@ -29,7 +29,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout that the header of a payload declares; not bounded. Without a header there is nothing.
+    /// The layout that the header of a payload declares; not bounded. Without a header there is
+    /// nothing.
     #[inline]
     pub(super) fn of(payload: &[u8]) -> Layout {
         let Some(head) = payload.first_chunk::<HEADER_BYTES>() else { return Layout::default() };

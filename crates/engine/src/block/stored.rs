@@ -1,7 +1,7 @@
 //! A block as it stands in a file, to be copied into another.
 //!
-//! Invariant: the checksum goes along and is only bound to the new place, so that whatever happens to the bytes on the way
-//! is noticed by whoever reads the copy.
+//! Invariant: the checksum goes along and is only bound to the new place, so that whatever happens
+//! to the bytes on the way is noticed by whoever reads the copy.
 
 use super::TRAILER_BYTES;
 use esker_base::checksum;
@@ -19,7 +19,8 @@ pub(crate) struct StoredBlock {
 }
 
 impl StoredBlock {
-    /// The block at `start` of `data`, of so many bytes without its trailer; `None` if `data` ends before it does.
+    /// The block at `start` of `data`, of so many bytes without its trailer; `None` if `data` ends
+    /// before it does.
     ///
     /// Checks nothing: [`open_payload`](super::open_payload) does.
     pub(crate) fn new(
@@ -36,7 +37,8 @@ impl StoredBlock {
         Some(StoredBlock { data: data.clone(), start, end: start + summed.len(), crc })
     }
 
-    /// Appends it with the trailer that belongs to another file and place. Returns the stored bytes without the trailer.
+    /// Appends it with the trailer that belongs to another file and place. Returns the stored bytes
+    /// without the trailer.
     pub(crate) fn copy_to(&self, out: &mut Vec<u8>, salt: u64, offset_bytes: u64) -> u32 {
         let summed = &self.data[self.start..self.end];
         out.extend_from_slice(summed);

@@ -13,8 +13,8 @@ pub trait Weigh {
 
 /// Names a block of a file for ever: the file's number, which is never used again, and the offset.
 ///
-/// A file's salt would not do. It is random, but two files have the same where randomness repeats: of clones
-/// of one machine, or in a simulation that starts every run from one seed.
+/// A file's salt would not do. It is random, but two files have the same where randomness repeats:
+/// of clones of one machine, or in a simulation that starts every run from one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheKey {
     /// The file's number.

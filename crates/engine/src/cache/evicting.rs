@@ -39,8 +39,8 @@ pub(super) fn remove<V: Weigh + Clone>(inner: &Inner<V>, is_one: impl Fn(&CacheK
     });
 }
 
-/// Mixes one integer, without a secret: files get their numbers and blocks their places one after the other, and
-/// who chose lengths so that they collide would slow the cache for himself.
+/// Mixes one integer, without a secret: files get their numbers and blocks their places one after
+/// the other, and who chose lengths so that they collide would slow the cache for himself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mix;
 

@@ -1,4 +1,5 @@
-//! Which of the things that stand in places of their own stay there: two queues in the manner of S3-FIFO.
+//! Which of the things that stand in places of their own stay there: two queues in the manner of
+//! S3-FIFO.
 //!
 //! ```text
 //! put in -> first queue, a hundredth of the bytes -> used meanwhile? -> main queue -> used meanwhile? -> its end again
@@ -8,18 +9,22 @@
 //!                                                             not:  -> leaves, and main queue
 //! ```
 //!
-//! So what a long scan brings passes through the first queue and leaves the main one alone. The first is so short that what leaves it is
-//! still in the processor's caches, and its memory with it. The queues know the order and the
-//! weights; where a thing stands, whether it was used, and when it left, its place knows. A use therefore costs nothing here, and what makes
-//! room looks at the ends of two arrays, and at places that were brought near before. Places may go away with what stands in them: who puts something in
-//! also looks for such entries.
-//! Invariants: (1) a place that is full has one entry in a queue, but for the moment between its being filled and put in;
-//! (2) when no call is under way, weights stay within the capacity.
-//! Threads: any; sharded. Lock order: a shard, then a place; whoever holds a place takes no other lock.
-//! Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023; differs: bytes instead of entries, a
-//! first queue of a hundredth instead of a tenth (as the window of W-TinyLFU), one use is enough to go on, the main queue is filled first, and the ghost
-//! queue is a number in the place. Who comes back before an eighth as many have left as there are entries is let in; who does before twice as many have,
-//! votes. So loops over up to twice as much as there is room for keep what there is room for, whatever was used before, and do not push themselves out.
+//! So what a long scan brings passes through the first queue and leaves the main one alone. The
+//! first is so short that what leaves it is still in the processor's caches, and its memory with
+//! it. The queues know the order and the weights; where a thing stands, whether it was used, and
+//! when it left, its place knows. A use therefore costs nothing here, and what makes room looks at
+//! the ends of two arrays, and at places that were brought near before. Places may go away with
+//! what stands in them: who puts something in also looks for such entries.
+//! Invariants: (1) a place that is full has one entry in a queue, but for the moment between its
+//! being filled and put in; (2) when no call is under way, weights stay within the capacity.
+//! Threads: any; sharded. Lock order: a shard, then a place; whoever holds a place takes no other
+//! lock.
+//! Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023; differs:
+//! bytes instead of entries, a first queue of a hundredth instead of a tenth (as the window of
+//! W-TinyLFU), one use is enough to go on, the main queue is filled first, and the ghost queue is a
+//! number in the place. Who comes back before an eighth as many have left as there are entries is
+//! let in; who does before twice as many have, votes. So loops over up to twice as much as there is
+//! room for keep what there is room for, whatever was used before, and do not push themselves out.
 
 use super::entry::shards;
 use esker_base::sync::Mutex;
@@ -39,11 +44,12 @@ const SWEPT: usize = 2;
 /// So many that leave are freed once the lock is let go; more, under it.
 const FREED_LATER: usize = 4;
 
-/// Of so many used ones in a row, the next one leaves: nobody goes round all of the main queue to put something in.
+/// Of so many used ones in a row, the next one leaves: nobody goes round all of the main queue to
+/// put something in.
 const ASKED: usize = 64;
 
-/// Who was away while fewer left than this share of the entries is let in, as a divisor; while fewer than so many times the
-/// entries, votes.
+/// Who was away while fewer left than this share of the entries is let in, as a divisor; while
+/// fewer than so many times the entries, votes.
 const SOON: usize = 8;
 const LATE: usize = 2;
 
@@ -68,7 +74,8 @@ pub trait Place {
 /// What decides whether a thing leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// If it was not used. If so, it begins anew without uses; if not, the place notes that it left at this moment.
+    /// If it was not used. If so, it begins anew without uses; if not, the place notes that it left
+    /// at this moment.
     First(Moment),
     /// The same, but a use is taken off, and nothing is noted.
     Main,
@@ -124,7 +131,8 @@ struct Entry<P> {
 }
 
 impl<P: Place> Queues<P> {
-    /// Empty ones for at most so many bytes, or a quarter of it later on: a shard then has 2 MiB still, if there are several.
+    /// Empty ones for at most so many bytes, or a quarter of it later on: a shard then has 2 MiB
+    /// still, if there are several.
     pub fn new(capacity_bytes: u64) -> Queues<P> {
         let shards = shards(capacity_bytes / 2);
         let queue = || Queue { entries: VecDeque::new(), bytes: 0 };
@@ -135,10 +143,11 @@ impl<P: Place> Queues<P> {
         }
     }
 
-    /// Puts in what was put into a place just now, and makes room for it. False, and it is to be taken out of its place, if
-    /// it is larger than it may be.
+    /// Puts in what was put into a place just now, and makes room for it. False, and it is to be
+    /// taken out of its place, if it is larger than it may be.
     ///
-    /// The same thing has the same `hash` each time, all bits of which are as good as random; `left` is what its place noted, or 0.
+    /// The same thing has the same `hash` each time, all bits of which are as good as random;
+    /// `left` is what its place noted, or 0.
     pub fn insert(&self, hash: u64, place: P, bytes: u64, left: Moment) -> bool {
         let at = hash as usize & (self.shards.len() - 1);
         let mut freed = [const { None }; FREED_LATER];
@@ -254,8 +263,8 @@ impl<P: Place> Pair<P> {
         }
     }
 
-    /// Lets leave until no more than this is left. Of so many in a row who were used, the next one leaves: who is used all the time
-    /// meanwhile stays no longer than others.
+    /// Lets leave until no more than this is left. Of so many in a row who were used, the next one
+    /// leaves: who is used all the time meanwhile stays no longer than others.
     fn shrink(&mut self, bytes_max: u64, patience: usize, mut freed: impl FnMut(P::Kept)) {
         let mut stayed = 0;
         while self.bytes() > bytes_max {
@@ -524,7 +533,8 @@ mod tests {
         cache.hits(&places, 2_000..3_000);
         assert!(places[1_900].is_full.get(), "it came back soon enough");
         assert_eq!(full(&places, 0..1_000), before - 1, "in the place of another");
-        // 2_100 left before more than an eighth did: the next of the main queue, which was not used, is not worth more.
+        // 2_100 left before more than an eighth did: the next of the main queue, which was not
+        // used, is not worth more.
         let before = full(&places, 0..1_000);
         assert!(places[2_100].left.get() > 0);
         cache.read(&places, 2_100);

@@ -1,4 +1,5 @@
-//! The cache's entries for model checkers: one list under one lock, which drops its oldest entry first.
+//! The cache's entries for model checkers: one list under one lock, which drops its oldest entry
+//! first.
 
 use super::entry::{CacheKey, Weigh, weight};
 use esker_base::sync::Mutex;

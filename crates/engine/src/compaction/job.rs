@@ -31,12 +31,13 @@ pub(crate) struct JobContext {
     pub(crate) store: Arc<TableStore>,
     pub(crate) options: Arc<KeyspaceOptions>,
     pub(crate) origin: Origin,
-    /// The version the spec was made from: tells what was erased, and what lies below, but where tables are written anew only to
-    /// be rid of what was erased: there it may be without files.
+    /// The version the spec was made from: tells what was erased, and what lies below, but where
+    /// tables are written anew only to be rid of what was erased: there it may be without files.
     pub(crate) version: Arc<Version>,
     /// Sequence numbers of live snapshots, ascending.
     pub(crate) snapshots: Vec<Seq>,
-    /// Asked between two pieces of work, by every thread that works; true ends the job with `Cancelled`.
+    /// Asked between two pieces of work, by every thread that works; true ends the job with
+    /// `Cancelled`.
     pub(crate) stop: Box<dyn Fn() -> bool + Send + Sync>,
     /// Called where `stop` is asked: may wait.
     pub(crate) rest: Box<dyn Fn() + Send + Sync>,
@@ -52,7 +53,8 @@ pub(crate) struct JobResult {
     pub(crate) parts: u64,
 }
 
-/// Runs a compaction to the end of its output, in up to `parts_max` parts. The caller commits [`edit_of`].
+/// Runs a compaction to the end of its output, in up to `parts_max` parts. The caller commits
+/// [`edit_of`].
 ///
 /// # Errors
 /// Of the disk, and `Cancelled`; in both cases no output file is left behind.
@@ -267,7 +269,8 @@ fn kept_fragments(
         .collect()
 }
 
-/// The run below the output, if there is one and no more: what is written is cut so that it overlaps little of it.
+/// The run below the output, if there is one and no more: what is written is cut so that it
+/// overlaps little of it.
 fn grandparents(spec: &CompactionSpec, version: &Version) -> Vec<Arc<Table>> {
     match version.level(spec.output_level + 1) {
         [run] => run.tables.clone(),
@@ -278,7 +281,8 @@ fn grandparents(spec: &CompactionSpec, version: &Version) -> Vec<Arc<Table>> {
 /// The runs that hold older data than the output, and are no part of it.
 struct Below<'a> {
     order: &'a KeyOrder,
-    /// Each run, and its first table that does not end before the last key asked for; `None` if they are not known.
+    /// Each run, and its first table that does not end before the last key asked for; `None` if
+    /// they are not known.
     runs: Option<Vec<(&'a Run, usize)>>,
 }
 
@@ -303,7 +307,8 @@ impl<'a> Below<'a> {
         Below { order, runs: Some(runs) }
     }
 
-    /// True if no run below can hold `key`; false if they are not known. Keys must be asked in ascending order.
+    /// True if no run below can hold `key`; false if they are not known. Keys must be asked in
+    /// ascending order.
     #[inline]
     fn is_empty_at(&mut self, key: &[u8]) -> bool {
         let (order, Some(runs)) = (self.order, &mut self.runs) else { return false };

@@ -1,12 +1,13 @@
 //! Large compactions in parts: cut by key range, so that several threads merge at once.
 //!
-//! Each part is merged for itself into tables of its own. Together these are the tables of one run, which one
-//! edit makes current: outside of a job nobody sees the parts.
+//! Each part is merged for itself into tables of its own. Together these are the tables of one run,
+//! which one edit makes current: outside of a job nobody sees the parts.
 //! Invariants: (1) parts stand in the order of keys, do not overlap and leave out no key; (2) a cut
 //! stands between two user keys, so that all records of a key are in one part.
-//! Threads: the one that has the job, and whichever [`Helpers`] bring. Without help it does all parts itself,
-//! one after the other.
-//! Source: RocksDB's subcompactions; differs: who helps is a compaction thread with nothing else to do.
+//! Threads: the one that has the job, and whichever [`Helpers`] bring. Without help it does all
+//! parts itself, one after the other.
+//! Source: RocksDB's subcompactions; differs: who helps is a compaction thread with nothing else to
+//! do.
 
 use crate::options::KeyspaceOptions;
 use crate::version::{CompactionSpec, Table};
@@ -82,7 +83,8 @@ fn add_pieces(table: &Arc<Table>, pieces: &mut Vec<Piece>) -> Result<()> {
     Ok(())
 }
 
-/// The keys to cut at, ascending: at most `parts_max - 1`, with at least `bytes_min` from one to the next.
+/// The keys to cut at, ascending: at most `parts_max - 1`, with at least `bytes_min` from one to
+/// the next.
 fn cuts(order: &KeyOrder, pieces: &[Piece], parts_max: usize, bytes_min: u64) -> Vec<Arc<[u8]>> {
     let places = places(order, pieces);
     let total: u64 = pieces.iter().map(|piece| piece.bytes).sum();
@@ -103,8 +105,8 @@ fn cuts(order: &KeyOrder, pieces: &[Piece], parts_max: usize, bytes_min: u64) ->
     cuts
 }
 
-/// Every key that begins or ends a piece, in order, and about how many bytes stand before it: of pieces that
-/// it falls into, a half.
+/// Every key that begins or ends a piece, in order, and about how many bytes stand before it: of
+/// pieces that it falls into, a half.
 fn places<'a>(order: &KeyOrder, pieces: &'a [Piece]) -> Vec<(&'a Arc<[u8]>, u64)> {
     let mut ends: Vec<(&Arc<[u8]>, bool, u64)> = pieces
         .iter()
@@ -136,14 +138,17 @@ fn between(cuts: Vec<Arc<[u8]>>) -> Vec<Part> {
     parts
 }
 
-/// Work that several threads may do at once: each call takes what is left, and returns when nothing is.
+/// Work that several threads may do at once: each call takes what is left, and returns when nothing
+/// is.
 pub(crate) type Shared = Arc<dyn Fn() + Send + Sync>;
 
 /// Whoever may help.
 pub(crate) trait Helpers {
-    /// Calls `work` on the calling thread, and on up to `helpers_max` others while it does not return.
+    /// Calls `work` on the calling thread, and on up to `helpers_max` others while it does not
+    /// return.
     ///
-    /// `work` does not panic. When this returns all calls have, and nobody else has `work` any more.
+    /// `work` does not panic. When this returns all calls have, and nobody else has `work` any
+    /// more.
     fn call(&self, work: &Shared, helpers_max: usize);
 }
 
@@ -161,9 +166,11 @@ enum Failure {
     Panic(Box<dyn Any + Send>),
 }
 
-/// Does all parts, on this thread and those of `helpers`. Returns the results in the order of parts.
+/// Does all parts, on this thread and those of `helpers`. Returns the results in the order of
+/// parts.
 ///
-/// `work` asks the function it is given now and then, and gives up with any error if that says true.
+/// `work` asks the function it is given now and then, and gives up with any error if that says
+/// true.
 ///
 /// # Errors
 /// The first error of any part. All others have ended by then, and their results are dropped.

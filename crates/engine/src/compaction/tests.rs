@@ -176,8 +176,8 @@ impl Job {
 
 type Record = (Vec<u8>, Trailer, Vec<u8>);
 
-/// All records of a run, and which tombstones lie over each key: as a get finds them, in the one table
-/// that may hold the key.
+/// All records of a run, and which tombstones lie over each key: as a get finds them, in the one
+/// table that may hold the key.
 fn contents(fixture: &Fixture, tables: &[Arc<Table>]) -> (Vec<Record>, Vec<Vec<Seq>>) {
     let order = &fixture.options.order;
     let options = CursorOptions::default();
@@ -283,7 +283,8 @@ fn a_job_may_rest_between_pieces_also_of_large_values() {
     }
 }
 
-/// Merges two runs of level 0 into one of level 1, and says with which sequence numbers small and large values are there then.
+/// Merges two runs of level 0 into one of level 1, and says with which sequence numbers small and
+/// large values are there then.
 fn ages_after(compression: Vec<Compression>) -> (Vec<Seq>, Vec<Seq>) {
     let mut fixture = Fixture::new(1 << 20);
     fixture.options = Arc::new(KeyspaceOptions { compression, ..(*fixture.options).clone() });

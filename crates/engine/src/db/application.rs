@@ -7,11 +7,13 @@
 //!       -> kept for the thread's next request of the group
 //! ```
 //!
-//! So the usual request brings along the line that is to be written, which its own processor has, and whoever writes searches
-//! nothing and takes no lock: every moment spent there is one that all other writers wait.
+//! So the usual request brings along the line that is to be written, which its own processor has,
+//! and whoever writes searches nothing and takes no lock: every moment spent there is one that all
+//! other writers wait.
 //!
-//! Invariants: (1) whoever has the right to write changes a `Progress`, and nobody else; (2) without the lock of `Epochs` only one
-//! that is current; (3) of a group that is about to be deleted none is current.
+//! Invariants: (1) whoever has the right to write changes a `Progress`, and nobody else; (2)
+//! without the lock of `Epochs` only one that is current; (3) of a group that is about to be
+//! deleted none is current.
 
 use super::epochs::Epochs;
 use super::group_range::check_name;
@@ -36,10 +38,12 @@ const REMEMBERED_NOTE_BYTES_MAX: usize = 256;
 pub struct Applied<'a> {
     /// The group: the beginning of its keys. 1 B to 1 KiB.
     pub group: &'a [u8],
-    /// Index of the request in the log of its group: 1 or more, above that of all that were applied before.
+    /// Index of the request in the log of its group: 1 or more, above that of all that were applied
+    /// before.
     pub index: u64,
-    /// What else must be known after a crash, such as the term of the request and the members of the group. It is kept with the
-    /// index and comes back with it. At most 64 KiB. A note that differs from the one before, or is longer than 256 B, costs a lock.
+    /// What else must be known after a crash, such as the term of the request and the members of
+    /// the group. It is kept with the index and comes back with it. At most 64 KiB. A note that
+    /// differs from the one before, or is longer than 256 B, costs a lock.
     pub note: &'a [u8],
 }
 
@@ -52,8 +56,8 @@ pub(super) struct Application {
     hash: u64,
 }
 
-/// True if both hold the same. What the caller has just written costs a library's wide loads tens of nanoseconds: they wait until
-/// all that was written before is in the cache.
+/// True if both hold the same. What the caller has just written costs a library's wide loads tens
+/// of nanoseconds: they wait until all that was written before is in the cache.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     let ((a_words, a_rest), (b_words, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
@@ -71,7 +75,8 @@ esker_base::sync::thread_local! {
     static REMEMBERED: RefCell<Remembered> = RefCell::default();
 }
 
-/// Does something with what this thread remembers. A thread that is ending remembers nothing any more.
+/// Does something with what this thread remembers. A thread that is ending remembers nothing any
+/// more.
 fn with_remembered<T>(f: impl FnOnce(&mut Remembered) -> T) -> Option<T> {
     REMEMBERED
         .try_with(|remembered| remembered.try_borrow_mut().ok().map(|mut r| f(&mut r)))
@@ -112,8 +117,9 @@ impl Application {
         prefetch(Arc::as_ptr(&self.progress));
     }
 
-    /// Notes that the request is about to be in the memtables, in this epoch, which is the current one of `epochs`. The newest
-    /// sequence number before it is `last_seq`. True if the epoch should end behind it. Under the right to write.
+    /// Notes that the request is about to be in the memtables, in this epoch, which is the current
+    /// one of `epochs`. The newest sequence number before it is `last_seq`. True if the epoch
+    /// should end behind it. Under the right to write.
     ///
     /// # Errors
     /// `InvalidArgument` if the request was applied before, or cannot be applied now.

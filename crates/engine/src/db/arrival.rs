@@ -1,4 +1,5 @@
-//! A group that has come from another store: how it is put in force, by the edit of the epoch that it arrives with.
+//! A group that has come from another store: how it is put in force, by the edit of the epoch that
+//! it arrives with.
 
 use super::core::{Core, KeyspaceCore};
 use super::epochs::Arrival;
@@ -40,7 +41,8 @@ impl Arrival {
     ) -> usize {
         let (Some(first), Some(last)) = (tables.first(), tables.last()) else { return 0 };
         let order = &keyspace.options.order;
-        // Records of the epoch that were erased stand in its tables, and must not be met before those that have come.
+        // Records of the epoch that were erased stand in its tables, and must not be met before
+        // those that have come.
         let is_over = |change: &Change| match change {
             Change::TableAdded { id, meta, .. } => {
                 *id == keyspace.id

@@ -1,9 +1,10 @@
 //! What background threads and those who wait for them tell each other.
 //!
-//! Threads sleep on a condition variable until something changed that may give them work: a memtable was
-//! sealed, a version was installed. Others wait for a job to be done.
+//! Threads sleep on a condition variable until something changed that may give them work: a
+//! memtable was sealed, a version was installed. Others wait for a job to be done.
 //!
-//! A thread that compacts may offer seats at its work. Threads that have nothing to compact take them:
+//! A thread that compacts may offer seats at its work. Threads that have nothing to compact take
+//! them:
 //!
 //! ```text
 //! offer seats, wake -> work -> wait until nobody has a seat -> take the offer back
@@ -12,8 +13,9 @@
 //!
 //! A seat that nobody takes costs nothing: whoever offers it does all the work that others leave.
 //!
-//! A job that failed is tried again after a pause, which grows with each failure in a row. Whoever asks for work to be
-//! done ends the pauses, and is told of failures since it asked, never of those before: the disk may have been mended.
+//! A job that failed is tried again after a pause, which grows with each failure in a row. Whoever
+//! asks for work to be done ends the pauses, and is told of failures since it asked, never of those
+//! before: the disk may have been mended.
 
 use super::full_disk::FullDisk;
 use crate::compaction::parts::{Helpers, Shared};
@@ -22,7 +24,8 @@ use esker_base::sync::{Condvar, Mutex};
 use esker_base::{Error, Result};
 use std::time::Duration;
 
-/// How long a job that failed once waits before it is tried again. Doubles with each failure in a row.
+/// How long a job that failed once waits before it is tried again. Doubles with each failure in a
+/// row.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// So often it doubles: 256 milliseconds are the most.
@@ -201,7 +204,8 @@ impl Background {
         Seen { changes: state.changes, asks: state.asks }
     }
 
-    /// Waits until something changed since then, or for about this long. False if the thread should end.
+    /// Waits until something changed since then, or for about this long. False if the thread should
+    /// end.
     pub(super) fn wait_change(&self, seen: Seen, at_most: Option<Duration>) -> bool {
         let mut state = self.state.lock();
         while state.changes == seen.changes && !state.stop {
@@ -222,8 +226,9 @@ impl Background {
         before.changes != seen.changes
     }
 
-    /// For those who do what nobody waits for: does nothing for this long, or until something changes or the thread should
-    /// end. False, at once, if somebody waits for something to be done, or something changed since then.
+    /// For those who do what nobody waits for: does nothing for this long, or until something
+    /// changes or the thread should end. False, at once, if somebody waits for something to be
+    /// done, or something changed since then.
     pub(super) fn rest(&self, seen: Seen, at_most: Duration) -> bool {
         let mut state = self.state.lock();
         let may_rest = state.changes == seen.changes && state.waiting == 0 && !state.stop;
@@ -233,8 +238,9 @@ impl Background {
         may_rest
     }
 
-    /// Waits a while after so many failures in a row, the last of them of a job that was begun then; not if somebody
-    /// has asked for work since, and no longer than until somebody does. False if the thread should end.
+    /// Waits a while after so many failures in a row, the last of them of a job that was begun
+    /// then; not if somebody has asked for work since, and no longer than until somebody does.
+    /// False if the thread should end.
     pub(super) fn wait_retry(&self, seen: Seen, failures: u32) -> bool {
         let doublings = failures.saturating_sub(1).min(PAUSE_DOUBLINGS);
         let mut state = self.state.lock();
@@ -258,7 +264,8 @@ impl Background {
     /// For those who found no room: waits until some job is done, or for this long.
     ///
     /// # Errors
-    /// The failure of the last flush, if it failed, at once; `Cancelled` if the database is closing.
+    /// The failure of the last flush, if it failed, at once; `Cancelled` if the database is
+    /// closing.
     pub(super) fn wait_progress(&self, at_most: Duration) -> Result<()> {
         self.wait(at_most, |state| state.flushes.check(0))
     }
@@ -277,7 +284,8 @@ impl Background {
         check(&state)
     }
 
-    /// How many of so many threads that compact have nothing to do, seats left free counted as taken.
+    /// How many of so many threads that compact have nothing to do, seats left free counted as
+    /// taken.
     pub(super) fn idle_compactors(&self, threads: usize) -> usize {
         let running = self.compactions_running.load(Ordering::Acquire) as usize;
         let state = self.state.lock();

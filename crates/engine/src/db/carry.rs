@@ -1,5 +1,5 @@
-//! Groups are carried from store to store as files: what is persistent of a group becomes a store of its own, and another
-//! store takes its tables over.
+//! Groups are carried from store to store as files: what is persistent of a group becomes a store
+//! of its own, and another store takes its tables over.
 //!
 //! ```text
 //! export: persisted snapshot, and the group's index -> tables of the group alone, in a new directory -> manifest
@@ -8,8 +8,10 @@
 //!         -> the edit that puts the epoch in force erases what was there of the group, and names the new tables and its index
 //! ```
 //!
-//! So the invariants of `external` hold for a group that arrives as for a request: it is in one epoch, with its index.
-//! Crash: an export without CURRENT is no store. Files that were linked are orphans until the edit names them.
+//! So the invariants of `external` hold for a group that arrives as for a request: it is in one
+//! epoch, with its index.
+//! Crash: an export without CURRENT is no store. Files that were linked are orphans until the edit
+//! names them.
 //! Source: PheonixKV ships a replica as whole files; Pebble's ingest-and-excise.
 
 use super::checkpoint::{check_open, in_new_dir, link_or_copy};
@@ -258,7 +260,8 @@ fn copy(mut cursor: Cursor, to: Destination<'_>, core: &Core) -> Result<Written>
     output.finish(to.store)
 }
 
-/// Takes a group over that stands in `dir` as a store of its own. What was there of it before is gone then.
+/// Takes a group over that stands in `dir` as a store of its own. What was there of it before is
+/// gone then.
 pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles> {
     core.check_external()?;
     core.check_writable()?;
@@ -280,8 +283,8 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     let export = open_read_only(dir, options, setup)?;
     let state = state_of(&export.core, &range, dir)?;
     let mut import = Import { core, from: &export.core, range: &range, parts: Vec::new() };
-    // Whatever was linked has its name. An arrival that is tried again has the same files, of which the disk would say that all is
-    // well.
+    // Whatever was linked has its name. An arrival that is tried again has the same files, of which
+    // the disk would say that all is well.
     let taken = import.take_all(&keyspaces).and_then(|()| core.store.sync_dir());
     let taken = taken.inspect_err(|error| core.poison_if_sync(error));
     let parts = std::mem::take(&mut import.parts);
@@ -310,7 +313,8 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     Ok(files)
 }
 
-/// Fails if a keyspace is gone that a part was taken for: without it the group would be there in part.
+/// Fails if a keyspace is gone that a part was taken for: without it the group would be there in
+/// part.
 fn check_live(core: &Core, parts: &[(KeyspaceId, Written)]) -> Result<()> {
     let keyspaces = core.keyspaces.load();
     if parts.iter().all(|&(id, _)| keyspaces.get(id).is_some()) {
@@ -435,8 +439,9 @@ impl Import<'_> {
 
 /// True if the tables of an exported keyspace can be those of this one as they are.
 ///
-/// They must be one run without pointers or range tombstones, whose records may all count as written at once; and as large values stand in
-/// them, this keyspace must keep none apart. What they say of themselves, for a repair, must be true here too.
+/// They must be one run without pointers or range tombstones, whose records may all count as
+/// written at once; and as large values stand in them, this keyspace must keep none apart. What
+/// they say of themselves, for a repair, must be true here too.
 fn may_link(version: &Version, exported: &KeyspaceCore, keyspace: &KeyspaceCore) -> bool {
     let is_plain = |meta: &TableMeta| {
         meta.seq_override.is_some() && meta.references.is_empty() && meta.range_tombstones == 0

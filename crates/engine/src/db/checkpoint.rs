@@ -1,8 +1,8 @@
 //! Checkpoints: a second database that shares the tables of the first.
 //!
 //! Under the right to write a new log is started, so that all older logs change no more; tables and
-//! those logs are then linked into the new directory, and a manifest is written that names them as of a
-//! close at that moment. Writers wait for the new log only.
+//! those logs are then linked into the new directory, and a manifest is written that names them as
+//! of a close at that moment. Writers wait for the new log only.
 //! Crash: CURRENT comes last; a directory without it is no database.
 //! Closing the database ends it, between two files or two pieces of one.
 
@@ -29,7 +29,8 @@ pub(super) fn checkpoint(core: &Core, dir: &Path) -> Result<()> {
     in_new_dir(core, dir, |made| fill(core, dir, made))
 }
 
-/// Makes a directory and fills it with a store, CURRENT last. On an error nothing of it stays, `made` in the order of its making.
+/// Makes a directory and fills it with a store, CURRENT last. On an error nothing of it stays,
+/// `made` in the order of its making.
 ///
 /// # Errors
 /// `InvalidArgument` if there can be no store; of the disk.
@@ -49,7 +50,8 @@ pub(super) fn in_new_dir<T>(
     if result.is_err() {
         made.push(names::current(dir));
         made.push(names::temporary(dir));
-        // CURRENT before what it leads to: whatever cannot be removed stays as a directory that is no database.
+        // CURRENT before what it leads to: whatever cannot be removed stays as a directory that is
+        // no database.
         for path in made.iter().rev() {
             let _ = vfs.remove(path);
         }
@@ -61,8 +63,8 @@ pub(super) fn in_new_dir<T>(
     result
 }
 
-/// Fails if the checkpoint `dir` of the store in `store` cannot be made where it should: nothing may stand
-/// there, and what stands inside of the store could be taken for a part of it.
+/// Fails if the checkpoint `dir` of the store in `store` cannot be made where it should: nothing
+/// may stand there, and what stands inside of the store could be taken for a part of it.
 ///
 /// # Errors
 /// `InvalidArgument`; of the disk.
@@ -83,7 +85,8 @@ fn exists_already(dir: &Path) -> Error {
 fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     let vfs = core.env.vfs.as_ref();
     let go_on = || check_open(core);
-    // Who opens the copy to read it keeps others from writing to it: where he may not write himself, he needs a file to lock.
+    // Who opens the copy to read it keeps others from writing to it: where he may not write
+    // himself, he needs a file to lock.
     let lock = names::lock(dir);
     made.push(lock.clone());
     vfs.create(&lock)?.finish()?;
@@ -132,7 +135,8 @@ pub(super) fn check_open(core: &Core) -> Result<()> {
     if core.background.stopping() { Err(Error::Cancelled) } else { Ok(()) }
 }
 
-/// A hard link, or, where there can be none, a durable copy. `go_on` is asked before every piece of it.
+/// A hard link, or, where there can be none, a durable copy. `go_on` is asked before every piece of
+/// it.
 pub(super) fn link_or_copy(
     vfs: &dyn Vfs,
     from: &Path,

@@ -1,7 +1,7 @@
 //! Collecting values: when, and making the result current.
 //!
-//! A thread that compacts looks for work here when no level is over its limit. Several may collect at once, each its own
-//! files: much of the time of one is waiting for the disk.
+//! A thread that compacts looks for work here when no level is over its limit. Several may collect
+//! at once, each its own files: much of the time of one is waiting for the disk.
 
 use super::collect_report::CollectReport;
 use super::core::Core;
@@ -20,14 +20,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What newer runs have counts as overwriting older ones as they did, but never so much of all as to leave less than this.
+/// What newer runs have counts as overwriting older ones as they did, but never so much of all as
+/// to leave less than this.
 const LIVE_SHARE_MIN: f64 = 0.75;
 
 /// Space is short where more than this part of what may be wasted is known to be dead.
 const SHORT_SHARE: f64 = 0.25;
 
-/// So many files may be there beside those that tables point into and logs that wait to be flushed: a log that came
-/// while one of these was flushed, the current one, the next one, and what two collections write or are about to remove.
+/// So many files may be there beside those that tables point into and logs that wait to be flushed:
+/// a log that came while one of these was flushed, the current one, the next one, and what two
+/// collections write or are about to remove.
 const OTHER_FILES: u64 = 9;
 
 /// How long a collection by hand waits for another before it looks again.
@@ -36,13 +38,15 @@ const BUSY_WAIT: Duration = Duration::from_millis(50);
 /// What files with values take, and what they may.
 struct Limits {
     balance: Balance,
-    /// From where on it is worth finding out what else is dead: as if all newer runs overwrote something.
+    /// From where on it is worth finding out what else is dead: as if all newer runs overwrote
+    /// something.
     tight_from_bytes: u64,
     /// What these and logs that no table points into yet may take before writes are slowed.
     slow_from_bytes: u64,
     /// Where writes are slowest.
     bytes_max: u64,
-    /// From where on a thread that has nothing else to do finds out what is dead, however much that may be.
+    /// From where on a thread that has nothing else to do finds out what is dead, however much that
+    /// may be.
     wasteful_from_bytes: u64,
     /// Of what is dead, at least as much is known to be as is not.
     is_known: bool,
@@ -63,7 +67,8 @@ pub(super) struct Collection {
 }
 
 impl Core {
-    /// Takes note of how much of the files with values is pointed to, after a change of the versions.
+    /// Takes note of how much of the files with values is pointed to, after a change of the
+    /// versions.
     pub(super) fn measure_values(&self, versions: &VersionSet) {
         if versions.values().0.is_empty() && self.value_use.file_bytes.load(Ordering::Relaxed) == 0
         {
@@ -86,16 +91,17 @@ impl Core {
         usage.changed.store(true, Ordering::Release);
     }
 
-    /// True if writes are slowed for want of a collection, and none runs. Where less is known to be dead than compactions would
-    /// find, these are what helps.
+    /// True if writes are slowed for want of a collection, and none runs. Where less is known to be
+    /// dead than compactions would find, these are what helps.
     pub(super) fn is_collection_urgent(&self) -> bool {
         let usage = &self.value_use;
         let is_known = usage.is_known.load(Ordering::Relaxed);
         is_known && !usage.is_collecting() && self.values_fill() > 0.0
     }
 
-    /// How far files with values are from where writes are slowed (0.0) to the most that they should take (1.0); negative
-    /// below that, and where nothing is or may be collected that writes could wait for.
+    /// How far files with values are from where writes are slowed (0.0) to the most that they
+    /// should take (1.0); negative below that, and where nothing is or may be collected that writes
+    /// could wait for.
     pub(super) fn values_fill(&self) -> f64 {
         let usage = &self.value_use;
         if !usage.is_busy() || usage.failed.load(Ordering::Relaxed) {
@@ -110,7 +116,8 @@ impl Core {
 
     /// Collects the values of all files of which at least such a share is dead.
     ///
-    /// `progress` is called after each file that was written; returning false ends it with `Cancelled`.
+    /// `progress` is called after each file that was written; returning false ends it with
+    /// `Cancelled`.
     pub(super) fn collect_values(
         &self,
         dead_share_min: f64,
@@ -232,8 +239,8 @@ impl Core {
 
     /// What the named files with values take, and what they may.
     ///
-    /// Logs that no table points into yet, the current one and the next, and files that are being written need space too:
-    /// they get a part of what may be wasted, a half at the most.
+    /// Logs that no table points into yet, the current one and the next, and files that are being
+    /// written need space too: they get a part of what may be wasted, a half at the most.
     fn limits(&self, versions: &VersionSet, live: &BTreeMap<u64, u64>) -> Limits {
         let pointed_to: u64 = live.values().sum();
         // What newer runs point to may overwrite what older ones do, as it did before.
@@ -250,7 +257,8 @@ impl Core {
         let amp = self.options.value_log_space_amp_max;
         let waste = live_bytes as f64 * (amp - 1.0);
         let unreadable = self.value_use.unreadable.lock().clone();
-        // What is dead in files that nobody collects is no reason to slow writes, or to collect more of the others.
+        // What is dead in files that nobody collects is no reason to slow writes, or to collect
+        // more of the others.
         let bytes_of = |meta: &ValueFileMeta| match unreadable.contains(&meta.number) {
             true => live_of(meta, live),
             false => meta.file_bytes,
@@ -377,7 +385,8 @@ impl Collection {
         Ok(Ran::Done(report))
     }
 
-    /// If the damage is in one of the files that are collected, the others can be without it. False if it is elsewhere.
+    /// If the damage is in one of the files that are collected, the others can be without it. False
+    /// if it is elsewhere.
     fn pass_by(&self, core: &Core, error: &Error) -> bool {
         let Error::Corruption { path, .. } = error else { return false };
         let damaged = self.victims.iter().find(|victim| victim.file.path() == path);

@@ -1,11 +1,11 @@
-//! What a writer meets when something is full or must be durable: sealing memtables, going on to the
-//! next log, waiting for memory, syncing.
+//! What a writer meets when something is full or must be durable: sealing memtables, going on to
+//! the next log, waiting for memory, syncing.
 //!
 //! Everything here runs under `Core::commit`, one thread at a time. [`super::write`] calls it.
 //!
 //! Invariants: (1) a log that failed takes no more records: the next write starts a new one, whose
-//! durable header makes whatever the failed append left behind void; (2) before a log is synced, all
-//! older logs are durable.
+//! durable header makes whatever the failed append left behind void; (2) before a log is synced,
+//! all older logs are durable.
 
 use super::commit_state::{CommitState, RetiredWal};
 use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
@@ -42,8 +42,8 @@ fn largest(core: &Core) -> Option<KeyspaceId> {
     (held(&largest) > 0).then_some(largest.id)
 }
 
-/// Waits until compactions have made level 0 smaller, but no longer than [`LEVEL0_WAIT_MS_MAX`]: where none can, as on a full disk,
-/// writes go on, slowly.
+/// Waits until compactions have made level 0 smaller, but no longer than [`LEVEL0_WAIT_MS_MAX`]:
+/// where none can, as on a full disk, writes go on, slowly.
 fn wait_for_level0(core: &Core) -> Result<()> {
     let started = core.env.clock.now_ns();
     let waited_ns = || core.env.clock.now_ns() - started;
@@ -78,8 +78,8 @@ fn wait_for_epochs(core: &Core) -> Result<()> {
 }
 
 impl CommitState {
-    /// Writers are about to be slowed, and no memtable is on its way out: of many keyspaces none may be full by itself. The largest is
-    /// sealed before the next group.
+    /// Writers are about to be slowed, and no memtable is on its way out: of many keyspaces none
+    /// may be full by itself. The largest is sealed before the next group.
     #[cold]
     pub(super) fn choose_to_seal(&mut self, core: &Core) {
         if self.full.is_empty() && !is_on_its_way(core) {
@@ -91,7 +91,8 @@ impl CommitState {
     ///
     /// A record without operations stands in for it, so that the log shows no gap.
     pub(super) fn take_seq(&mut self, core: &Core) -> Result<Seq> {
-        // Nothing goes into memory: that it is full, because the disk is, does not stop what may make room there.
+        // Nothing goes into memory: that it is full, because the disk is, does not stop what may
+        // make room there.
         if self.journal.is_broken() {
             self.rotate(core)?;
         }
@@ -118,7 +119,8 @@ impl CommitState {
         core.check_writable()
     }
 
-    /// Sees to it that a group of so many bytes can be written: memory, and a log that takes records.
+    /// Sees to it that a group of so many bytes can be written: memory, and a log that takes
+    /// records.
     ///
     /// # Errors
     /// Nothing was written.
@@ -170,7 +172,8 @@ impl CommitState {
         Ok(())
     }
 
-    /// Seals the active memtables of these keyspaces, as far as they hold anything; of all where there is no log.
+    /// Seals the active memtables of these keyspaces, as far as they hold anything; of all where
+    /// there is no log.
     ///
     /// # Errors
     /// Nothing was sealed; the memtables go on as they are.
@@ -203,8 +206,8 @@ impl CommitState {
         Ok(())
     }
 
-    /// Ends the epoch: all memtables that hold anything are sealed together, and become tables by one edit; what arrives comes
-    /// into force with it.
+    /// Ends the epoch: all memtables that hold anything are sealed together, and become tables by
+    /// one edit; what arrives comes into force with it.
     pub(super) fn seal_all(&mut self, core: &Core, arrival: Option<Arc<Arrival>>) {
         self.begin_epoch(core);
         for keyspace in core.keyspaces.load_full().by_id.values() {
@@ -251,7 +254,8 @@ impl CommitState {
         core.events.emit(&Event::MemtableSealed { keyspace: keyspace.id, memory_bytes });
     }
 
-    /// Goes on to the next log. Waits for the disk only if no spare is ready, or after a failed append.
+    /// Goes on to the next log. Waits for the disk only if no spare is ready, or after a failed
+    /// append.
     ///
     /// # Errors
     /// The old log stays the current one.
@@ -380,7 +384,8 @@ mod tests {
         assert!(core.check_writable().is_err() && db.close().is_err());
     }
 
-    /// A flush forgets the log of what it wrote, and need not sync it; a checkpoint that names it must.
+    /// A flush forgets the log of what it wrote, and need not sync it; a checkpoint that names it
+    /// must.
     #[test]
     fn a_log_that_is_forgotten_can_still_be_made_durable() {
         let (_, db) = store();

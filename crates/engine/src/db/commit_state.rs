@@ -20,7 +20,8 @@ pub(super) struct CommitState {
     /// Bytes of the values that it holds.
     pub(super) value_bytes: u64,
     pub(super) next_seq: Seq,
-    /// Keyspaces whose active memtable is full. Without a log one stands for all, also where an epoch names as much as it may.
+    /// Keyspaces whose active memtable is full. Without a log one stands for all, also where an
+    /// epoch names as much as it may.
     pub(super) full: Vec<KeyspaceId>,
     /// Length of the log at which the one after it is to be made ready.
     pub(super) spare_due_bytes: u64,

@@ -24,7 +24,8 @@ use std::time::Duration;
 /// How long a manual compaction waits for others before it looks again.
 pub(super) const BUSY_WAIT: Duration = Duration::from_millis(100);
 
-/// Parts of a large compaction where there are no threads: so that what is tested without them is cut too.
+/// Parts of a large compaction where there are no threads: so that what is tested without them is
+/// cut too.
 const PARTS_INLINE: usize = 2;
 
 /// How urgent it is to compact what scans have paid for: less than any level over its limit.
@@ -51,8 +52,8 @@ impl KeyspaceCore {
         (!self.may_index(version)).then(pick)
     }
 
-    /// True if a level is over its limit, what is being compacted left out, or scans have paid for a compaction: a thread, or
-    /// what others compact, may be all that it waits for.
+    /// True if a level is over its limit, what is being compacted left out, or scans have paid for
+    /// a compaction: a thread, or what others compact, may be all that it waits for.
     fn is_urgent(&self) -> bool {
         let version = self.view.load().version.clone();
         let scores = policy::scores(&version, &self.compacted_by.load());
@@ -82,7 +83,8 @@ impl KeyspaceCore {
         }
     }
 
-    /// True if scans have paid for a compaction of this version, even if no thread has named them its price yet.
+    /// True if scans have paid for a compaction of this version, even if no thread has named them
+    /// its price yet.
     pub(super) fn is_paid_by_scans(&self, version: &Version) -> bool {
         match self.pick_for_scans(version) {
             Some(Pick::Run(spec)) => self.toll.covers(price_ns(&spec)),
@@ -95,8 +97,8 @@ fn price_ns(spec: &CompactionSpec) -> u64 {
     toll::compaction_ns(spec.input_bytes())
 }
 
-/// The most urgent compaction that can run now; while the disk is full, in turns with others, see [`Turn`]. It counts as
-/// running.
+/// The most urgent compaction that can run now; while the disk is full, in turns with others, see
+/// [`Turn`]. It counts as running.
 pub(super) fn choose(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
     if turn != Turn::Usual {
         // What would make room may depend on it, and the usual jobs fail.
@@ -109,7 +111,8 @@ pub(super) fn choose(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
     Ok(chosen)
 }
 
-/// Has what range tombstones cover be known where policies ask for it, which read no disk. False if nothing was learned.
+/// Has what range tombstones cover be known where policies ask for it, which read no disk. False if
+/// nothing was learned.
 fn learn_covers(core: &Core) -> Result<bool> {
     let mut learned = false;
     for keyspace in core.keyspaces.load().by_id.values() {
@@ -161,7 +164,8 @@ fn choose_now(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
     if let Some(chosen) = &chosen {
         core.background.compactions_running.fetch_add(1, Ordering::Release);
         chosen.mark(true);
-        // A table that only moves costs nothing; one that is written anew where it stands spares scans nothing.
+        // A table that only moves costs nothing; one that is written anew where it stands spares
+        // scans nothing.
         let spec = &chosen.spec;
         let stays = spec.is_move || spec.reason == CompactionReason::Erased;
         let merges_level0 = spec.level == 0 && !stays;
@@ -203,7 +207,8 @@ impl KeyspaceCore {
         Some((score, self.chosen(version, in_force, spec)))
     }
 
-    /// All that could be compacted in this keyspace now, one of each kind: to find what there is room for.
+    /// All that could be compacted in this keyspace now, one of each kind: to find what there is
+    /// room for.
     fn all_candidates(self: &Arc<Self>, oldest_snapshot: Seq) -> Vec<Chosen> {
         let version = self.view.load().version.clone();
         let in_force = self.compacted_by.load_full();
@@ -241,8 +246,8 @@ impl Chosen {
         }
     }
 
-    /// Runs the compaction and makes its result current; frees the inputs in any case. False if it was in vain, since some of them
-    /// were deleted meanwhile.
+    /// Runs the compaction and makes its result current; frees the inputs in any case. False if it
+    /// was in vain, since some of them were deleted meanwhile.
     pub(super) fn run(self, core: &Core) -> Result<bool> {
         // Also when the job panics: nothing stays taken for ever.
         let _unmark = Unmark(&self);
@@ -297,7 +302,8 @@ impl Chosen {
         Ok(installed)
     }
 
-    /// How to do it, if nobody waits for it: what was erased is not seen any more, only its space is still taken.
+    /// How to do it, if nobody waits for it: what was erased is not seen any more, only its space
+    /// is still taken.
     fn leisure(&self, core: &Core) -> Option<Arc<Leisure>> {
         if self.spec.reason != CompactionReason::Erased || core.background.is_inline() {
             return None;
@@ -326,8 +332,8 @@ impl Chosen {
         (1 + idle).min(threads)
     }
 
-    /// True if somebody waits for this, or soon will: writers who are about to be slowed, or the user. Otherwise
-    /// more threads would only take the processors from those who write.
+    /// True if somebody waits for this, or soon will: writers who are about to be slowed, or the
+    /// user. Otherwise more threads would only take the processors from those who write.
     fn is_behind(&self) -> bool {
         let runs = self.version.level(0).len() as u64;
         let slow = u64::from(self.keyspace.options.level0_runs_slow);
@@ -377,7 +383,8 @@ impl Chosen {
         Ok(true)
     }
 
-    /// Notes how much of what newer runs point to was found to overwrite what older ones do, if the oldest of all was read.
+    /// Notes how much of what newer runs point to was found to overwrite what older ones do, if the
+    /// oldest of all was read.
     fn note_overwriting(&self, result: &JobResult) {
         let spec = &self.spec;
         // Newer runs of the deepest level may be merged without it.
@@ -470,8 +477,9 @@ impl Drop for Unmark<'_> {
     }
 }
 
-/// Compacts everything of `range` that is in tables into the deepest level that holds any of it. Runs on the caller's
-/// thread, beside the background's. What is flushed meanwhile may stay: while others write there would be no end.
+/// Compacts everything of `range` that is in tables into the deepest level that holds any of it.
+/// Runs on the caller's thread, beside the background's. What is flushed meanwhile may stay: while
+/// others write there would be no end.
 pub(super) fn compact_range(
     core: &Core,
     keyspace: &Arc<KeyspaceCore>,

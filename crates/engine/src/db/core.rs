@@ -1,12 +1,13 @@
 //! What all paths of an open database share.
 //!
-//! Locks, in the order they may be taken: those of `indexes` (the right to change an indexed key), `deleting` (the right to
-//! delete a group, or have one arrive), `commit` (the right to write), `spare` (the log after the current one), `versions` (the right to change
-//! the shape of a tree), then any of `epochs`, `background.state`, `current_wal`, `retired`, `snapshots`, a keyspace's `schedule`, the one under which its view
-//! changes, and then its `indexing`. Nothing is locked under the one of the compactions that are `underway`.
-//! Readers take none of them: they load a keyspace's [`View`] and the visible sequence number, in this order.
-//! `versions` is held while the manifest is synced; a writer therefore never waits for it, unless there is
-//! no spare log.
+//! Locks, in the order they may be taken: those of `indexes` (the right to change an indexed key),
+//! `deleting` (the right to delete a group, or have one arrive), `commit` (the right to write),
+//! `spare` (the log after the current one), `versions` (the right to change the shape of a tree),
+//! then any of `epochs`, `background.state`, `current_wal`, `retired`, `snapshots`, a keyspace's
+//! `schedule`, the one under which its view changes, and then its `indexing`. Nothing is locked
+//! under the one of the compactions that are `underway`. Readers take none of them: they load a
+//! keyspace's [`View`] and the visible sequence number, in this order. `versions` is held while the
+//! manifest is synced; a writer therefore never waits for it, unless there is no spare log.
 
 use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
@@ -60,8 +61,8 @@ pub(super) struct Core {
     pub(super) read_wals: NamedWals,
     /// Logs that take no more records but may not be durable yet.
     pub(super) retired: Mutex<Vec<RetiredWal>>,
-    /// Number of the log that was made when the database was opened. It may hold copies of records of
-    /// the logs before it.
+    /// Number of the log that was made when the database was opened. It may hold copies of records
+    /// of the logs before it.
     pub(super) opened_wal: u64,
     /// The log that takes records. Changes under `commit`.
     pub(super) current_wal: Mutex<BegunWal>,
@@ -115,7 +116,8 @@ pub(super) struct KeyspaceCore {
     pub(super) id: KeyspaceId,
     pub(super) name: String,
     pub(super) options: Arc<KeyspaceOptions>,
-    /// What compactions go by: the same, but for a policy that was changed since. Changes under `versions`.
+    /// What compactions go by: the same, but for a policy that was changed since. Changes under
+    /// `versions`.
     pub(super) compacted_by: ArcSwap<KeyspaceOptions>,
     /// No compaction of it may be chosen: its policy is about to change.
     pub(super) reshaping: AtomicBool,
@@ -148,8 +150,8 @@ pub(super) struct KeyspaceCore {
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) active: Arc<Memtable>,
-    /// The oldest log that holds records of the active memtable; the current one while that is empty.
-    /// One that is read late is too low, which does no harm.
+    /// The oldest log that holds records of the active memtable; the current one while that is
+    /// empty. One that is read late is too low, which does no harm.
     pub(super) active_first_wal: Arc<AtomicU64>,
     /// The logs that pointers of the active memtable lead into.
     pub(super) logs: Arc<LogList>,
@@ -259,7 +261,8 @@ impl View {
         std::iter::once(&self.active).chain(self.sealed.iter().map(|sealed| &sealed.mem))
     }
 
-    /// The file that holds the values of a log, for a pointer in a memtable or a table of this view.
+    /// The file that holds the values of a log, for a pointer in a memtable or a table of this
+    /// view.
     pub(super) fn value_file(&self, log: u64) -> Option<Arc<ValueFile>> {
         // What is in memtables too was not moved: such logs are needed as they are.
         let moved = self.version.values.find(log).cloned();
@@ -456,7 +459,8 @@ pub(super) struct VersionsGuard<'a> {
 }
 
 impl VersionsGuard<'_> {
-    /// As [`VersionSet::commit`]; whoever waits for something that a poisoned store never does learns of it.
+    /// As [`VersionSet::commit`]; whoever waits for something that a poisoned store never does
+    /// learns of it.
     pub(super) fn commit(
         &mut self,
         edit: VersionEdit,

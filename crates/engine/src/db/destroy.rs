@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 /// What is not ours stays, and so does what repair has put aside in `lost/`.
 ///
 /// # Errors
-/// `Busy`: somebody has it open. `NotFound`: no file of a database is there. Of the disk: some files may be gone
-/// already, and destroying it again removes the rest.
+/// `Busy`: somebody has it open. `NotFound`: no file of a database is there. Of the disk: some
+/// files may be gone already, and destroying it again removes the rest.
 /// # Cost
 /// A call of the file system for each file.
 pub fn destroy(dir: &Path, setup: &Setup) -> Result<()> {
@@ -30,7 +30,8 @@ pub fn destroy(dir: &Path, setup: &Setup) -> Result<()> {
     let lock = vfs.lock(&names::lock(dir))?;
     // Looked at again: whoever had it open until now may have made others.
     let files = files_of_ours(vfs, dir)?;
-    // CURRENT first; last what is ours by its name alone, after the lock's file, so that none of both is left alone.
+    // CURRENT first; last what is ours by its name alone, after the lock's file, so that none of
+    // both is left alone.
     let mut kinds: Vec<FileKind> =
         files.into_keys().filter(|kind| *kind != FileKind::Lock).collect();
     kinds.sort_by_key(|kind| (*kind != FileKind::Temporary, *kind));

@@ -1,5 +1,5 @@
-//! What was applied of somebody else's logs, by whether it is persistent yet. `external` says what for, `application` how most
-//! requests pass this by.
+//! What was applied of somebody else's logs, by whether it is persistent yet. `external` says what
+//! for, `application` how most requests pass this by.
 
 use super::group_range::GroupRange;
 use super::progress::{EpochId, Groups, Progress};
@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Bytes of the names and notes of an epoch from which the next one is begun, however little memtables hold: far less than an
-/// edit of the manifest may have, which names them all.
+/// Bytes of the names and notes of an epoch from which the next one is begun, however little
+/// memtables hold: far less than an edit of the manifest may have, which names them all.
 const NAMED_BYTES_MAX: u64 = 64 << 20;
 
 /// Writers wait while sealed epochs name so many times as much.
@@ -28,14 +28,15 @@ pub struct GroupIndex {
     pub group: Vec<u8>,
     /// Index of the newest request that was applied.
     pub applied: u64,
-    /// Index of the newest request that tables hold, with all before it and none behind it: what a crash would go back to. 0 if
-    /// there is none.
+    /// Index of the newest request that tables hold, with all before it and none behind it: what a
+    /// crash would go back to. 0 if there is none.
     pub persisted: u64,
     /// The note of the newest request that was applied.
     pub note: Vec<u8>,
 }
 
-/// A group that has come from another store, its files in place. Its epoch comes into force with it, or neither does.
+/// A group that has come from another store, its files in place. Its epoch comes into force with
+/// it, or neither does.
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub(super) range: GroupRange,
@@ -110,21 +111,23 @@ impl Epochs {
         self.current
     }
 
-    /// Begins the next epoch. Returns what was applied in the one that ends, and what that takes in an edit.
+    /// Begins the next epoch. Returns what was applied in the one that ends, and what that takes in
+    /// an edit.
     pub(super) fn begin(&mut self) -> (Groups, u64) {
         self.current = EpochId::new();
         (std::mem::take(&mut self.active), std::mem::take(&mut self.active_bytes))
     }
 
-    /// The oldest sealed epoch, if those that are not flushed yet name so much that nothing more should be sealed: it is memory
-    /// that no budget counts.
+    /// The oldest sealed epoch, if those that are not flushed yet name so much that nothing more
+    /// should be sealed: it is memory that no budget counts.
     pub(super) fn oldest_of_too_many(&self) -> Option<u64> {
         let waiting: u64 = self.sealed.iter().map(|epoch| epoch.named_bytes).sum();
         let oldest = self.sealed.front().map(|epoch| epoch.number);
         oldest.filter(|_| waiting >= WAITING_MAX * self.active_bytes_max)
     }
 
-    /// True if groups and notes of the epoch that is not sealed are as many as one edit should name.
+    /// True if groups and notes of the epoch that is not sealed are as many as one edit should
+    /// name.
     pub(super) fn is_full(&self) -> bool {
         self.active_bytes >= self.active_bytes_max
     }
@@ -150,8 +153,8 @@ impl Epochs {
         self.active.is_empty() && self.sealed.is_empty()
     }
 
-    /// Notes a request of the group, and with the note, of `asked`. The newest sequence number before it is `seq_before`. Returns
-    /// where the next one is noted. Under the right to write.
+    /// Notes a request of the group, and with the note, of `asked`. The newest sequence number
+    /// before it is `seq_before`. Returns where the next one is noted. Under the right to write.
     ///
     /// # Errors
     /// `InvalidArgument` if the request was applied before, or cannot be applied now.
@@ -223,7 +226,8 @@ impl Epochs {
         }
     }
 
-    /// Fails if the name of a group begins another one's, or the other way round: what belongs to which could not be told.
+    /// Fails if the name of a group begins another one's, or the other way round: what belongs to
+    /// which could not be told.
     pub(super) fn check_apart(&self, group: &[u8]) -> Result<()> {
         // As none begins another, one that does would stand right before or behind.
         let behind = (Bound::Excluded(group), Bound::Unbounded);

@@ -1,8 +1,10 @@
-//! A store below a log of somebody else's, such as that of a consensus protocol: it writes no log of its own.
+//! A store below a log of somebody else's, such as that of a consensus protocol: it writes no log
+//! of its own.
 //!
-//! Whoever has the log applies its requests to groups of keys, each in the order of its group's log. A request and its index
-//! come into memtables together; memtables of all keyspaces are sealed together, as an *epoch*, and epochs become tables in
-//! order, each by one edit of the manifest that also says how far each group is in it.
+//! Whoever has the log applies its requests to groups of keys, each in the order of its group's
+//! log. A request and its index come into memtables together; memtables of all keyspaces are sealed
+//! together, as an *epoch*, and epochs become tables in order, each by one edit of the manifest
+//! that also says how far each group is in it.
 //!
 //! ```text
 //! apply(group, index, batch) -> memtables, the epoch's list of groups
@@ -11,13 +13,13 @@
 //! crash                      -> what is there is the state after the last epoch that is in force; the log gives the rest again
 //! ```
 //!
-//! Invariants: (1) a request is in one epoch; (2) epochs are in force in the order in which they were sealed, each as a whole;
-//! (3) so tables are exactly the state after the index that the manifest has for each group. docs/external-durability.md has the
-//! proof.
-//! Threads: `Epochs` has a lock of its own, taken under `commit` by writers and under `versions` by flushes; most requests need it
-//! not, see `application`.
-//! Source: PheonixLSM. It writes a sentinel key with each request; here an epoch's indexes are in the edit that makes it
-//! persistent, so that a request costs no key of its own.
+//! Invariants: (1) a request is in one epoch; (2) epochs are in force in the order in which they
+//! were sealed, each as a whole; (3) so tables are exactly the state after the index that the
+//! manifest has for each group. docs/external-durability.md has the proof.
+//! Threads: `Epochs` has a lock of its own, taken under `commit` by writers and under `versions` by
+//! flushes; most requests need it not, see `application`.
+//! Source: PheonixLSM. It writes a sentinel key with each request; here an epoch's indexes are in
+//! the edit that makes it persistent, so that a request costs no key of its own.
 
 use super::core::{Core, KeyspaceCore, Sealed};
 use super::epochs::{Arrival, Epoch, GroupIndex};
@@ -54,7 +56,8 @@ impl Core {
         ))
     }
 
-    /// Begins the next epoch, which is returned: the memtables were sealed under this number. Under the right to write.
+    /// Begins the next epoch, which is returned: the memtables were sealed under this number. Under
+    /// the right to write.
     pub(super) fn seal_epoch(
         &self,
         number: u64,
@@ -139,7 +142,8 @@ impl Core {
         self.events.emit(&Event::Persisted { seq: epoch.seq, groups });
     }
 
-    /// A group is gone, with all that was applied to it up to this sequence number. Under `versions`.
+    /// A group is gone, with all that was applied to it up to this sequence number. Under
+    /// `versions`.
     pub(super) fn forget_group(&self, group: &[u8], seq: Seq) {
         self.epochs.lock().forget(group, seq);
     }
@@ -149,7 +153,8 @@ impl Core {
         self.epochs.lock().persisted_seq
     }
 
-    /// Everything up to this sequence number is in tables: nothing was in memtables. Under `versions`.
+    /// Everything up to this sequence number is in tables: nothing was in memtables. Under
+    /// `versions`.
     pub(super) fn note_persisted(&self, seq: Seq) {
         if self.is_external() {
             self.epochs.lock().persisted_seq = seq;
@@ -180,7 +185,8 @@ impl Core {
         self.wait_for_epochs(number)
     }
 
-    /// Waits until sealed epochs name no more than may be in memory, before another one is sealed. Without the right to write.
+    /// Waits until sealed epochs name no more than may be in memory, before another one is sealed.
+    /// Without the right to write.
     pub(super) fn flush_if_too_many(&self) -> Result<()> {
         loop {
             let oldest = self.epochs.lock().oldest_of_too_many();
@@ -230,9 +236,11 @@ impl Core {
         Ok(())
     }
 
-    /// Takes back what was to arrive with an epoch, which could not be put in force: all is as before. False if it is in force.
+    /// Takes back what was to arrive with an epoch, which could not be put in force: all is as
+    /// before. False if it is in force.
     pub(super) fn withdraw(&self, number: u64) -> bool {
-        // Of a store that was closed meanwhile it can be said too. Files that are left are orphans, which the next open removes.
+        // Of a store that was closed meanwhile it can be said too. Files that are left are orphans,
+        // which the next open removes.
         let versions = self.lock_versions();
         let Some(arrival) = self.epochs.lock().withdraw(number) else { return false };
         if let Ok(mut versions) = versions {
@@ -281,7 +289,8 @@ mod tests {
         Db::open_with("/db", options, setup).expect("open")
     }
 
-    /// Requests that change nothing fill no memtable, but all their notes come into one edit, which has an end.
+    /// Requests that change nothing fill no memtable, but all their notes come into one edit, which
+    /// has an end.
     #[test]
     fn an_epoch_ends_before_its_notes_are_more_than_an_edit_takes() {
         const GROUPS: u64 = 40;

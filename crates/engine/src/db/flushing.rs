@@ -111,7 +111,8 @@ impl FlushSet {
         self.parts.iter().for_each(|part| part.written.remove(&core.store));
     }
 
-    /// One edit: the tables join level 0, the memtables leave, logs nobody needs any more are forgotten.
+    /// One edit: the tables join level 0, the memtables leave, logs nobody needs any more are
+    /// forgotten.
     fn install(&self, core: &Core) -> Result<()> {
         let mut versions = core.lock_versions()?;
         let mut edit = VersionEdit::new();
@@ -159,7 +160,8 @@ impl FlushSet {
             let record = versions.keyspaces.get(&keyspace.id);
             let version = record.map(|record| record.version.clone());
             keyspace.update_view(|view| {
-                // If the keyspace was dropped meanwhile, the memtable is gone and its bytes are released.
+                // If the keyspace was dropped meanwhile, the memtable is gone and its bytes are
+                // released.
                 if let Some(at) = view.sealed.iter().position(|other| Arc::ptr_eq(other, sealed)) {
                     core.release_memtable_bytes(view.sealed.remove(at).memory_bytes);
                 }
@@ -242,9 +244,11 @@ pub(super) fn begun_wals(core: &Core) -> Vec<BegunWal> {
     retired.iter().map(begun).chain([current]).collect()
 }
 
-/// Adds to an edit that adds new tables what the manifest does not know yet of the logs from `wal_min` on.
+/// Adds to an edit that adds new tables what the manifest does not know yet of the logs from
+/// `wal_min` on.
 ///
-/// From now on tables may hold records of them, and only the manifest tells recovery where they begin.
+/// From now on tables may hold records of them, and only the manifest tells recovery where they
+/// begin.
 pub(super) fn tell_begun_wals(
     versions: &VersionSet,
     begun: &[BegunWal],
@@ -261,8 +265,8 @@ pub(super) fn tell_begun_wals(
 
 /// Says that all records of the logs that are forgotten are in tables.
 ///
-/// Some are in none: those of keyspaces that were dropped. If they are the newest, the logs that stay
-/// begin after a gap, which looks like lost records to the next open.
+/// Some are in none: those of keyspaces that were dropped. If they are the newest, the logs that
+/// stay begin after a gap, which looks like lost records to the next open.
 fn cover_forgotten(
     core: &Core,
     versions: &VersionSet,
@@ -282,7 +286,8 @@ fn cover_forgotten(
     });
     let Some(record) = versions.keyspaces.get(&id) else { return };
     if covered > said.unwrap_or(record.flushed_seq) {
-        // No memtable holds a record from before `wal_min`, so this is true of the default keyspace.
+        // No memtable holds a record from before `wal_min`, so this is true of the default
+        // keyspace.
         edit.push(Change::Flushed { id, seq: covered });
     }
 }
@@ -313,8 +318,8 @@ fn oldest_needed_wal(core: &Core, leaving: &[Part]) -> u64 {
 
 /// Removes the files of logs below `wal_min`, which the manifest names no more.
 ///
-/// Those that tables point into, by the map of values of the same version, stay. One with values goes when nobody reads it
-/// any more.
+/// Those that tables point into, by the map of values of the same version, stay. One with values
+/// goes when nobody reads it any more.
 pub(super) fn remove_wals(core: &Core, wal_min: u64, map: &ValueMap) {
     let mut gone = Vec::new();
     core.retired.lock().retain_mut(|wal| {

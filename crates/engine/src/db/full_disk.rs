@@ -1,7 +1,8 @@
 //! What is tried while the disk is full.
 //!
-//! The most urgent job may need more room than there is, and be all that a thread ever tries, although others would make
-//! room: so jobs take turns until one succeeds. None is given up: a job that fails for want of space leaves nothing behind.
+//! The most urgent job may need more room than there is, and be all that a thread ever tries,
+//! although others would make room: so jobs take turns until one succeeds. None is given up: a job
+//! that fails for want of space leaves nothing behind.
 
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::{Error, Result};
@@ -13,7 +14,8 @@ pub(super) enum Turn {
     Usual,
     /// Files of values: those without live ones cost nothing.
     Values,
-    /// The compaction that reads least of all that could run; or that after so many which were tried.
+    /// The compaction that reads least of all that could run; or that after so many which were
+    /// tried.
     Smallest(usize),
 }
 
@@ -24,8 +26,9 @@ pub(super) struct FullDisk {
 }
 
 impl FullDisk {
-    /// Notes what became of a job, true if there was one. Other failures say nothing about space, but have others take their turn; nothing
-    /// is said by there being nothing to do beside what others do.
+    /// Notes what became of a job, true if there was one. Other failures say nothing about space,
+    /// but have others take their turn; nothing is said by there being nothing to do beside what
+    /// others do.
     pub(super) fn note(&self, result: &Result<bool>) {
         match result {
             Ok(true) => self.failures.store(0, Ordering::Relaxed),

@@ -1,15 +1,17 @@
-//! Groups of keys are deleted at once: their own tables leave the tree, and what shares tables with others is hidden.
+//! Groups of keys are deleted at once: their own tables leave the tree, and what shares tables with
+//! others is hidden.
 //!
 //! ```text
 //! take a sequence number -> one edit: tables that hold nothing else leave; what is not newer is erased; the group is forgotten
 //!                        -> readers see it at once, at whatever moment they read -> files go
 //! ```
 //!
-//! Nothing is flushed or compacted. What was erased and shares tables with others is left out when they are rewritten next,
-//! which the policy sees to; what is in memtables, when they are flushed.
+//! Nothing is flushed or compacted. What was erased and shares tables with others is left out when
+//! they are rewritten next, which the policy sees to; what is in memtables, when they are flushed.
 //! Crash: the edit is in force as a whole, or not.
-//! Source: PheonixLSM deletes the tables of a group after a flush and a compaction of level 0; Pebble excises ranges from
-//! tables by giving them narrower bounds. Here tables stay as they are, and the version says what is erased.
+//! Source: PheonixLSM deletes the tables of a group after a flush and a compaction of level 0;
+//! Pebble excises ranges from tables by giving them narrower bounds. Here tables stay as they are,
+//! and the version says what is erased.
 
 use super::core::{Core, KeyspaceCore};
 use super::epochs::GroupIndex;
@@ -38,8 +40,9 @@ pub struct DeletedGroup {
     pub value_files: u64,
     /// Bytes of these files. They are free when this is told, unless a cursor still reads them.
     pub file_bytes: u64,
-    /// Tables that share what was deleted with others: it is hidden, and left out when they are rewritten, with rests, which
-    /// may take minutes, or at once if somebody waits for it (`Db::wait_idle`).
+    /// Tables that share what was deleted with others: it is hidden, and left out when they are
+    /// rewritten, with rests, which may take minutes, or at once if somebody waits for it
+    /// (`Db::wait_idle`).
     pub shared_tables: u64,
 }
 
@@ -71,7 +74,8 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         let mut edit = VersionEdit::new();
         let (deleted, gone) = erase(core, &versions, &range, seq, &mut edit);
         edit.push(Change::GroupForgotten(range.group.clone()));
-        // What no memtable holds either can be forgotten when no table does: nothing else may ever flush them.
+        // What no memtable holds either can be forgotten when no table does: nothing else may ever
+        // flush them.
         edit.changes.extend(idle.into_iter().map(|id| Change::Flushed { id, seq }));
         versions.commit(edit, None)?;
         core.measure_values(&versions);
@@ -86,7 +90,8 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     Ok(deleted)
 }
 
-/// Removes the files of tables that have left, also of those that a reader holds who is just passing.
+/// Removes the files of tables that have left, also of those that a reader holds who is just
+/// passing.
 fn give_up(core: &Core, gone: &[Weak<Table>]) {
     let until = core.env.clock.now_ns() + PASSING_NS;
     let is_held = |table: &Weak<Table>| table.strong_count() > 0;
@@ -100,8 +105,8 @@ fn give_up(core: &Core, gone: &[Weak<Table>]) {
 }
 
 impl Core {
-    /// The right to erase groups, until what erases is in force or taken back: tables note up to which number they were cleared, so
-    /// that one that comes later must be larger.
+    /// The right to erase groups, until what erases is in force or taken back: tables note up to
+    /// which number they were cleared, so that one that comes later must be larger.
     pub(super) fn right_to_erase(&self) -> MutexGuard<'_, ()> {
         self.deleting.lock()
     }
@@ -151,8 +156,8 @@ pub(super) fn leaves(range: &GroupRange, seq: Seq, meta: &TableMeta) -> bool {
     range.holds_all_of(meta) && meta.max_seq <= seq
 }
 
-/// Adds to an edit what erases a group: tables leave that hold nothing else, and files with values of which nothing else is needed.
-/// Returns these tables too.
+/// Adds to an edit what erases a group: tables leave that hold nothing else, and files with values
+/// of which nothing else is needed. Returns these tables too.
 pub(super) fn erase(
     core: &Core,
     versions: &VersionSet,

@@ -26,8 +26,9 @@ use std::sync::Arc;
 ///
 /// Reads and writes without a keyspace are for the default one.
 ///
-/// It belongs to the process that has opened it. A child that this process forks may drop it, or end, and the parent does not
-/// notice; whatever else the child does with it, or with what was made of it, is not defined. The child opens a store of its own.
+/// It belongs to the process that has opened it. A child that this process forks may drop it, or
+/// end, and the parent does not notice; whatever else the child does with it, or with what was made
+/// of it, is not defined. The child opens a store of its own.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -71,8 +72,10 @@ impl Db {
     ///
     /// # Errors
     /// `Busy`: somebody has it open. `Corruption`: a file is damaged or missing; see
-    /// [`crate::repair`]. `Incompatible`: a keyspace has another key order, or a newer version
-    /// made a file. `InvalidArgument`: an option is out of range.
+    /// [`crate::repair`]. `Incompatible`: a keyspace has another key order, or a newer version made
+    /// a file. `InvalidArgument`: an option is out of range, options contradict each other, or the
+    /// database exists and `error_if_exists`. `NotFound`: there is none, and none was to be
+    /// created.
     /// # Cost
     /// Reads the manifest and the logs; logs over 1 MiB become tables.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Db> {
@@ -80,6 +83,10 @@ impl Db {
     }
 
     /// Opens a database in a given world, with somebody who listens to events.
+    ///
+    /// # Errors
+    /// As [`Db::open`]; `InvalidArgument` too if the setup wants keyspaces with options of their
+    /// own to exist, and one does not.
     pub fn open_with(dir: impl AsRef<Path>, options: Options, setup: Setup) -> Result<Db> {
         Db::new(open::open(dir.as_ref(), options, setup)?)
     }
@@ -137,7 +144,8 @@ impl Db {
         Ok(Keyspace { running: self.default.running.clone(), core })
     }
 
-    /// Removes a keyspace with everything in it and its indexes, at once. Handles to it get errors from then on.
+    /// Removes a keyspace with everything in it and its indexes, at once. Handles to it get errors
+    /// from then on.
     ///
     /// # Errors
     /// `InvalidArgument` for the default keyspace, or if there is none of this name.
@@ -188,8 +196,10 @@ impl Db {
     /// Writes a batch: all of it or, on an error, nothing; across keyspaces too.
     ///
     /// # Errors
-    /// `InvalidArgument`: the batch cannot be written, for its keys or values, or since it holds more than 1 000 records longer
-    /// than 1 MiB. `NoSpace`: try again later. `Poisoned`: reopen.
+    /// `InvalidArgument`: the batch cannot be written, for its keys, values or length, since it
+    /// holds more than 1 000 records longer than 1 MiB, since a keyspace of it is not there (any
+    /// more), or since a field is too long for an index; or `sync` with `durability = external`.
+    /// `NoSpace`: try again later. `ReadOnly`: it was opened for reading. `Poisoned`: reopen.
     #[inline]
     pub fn write(&self, mut batch: Batch, options: WriteOptions) -> Result<()> {
         write::write(self.core(), &mut batch, How::of(options))
@@ -210,25 +220,32 @@ impl Db {
     }
 
     /// Writes all memtables of all keyspaces to tables, and waits for it.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Poisoned`; `NoSpace`: it is tried again, also if nobody waits; `Cancelled` if
+    /// the database is closed meanwhile; of the disk.
     pub fn flush(&self) -> Result<()> {
         let all: Vec<KeyspaceId> = self.core().keyspaces.load().by_id.keys().copied().collect();
         keyspaces::flush(self.core(), &all)
     }
 
-    /// Makes a copy of the database in `dir`, which must not exist, as of now. Tables are shared by hard
-    /// links where the file system allows it, and copied otherwise.
+    /// Makes a copy of the database in `dir`, which must not exist, as of now. Tables are shared by
+    /// hard links where the file system allows it, and copied otherwise.
     ///
     /// # Errors
-    /// `InvalidArgument` if `dir` exists, or is inside of the database's own directory, by whatever path;
-    /// `Cancelled` if the database is closed meanwhile; of the disk. Nothing is left behind then.
+    /// `InvalidArgument` if `dir` exists, or is inside of the database's own directory, by whatever
+    /// path; `Cancelled` if the database is closed meanwhile; of the disk. Nothing is left behind
+    /// then.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         checkpoint::checkpoint(self.core(), dir.as_ref())
     }
 
-    /// Reads everything and checks it: tables, and logs but for the one that is being written. In a database
-    /// that is only read that is all logs.
+    /// Reads everything and checks it: tables, files with values, and logs but for the one that is
+    /// being written (in a database that is only read, all logs); and compares indexes that are
+    /// ready with their records.
     ///
-    /// `progress` is called after each file; returning false ends the check with `Cancelled`.
+    /// `progress` is called after each file and each index; returning false ends the check with
+    /// `Cancelled`.
     ///
     /// # Errors
     /// Of the check itself. Damage is not an error of the call: it is listed in the report.
@@ -244,16 +261,18 @@ impl Db {
         self.core().stats()
     }
 
-    /// Gives back the space of dead values: those of all files of which at least `dead_share_min` is dead are moved
-    /// together. In the background that happens by itself, as `value_log_space_amp_max` demands.
+    /// Gives back the space of dead values: those of all files of which at least `dead_share_min`
+    /// is dead are moved together. In the background that happens by itself, as
+    /// `value_log_space_amp_max` demands.
     ///
-    /// What is dead is known only of records that compactions have dropped; [`Keyspace::compact_range`] of everything drops
-    /// all that nobody sees. Files that are made after the call has begun are not looked at. `progress` is called after each file that was written; returning false ends it with
-    /// `Cancelled`, and what was moved stays moved.
+    /// What is dead is known only of records that compactions have dropped;
+    /// [`Keyspace::compact_range`] of everything drops all that nobody sees. Files that are made
+    /// after the call has begun are not looked at. `progress` is called after each file that was
+    /// written; returning false ends it with `Cancelled`, and what was moved stays moved.
     ///
     /// # Errors
-    /// `InvalidArgument` if the share is outside 0 to 1; `Corruption` if a value cannot be read, in which case its file
-    /// stays, and all others have been collected; of the disk.
+    /// `InvalidArgument` if the share is outside 0 to 1; `Corruption` if a value cannot be read, in
+    /// which case its file stays, and all others have been collected; of the disk.
     /// # Cost
     /// Reads and writes what is alive of these files; syncs each new one and the manifest.
     pub fn collect_values(
@@ -264,21 +283,25 @@ impl Db {
         self.core().collect_values(dead_share_min, progress)
     }
 
-    /// Waits until all indexes are ready, no flush is due, no level is over its limit and no run index is to be made.
+    /// Waits until all indexes are ready, no flush is due, no level is over its limit, scans have
+    /// paid for no compaction, nothing of a deleted group is to be rewritten, no values are to be
+    /// collected and no run index is to be made.
     ///
     /// # Errors
-    /// Of work in the background that fails meanwhile, such as for want of space; it is tried again, also if nobody waits.
+    /// Of work in the background that fails meanwhile, such as for want of space; it is tried
+    /// again, also if nobody waits. `ReadOnly`, `Poisoned`; `Cancelled` if the database is closed
+    /// meanwhile.
     pub fn wait_idle(&self) -> Result<()> {
         build::wait(self.core())?;
         keyspaces::wait_idle(self.core())
     }
 
-    /// Makes every write durable and closes the database, also for other handles. If it is being closed already, or was, this
-    /// waits for that and returns the same.
+    /// Makes every write durable and closes the database, also for other handles. If it is being
+    /// closed already, or was, this waits for that and returns the same.
     ///
     /// # Errors
-    /// What could not be made durable. The database is closed in any case. `InvalidArgument` in a process that was forked from
-    /// the one that has opened it: nothing is touched then.
+    /// What could not be made durable. The database is closed in any case. `InvalidArgument` in a
+    /// process that was forked from the one that has opened it: nothing is touched then.
     pub fn close(self) -> Result<()> {
         self.default.running.close()
     }
@@ -324,7 +347,8 @@ impl Keyspace {
         }
     }
 
-    /// The same where the scratch batch is gone, since the thread is ending, or is in use further up.
+    /// The same where the scratch batch is gone, since the thread is ending, or is in use further
+    /// up.
     #[cold]
     fn write_apart(&self, fill: impl FnOnce(&mut Batch)) -> Result<()> {
         let mut batch = Batch::new();
@@ -332,12 +356,14 @@ impl Keyspace {
         write::write(&self.running.core, &mut batch, How::default())
     }
 
-    /// Sets a key. Survives the death of the process; see [`Db::sync`] for power cuts.
+    /// Sets a key. Survives the death of the process, but with `durability = external`; see
+    /// [`Db::sync`] for power cuts.
     ///
     /// # Errors
     /// `InvalidArgument`: key over 1 MiB or value over 1 GiB. `NoSpace`: try again later.
     /// # Cost
-    /// One copy to the log and one to the memtable; no system call as long as nothing is full.
+    /// One copy to the log and one to the memtable; hardly a system call for records below 4 KiB as
+    /// long as nothing is full. Of an indexed keyspace, a get of what was there too.
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write_one(|batch| {
@@ -356,8 +382,9 @@ impl Keyspace {
     /// Removes every key of `[start, end)`; nothing if `end` is not after `start`.
     ///
     /// # Cost
-    /// One record, whatever the number of keys. Space comes back with compaction. If the keyspace has indexes, every key of the
-    /// range is read and held in memory, while nobody else writes to indexed keyspaces: delete large ranges by parts.
+    /// One record, whatever the number of keys. Space comes back with compaction. If the keyspace
+    /// has indexes, every key of the range is read and held in memory, while nobody else writes to
+    /// indexed keyspaces: delete large ranges by parts.
     pub fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
         self.write_one(|batch| {
             batch.delete_range_in(self.core.id, start, end);
@@ -380,7 +407,8 @@ impl Keyspace {
         self.running.core.get(&self.core, key, Some(snapshot))
     }
 
-    /// The value of a key as tables have it, memtables left out: with `durability = external`, what a crash would leave now.
+    /// The value of a key as tables have it, memtables left out: with `durability = external`, what
+    /// a crash would leave now.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -396,8 +424,8 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`], of the first key that has one.
     /// # Cost
-    /// That of as many gets where they are found in memory. Where they come from a disk, up to eight threads read the blocks
-    /// of different keys at once.
+    /// That of as many gets where they are found in memory. Where they come from a disk, up to
+    /// eight threads read the blocks of different keys at once.
     /// # Source
     /// RocksDB's MultiGet; see `db/multi_get.rs` for how it differs.
     pub fn multi_get<K: AsRef<[u8]>>(
@@ -418,11 +446,12 @@ impl Keyspace {
         self.running.core.scan(&self.core, options)
     }
 
-    /// A cursor over a range, in the order in which values stand on the disk: for large ranges of values that are kept
-    /// apart, which it reads in large pieces.
+    /// A cursor over a range, in the order in which values stand on the disk: for large ranges of
+    /// values that are kept apart, which it reads in large pieces.
     ///
-    /// `memory_bytes`: what it may take for keys and places before it reads their values, but for a single key that is longer; the
-    /// more, the larger the pieces. Some tens of MiB are plenty. A piece takes up to 1 MiB beside that, or its largest value.
+    /// `memory_bytes`: what it may take for keys and places before it reads their values, but for a
+    /// single key that is longer; the more, the larger the pieces. Some tens of MiB are plenty. A
+    /// piece takes up to 1 MiB beside that, or its largest value.
     ///
     /// # Errors
     /// `InvalidArgument` if the range ends before it starts.
@@ -465,33 +494,46 @@ impl Keyspace {
         }))
     }
 
-    /// Writes the memtables of this keyspace to tables, and waits for it.
+    /// Writes the memtables of this keyspace to tables, and waits for it; with
+    /// `durability = external`, those of all keyspaces.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]; `InvalidArgument` if the keyspace was dropped.
     pub fn flush(&self) -> Result<()> {
         self.check_live()?;
         keyspaces::flush(&self.running.core, &[self.core.id])
     }
 
-    /// Compacts everything in `[start, end)` into the deepest level in use, dropping what is deleted.
-    /// `None` is open. Runs on this thread; writes and reads go on, and what they write meanwhile may stay where it is.
+    /// Compacts everything in `[start, end)` into the deepest level in use, dropping what is
+    /// deleted. `None` is open. Flushes first. Runs on this thread; writes and reads go on, and
+    /// what they write meanwhile may stay where it is.
+    ///
+    /// # Errors
+    /// As [`Keyspace::flush`]; `Cancelled` if the keyspace is dropped meanwhile.
+    /// # Cost
+    /// Reads and writes every table of the range; of a tiered tree all of it, whatever the range.
     pub fn compact_range(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
         self.flush()?;
         let range = KeyRange { start, end, end_inclusive: false };
         compact::compact_range(&self.running.core, &self.core, &range)
     }
 
-    /// Has this keyspace be compacted by another policy from now on, until it is closed: name the same one in the options of the
-    /// next open, or that opens it as before.
+    /// Has this keyspace be compacted by another policy from now on, until it is closed: name the
+    /// same one in the options of the next open, or that opens it as before.
     ///
-    /// Waits for compactions of the keyspace that are under way, and none is begun meanwhile; reads and writes go on, until level 0 is full. Nothing
-    /// is rewritten at once: the new policy merges what is over its limits, in the background. A manual compaction in another thread
-    /// begins anew by the new policy. Indexes of fields are compacted as before until the next open.
+    /// Waits for compactions of the keyspace that are under way, and none is begun meanwhile; reads
+    /// and writes go on, until level 0 is full. Nothing is rewritten at once: the new policy merges
+    /// what is over its limits, in the background. A manual compaction in another thread begins
+    /// anew by the new policy. Indexes of fields are compacted as before until the next open.
     ///
     /// # Errors
-    /// `InvalidArgument` if another option forbids it: a run index needs tiers. `ReadOnly`, `Poisoned`. `Cancelled` if the store is
-    /// closed or the keyspace dropped meanwhile; the error of a flush that fails meanwhile.
+    /// `InvalidArgument` if another option forbids it: a run index needs tiers. `ReadOnly`,
+    /// `Poisoned`. `Cancelled` if the store is closed or the keyspace dropped meanwhile; the error
+    /// of a flush that fails meanwhile.
     ///
     /// # Cost
-    /// The rest of the longest compaction under way: mostly below a second, minutes where a deep level of a large tiered tree is merged.
+    /// The rest of the longest compaction under way: mostly below a second, minutes where a deep
+    /// level of a large tiered tree is merged.
     pub fn set_compaction(&self, compaction: Compaction) -> Result<()> {
         self.check_live()?;
         reshape::set_compaction(&self.running.core, &self.core, compaction)
@@ -516,6 +558,8 @@ impl Keyspace {
     ///
     /// # Cost
     /// Each record is written once, to its table; neither log nor memtable sees it.
+    /// [`Ingest::finish`] flushes the memtables of the keyspace, with `durability = external` of
+    /// all, and syncs the log first.
     pub fn ingest(&self) -> Result<Ingest> {
         self.check_live()?;
         self.running.core.check_writable()?;

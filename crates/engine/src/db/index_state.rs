@@ -7,7 +7,8 @@ use std::sync::{Arc, Weak};
 pub(super) struct Indexing {
     /// One is being made. What compactions have replaced since.
     pub(super) replaced: Option<Vec<Step>>,
-    /// Runs without a digest. Not by their ids: one that is merged where it stands keeps its id, and may have one then.
+    /// Runs without a digest. Not by their ids: one that is merged where it stands keeps its id,
+    /// and may have one then.
     pub(super) without_digest: Vec<Weak<Run>>,
     /// Of these runs the index was too large.
     pub(super) too_large: Option<TooLarge>,
@@ -44,8 +45,9 @@ impl TooLarge {
         }
     }
 
-    /// True if an index of this version is likely to be too large as well: nearly as many records are there, half of them in
-    /// runs that were there then. What merges have written anew since may be other keys.
+    /// True if an index of this version is likely to be too large as well: nearly as many records
+    /// are there, half of them in runs that were there then. What merges have written anew since
+    /// may be other keys.
     pub(super) fn is_so_still(&self, version: &Version) -> bool {
         let (mut all, mut stayed) = (0, 0);
         for (_, run) in version.runs() {

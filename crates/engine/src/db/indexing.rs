@@ -1,10 +1,12 @@
 //! The run indexes of open keyspaces: when one is made anew, and putting it in force.
 //!
-//! An index is never changed. When flushes and bulk loads have brought a share of the records that the index
-//! does not know, or scans have paid for the runs it does not know, a thread that compacts makes a new
-//! one of the old one and of the digests of those runs. Meanwhile reads go on with the old one. Nothing of it
-//! is on disk: after a crash or a reopening reads begin without an index.
-//! Invariant: the coverage in a view speaks of that view's version; both change together, under `versions`.
+//! An index is never changed. When flushes and bulk loads have brought a share of the records that
+//! the index does not know, or scans have paid for the runs it does not know, a thread that
+//! compacts makes a new one of the old one and of the digests of those runs. Meanwhile reads go on
+//! with the old one. Nothing of it is on disk: after a crash or a reopening reads begin without an
+//! index.
+//! Invariant: the coverage in a view speaks of that view's version; both change together, under
+//! `versions`.
 
 use super::core::{Core, KeyspaceCore, View};
 use super::index_state::{Step, TooLarge};
@@ -16,8 +18,9 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result};
 use std::sync::Arc;
 
-/// An index is made anew when so much of what it knows has come that it does not know: a part in four. Each record
-/// is then taken up, and later copied, some five times before the store is twice as large.
+/// An index is made anew when so much of what it knows has come that it does not know: a part in
+/// four. Each record is then taken up, and later copied, some five times before the store is twice
+/// as large.
 const UNKNOWN_SHARE: u64 = 4;
 
 /// What it costs to take up an entry, or to copy it.
@@ -52,7 +55,8 @@ impl KeyspaceCore {
         self.indexing.lock().made
     }
 
-    /// True if what scans pay is for an index: there are enough runs, and it was not found to be impossible.
+    /// True if what scans pay is for an index: there are enough runs, and it was not found to be
+    /// impossible.
     pub(super) fn may_index(&self, version: &Version) -> bool {
         let runs_min = self.options.run_index_runs_min as usize;
         if !self.options.run_index || version.runs().count() < runs_min {
@@ -158,7 +162,8 @@ struct Made {
 }
 
 impl IndexJob {
-    /// Makes the index and puts it in force. Failures are told as events: reads are right without it.
+    /// Makes the index and puts it in force. Failures are told as events: reads are right without
+    /// it.
     pub(super) fn run(self, core: &Core) -> Result<()> {
         let started = core.env.clock.now_ns();
         let keyspace = &self.keyspace;

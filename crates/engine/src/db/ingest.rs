@@ -1,8 +1,8 @@
 //! Bulk loading: sorted data straight into tables.
 //!
 //! Tables are written aside and join the tree with one edit. All their records count as written at
-//! that moment: the edit gives the tables a sequence number. Memtables are read before tables, so one
-//! that holds older records of the same keys is flushed first.
+//! that moment: the edit gives the tables a sequence number. Memtables are read before tables, so
+//! one that holds older records of the same keys is flushed first.
 //! Crash: before the edit is durable the tables are orphans; after it all of them are there.
 
 use super::core::{Core, KeyspaceCore};
@@ -44,8 +44,8 @@ impl Ingest {
     /// Adds a key, which must come after all added before.
     ///
     /// # Errors
-    /// `InvalidArgument`: the key is out of order or too long; it was not added. After any other
-    /// error the ingest is of no use any more.
+    /// `InvalidArgument`: the key is out of order or over 1 MiB, or the value over 1 GiB; it was
+    /// not added. After any other error the ingest is of no use any more.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
             return Err(Error::invalid("a key is longer than 1 MiB or a value than 1 GiB"));
@@ -68,8 +68,13 @@ impl Ingest {
 
     /// Makes everything added visible and durable, at once. Returns the number of records.
     ///
-    /// If the keyspace has indexes, nobody writes to indexed keyspaces meanwhile, and these indexes are built anew
-    /// afterwards; until then finds fail.
+    /// If the keyspace has indexes, nobody writes to indexed keyspaces meanwhile, and these indexes
+    /// are built anew afterwards; until then finds fail.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the keyspace was dropped; `Poisoned`, `NoSpace`; `Cancelled` if the
+    /// database is closed, or an error of [`Ingest::put`] has ended this; of the disk. Nothing
+    /// became visible then.
     pub fn finish(mut self) -> Result<u64> {
         let Some(output) = self.output.take() else { return Err(Error::Cancelled) };
         let core = &self.running.core;
@@ -196,7 +201,8 @@ mod tests {
     use esker_base::Env;
     use esker_base::vfs::strict::StrictVfs;
 
-    /// Whoever found out what there is just before a load, and up to where it can be read just after the write behind it.
+    /// Whoever found out what there is just before a load, and up to where it can be read just
+    /// after the write behind it.
     #[test]
     fn what_is_written_after_a_load_is_not_seen_without_it() {
         let setup = Setup {

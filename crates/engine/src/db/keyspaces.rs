@@ -142,7 +142,8 @@ pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no memtable is sealed, no level is over its limit, no compaction is paid for, and no run index is due.
+/// Waits until no memtable is sealed, no level is over its limit, no compaction is paid for, and no
+/// run index is due.
 pub(super) fn wait_idle(core: &Core) -> Result<()> {
     let busy = |keyspace: &Arc<KeyspaceCore>| {
         let view = keyspace.view.load();

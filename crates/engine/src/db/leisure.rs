@@ -1,10 +1,12 @@
 //! Work that nobody waits for is done in pieces, with rests between them.
 //!
-//! A thread that works for a second at a time keeps whoever wakes up on its processor waiting for a turn, some
-//! milliseconds where processors are few: more than all else that reads and writes take. A short piece is hardly noticed.
-//! Source: rests in proportion to the work before, as in PostgreSQL's cost-based delay of vacuum; differs: there are none
-//! while anything is urgent or somebody waits, one under way ends when that may have become so, and they are the shorter
-//! the more is to be done, so that it does not pile up.
+//! A thread that works for a second at a time keeps whoever wakes up on its processor waiting for a
+//! turn, some milliseconds where processors are few: more than all else that reads and writes take.
+//! A short piece is hardly noticed.
+//! Source: rests in proportion to the work before, as in PostgreSQL's cost-based delay of vacuum;
+//! differs: there are none while anything is urgent or somebody waits, one under way ends when that
+//! may have become so, and they are the shorter the more is to be done, so that it does not pile
+//! up.
 
 use super::background::{Background, Seen};
 use esker_base::Clock;
@@ -16,8 +18,8 @@ use std::time::Duration;
 /// A piece of work is at least so long: below it a rest would cost more than it gives.
 const PIECE_NS: u64 = 50_000;
 
-/// A rest is at most so many times as long as the piece before it: of four hundred who wake up on one of two processors, one
-/// meets a piece.
+/// A rest is at most so many times as long as the piece before it: of four hundred who wake up on
+/// one of two processors, one meets a piece.
 const REST_FACTOR_MAX: f64 = 200.0;
 
 /// And at least so many times, however much is to be done.
@@ -26,7 +28,8 @@ const REST_FACTOR_MIN: f64 = 4.0;
 /// And at most this long.
 const REST_MAX_NS: u64 = 20_000_000;
 
-/// It is asked so often whether anything is urgent, even if no thread in the background was told of a change.
+/// It is asked so often whether anything is urgent, even if no thread in the background was told of
+/// a change.
 const ASK_NS: u64 = 1_000_000_000;
 
 /// How one thread does a job at leisure.
@@ -35,7 +38,8 @@ pub(super) struct Leisure {
     clock: Arc<dyn Clock>,
     /// True if threads in the background have something else to do, and soon.
     is_urgent: Box<dyn Fn() -> bool + Send + Sync>,
-    /// A rest is so many times as long as the piece before it, for each thread that works at leisure.
+    /// A rest is so many times as long as the piece before it, for each thread that works at
+    /// leisure.
     factor: u64,
     /// Held by the one thread that works, but not while it rests.
     pieces: Mutex<Pieces>,
@@ -53,8 +57,9 @@ struct Pieces {
 }
 
 impl Leisure {
-    /// The first piece begins now. `to_do` is the share of all that such work is done to, of which there is some to be done:
-    /// up to a fourteenth, rests are as long as they may be, from a half on, as short.
+    /// The first piece begins now. `to_do` is the share of all that such work is done to, of which
+    /// there is some to be done: up to a fourteenth, rests are as long as they may be, from a half
+    /// on, as short.
     pub(super) fn new(
         background: Arc<Background>,
         clock: Arc<dyn Clock>,
@@ -91,7 +96,8 @@ impl Leisure {
         *self.pieces.lock() = pieces;
     }
 
-    /// How long it rests after it has worked for so long. Of several threads each leaves the others their share.
+    /// How long it rests after it has worked for so long. Of several threads each leaves the others
+    /// their share.
     fn rest_for(&self, worked_ns: u64) -> Duration {
         let times = self.factor * self.background.at_leisure.load(Ordering::Relaxed);
         Duration::from_nanos(worked_ns.saturating_mul(times).min(REST_MAX_NS))

@@ -1,11 +1,11 @@
 //! Loom models of the write queue, and of whole databases in memory without background threads.
 //!
-//! The queue's models use the real queue with a leader's few lines of their own, those of parts the real
-//! seats with a helper's few lines. The others open a real database on the strict file system; flushes
-//! and compactions run on the thread that asks for them.
-//! Loom sees every lock and atomic of the engine and of the file system but for the counters of
-//! `stats`; `arc_swap` and the map of the block cache are replaced by ones it sees into.
-//! Run by `cargo xtask loom`. Each model says which planted faults it was seen to find.
+//! The queue's models use the real queue with a leader's few lines of their own, those of parts the
+//! real seats with a helper's few lines. The others open a real database on the strict file system;
+//! flushes and compactions run on the thread that asks for them. Loom sees every lock and atomic of
+//! the engine and of the file system but for the counters of `stats`; `arc_swap` and the map of the
+//! block cache are replaced by ones it sees into. Run by `cargo xtask loom`. Each model says which
+//! planted faults it was seen to find.
 
 use super::background::Background;
 use super::queue::{Request, Turn, WriteQueue};
@@ -49,8 +49,8 @@ impl Writing {
         Arc::new(Writing { queue, log, written: std::sync::Mutex::default(), fault, large })
     }
 
-    /// As `db::write` does, with a list in the log's place; what is of an odd key is synced, for another order
-    /// of answers and lead.
+    /// As `db::write` does, with a list in the log's place; what is of an odd key is synced, for
+    /// another order of answers and lead.
     fn write(&self, key: u8) -> Result<()> {
         let mut batch = Batch::new();
         batch.put(&[key], if self.large == Some(key) { &[0; 200] } else { b"" });
@@ -110,14 +110,14 @@ fn assert_all_written_once(writing: &Writing) {
     assert_eq!(written, [1, 2, 10, 20]);
 }
 
-/// Three threads write four batches: each is written once, those of a thread in its order, and at no time
-/// by two leaders.
+/// Three threads write four batches: each is written once, those of a thread in its order, and at
+/// no time by two leaders.
 ///
-/// At most three preemptions.
-/// Seen to find: a lead that is given up and not offered, or an offer or an answer that wakes nobody; an offer
-/// that stays when it was taken; one who was woken and leads without asking whether somebody was faster; a
-/// lead that is taken or given up without acquire or release; one who joins although nobody leads, or leads although
-/// somebody does; a queue that is said to be waited for when it is empty, or not when it is not.
+/// At most three preemptions. Seen to find: a lead that is given up and not offered, or an offer or
+/// an answer that wakes nobody; an offer that stays when it was taken; one who was woken and leads
+/// without asking whether somebody was faster; a lead that is taken or given up without acquire or
+/// release; one who joins although nobody leads, or leads although somebody does; a queue that is
+/// said to be waited for when it is empty, or not when it is not.
 #[test]
 fn every_batch_is_written_once() {
     explore("three writers", 3, || {
@@ -164,8 +164,8 @@ fn an_error_wakes_all() {
 
 /// A leader that panics leaves nobody waiting.
 ///
-/// At most three preemptions.
-/// Seen to find: `Drop` of the leader that does not answer those it took, or does not offer the lead.
+/// At most three preemptions. Seen to find: `Drop` of the leader that does not answer those it
+/// took, or does not offer the lead.
 #[test]
 fn a_leader_that_panics_wakes_all() {
     explore("three writers and panics", 3, || {
@@ -213,12 +213,12 @@ fn three_parts(fails: bool) {
     helpers.into_iter().for_each(|helper| helper.join().expect("it ends"));
 }
 
-/// Each part of a compaction is done once, and whoever helped has left when the work is said to be done.
+/// Each part of a compaction is done once, and whoever helped has left when the work is said to be
+/// done.
 ///
-/// At most three preemptions.
-/// Seen to find: a leader that does not wait for those who help, or only once; an offer that stays; a helper
-/// that leaves without a word, or lets go of the work after it left; free or taken seats not counted; a part
-/// that is taken twice.
+/// At most three preemptions. Seen to find: a leader that does not wait for those who help, or only
+/// once; an offer that stays; a helper that leaves without a word, or lets go of the work after it
+/// left; free or taken seats not counted; a part that is taken twice.
 #[test]
 fn helpers_have_left_when_the_work_is_done() {
     explore("three parts and two helpers", 3, || three_parts(false));
@@ -274,9 +274,8 @@ fn table_files(vfs: &StrictVfs) -> usize {
 
 /// A batch is seen whole or not at all, by one who reads its keys under a snapshot.
 ///
-/// At most three preemptions.
-/// Seen to find: the visible sequence number stored before the memtable is filled, or Relaxed; the store of
-/// the memtable's slot Relaxed.
+/// At most three preemptions. Seen to find: the visible sequence number stored before the memtable
+/// is filled, or Relaxed; the store of the memtable's slot Relaxed.
 #[test]
 fn a_batch_is_seen_whole_or_not_at_all() {
     explore_db("a batch beside a snapshot", 3, |db, _| {
@@ -315,9 +314,8 @@ fn what_is_acknowledged_is_seen() {
 
 /// A key that is there is found at any moment of its overwriting and of a flush.
 ///
-/// At most two preemptions.
-/// Seen to find: `get` that takes the sequence number before the view; a flush that drops the memtable
-/// from the view before the table joins it.
+/// At most two preemptions. Seen to find: `get` that takes the sequence number before the view; a
+/// flush that drops the memtable from the view before the table joins it.
 #[test]
 fn a_flush_hides_nothing() {
     explore_db("a flush beside a get", 2, |db, _| {
@@ -334,9 +332,8 @@ fn a_flush_hides_nothing() {
 
 /// Tables that a compaction replaced stay until the last reader has left, and then go.
 ///
-/// At most two preemptions.
-/// Seen to find: files given up when they are replaced instead of when they are let go; files never given
-/// up.
+/// At most two preemptions. Seen to find: files given up when they are replaced instead of when
+/// they are let go; files never given up.
 #[test]
 fn files_go_with_their_last_reader() {
     explore_db("a compaction beside a get", 2, |db, vfs| {
@@ -356,7 +353,8 @@ fn files_go_with_their_last_reader() {
     });
 }
 
-/// Models can fail: two threads that write the same plain memory are noticed, whatever the lock between.
+/// Models can fail: two threads that write the same plain memory are noticed, whatever the lock
+/// between.
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_race_is_noticed() {

@@ -1,15 +1,15 @@
-//! Several keys at once: one after the other while they are found in memory, by several threads once they come from a disk,
-//! which has many blocks to give at once.
+//! Several keys at once: one after the other while they are found in memory, by several threads
+//! once they come from a disk, which has many blocks to give at once.
 //!
 //! ```text
 //! keys: one by one, with a look at the clock now and then -> too slow -> what is left is copied and offered
 //!                                      the caller and threads: the next key that nobody has begun, and so on
 //! ```
 //!
-//! Invariants: (1) all keys are looked up in one view as of one sequence number, whoever does it; (2) who waits, waits for
-//! threads that are at work.
-//! Source: RocksDB's MultiGet reads the blocks of a table at once by asynchronous reads; here whole lookups overlap, and
-//! the keys need not be in order.
+//! Invariants: (1) all keys are looked up in one view as of one sequence number, whoever does it;
+//! (2) who waits, waits for threads that are at work.
+//! Source: RocksDB's MultiGet reads the blocks of a table at once by asynchronous reads; here whole
+//! lookups overlap, and the keys need not be in order.
 
 use super::core::{Core, KeyspaceCore, View};
 use super::read::Answer;

@@ -40,11 +40,13 @@ pub struct Setup {
     pub env: Env,
     /// Receives events.
     pub listener: Option<Arc<dyn EventListener>>,
-    /// Start no threads: whoever writes, flushes or waits does the work in the background itself. The
-    /// same calls then lead to the same files, which tests and simulations need. Default: false.
+    /// Start no threads: whoever writes, flushes or waits does the work in the background itself.
+    /// The same calls then lead to the same files, which tests and simulations need. Default:
+    /// false.
     pub inline_background: bool,
-    /// Fail if [`Options::keyspaces`] has options of a keyspace that is not there, which would do nothing, by `InvalidArgument`;
-    /// a database that is not there either is not made then. Default: false, for those who give them before
+    /// Fail if [`Options::keyspaces`] has options of a keyspace that is not there, which would do
+    /// nothing, by `InvalidArgument`; a database that is not there either is not made then.
+    /// Default: false, for those who give them before
     /// [`Db::create_keyspace`](crate::Db::create_keyspace) too.
     pub keyspaces_must_exist: bool,
 }
@@ -73,7 +75,8 @@ pub(super) struct Running {
     workers: esker_base::sync::Mutex<Option<Workers>>,
     /// What came of closing it.
     closed: esker_base::sync::Mutex<Option<Result<()>>>,
-    /// The process that has opened it. A child that it forks has a copy of all this, but neither the threads nor the files.
+    /// The process that has opened it. A child that it forks has a copy of all this, but neither
+    /// the threads nor the files.
     process: u32,
 }
 
@@ -120,7 +123,8 @@ pub(super) fn open_read_only(dir: &Path, options: Options, setup: Setup) -> Resu
     options.validate()?;
     let opening = Opening::new(dir, options, setup)?;
     let lock_path = names::lock(&opening.dir);
-    // Without a lock file nobody has it open, and where nothing can be locked nobody can open it to write.
+    // Without a lock file nobody has it open, and where nothing can be locked nobody can open it to
+    // write.
     let lock = match opening.env.vfs.lock_existing(&lock_path) {
         Ok(lock) => Some(lock),
         Err(Error::NotFound { .. }) => None,
@@ -211,12 +215,14 @@ impl Opening {
         // Before the manifest is written anew: an open that fails must leave what it failed by.
         let replayed = recover::replay(&self.store, &records, &wals, &target, Spill::ToTables)?;
         let versions = recovered.into_set(&self.store, records, self.options.manifest_bytes_max)?;
-        // Before a log is made and what is in memory written: while that fails and is tried again, it takes no more space.
+        // Before a log is made and what is in memory written: while that fails and is tried again,
+        // it takes no more space.
         self.remove_orphans(&versions, &mut files);
         self.start(lock, versions, replayed, files)
     }
 
-    /// Starts a log, makes what was replayed current, removes of these files what is not needed any more.
+    /// Starts a log, makes what was replayed current, removes of these files what is not needed any
+    /// more.
     fn start(
         self,
         lock: Box<dyn FileLock>,
@@ -228,7 +234,8 @@ impl Opening {
         let number = self.store.new_number();
         let options = &self.options;
         let mut edit = VersionEdit::new();
-        // Small logs are copied into the new one; large ones become tables, and all where there is no new one.
+        // Small logs are copied into the new one; large ones become tables, and all where there is
+        // no new one.
         let carried = replayed.take_carried().filter(|_| options.durability == Durability::Wal);
         if carried.is_none() {
             replayed.flush_all(&versions.keyspaces)?;
@@ -244,7 +251,8 @@ impl Opening {
                 }
             }
             Some((batches, wal)) => {
-                // The new log must be named before it holds records, and whole before the old ones go.
+                // The new log must be named before it holds records, and whole before the old ones
+                // go.
                 versions.commit(edit, None)?;
                 replayed.carry_over(&self.store, batches, wal, number)?;
                 wal.sync()?;
@@ -341,8 +349,8 @@ impl Opening {
         Ok(core)
     }
 
-    /// Removes those files that the manifest does not name, leftovers of work that a crash cut off, and leaves the others in the
-    /// list.
+    /// Removes those files that the manifest does not name, leftovers of work that a crash cut off,
+    /// and leaves the others in the list.
     fn remove_orphans(&self, versions: &VersionSet, files: &mut Vec<FileKind>) {
         let tables: BTreeSet<u64> =
             versions.keyspaces.values().flat_map(|k| k.tables()).map(|t| t.meta.number).collect();
@@ -372,8 +380,8 @@ impl Opening {
     }
 }
 
-/// Fails if a directory without CURRENT holds data, or what may be somebody else's. Returns the files of
-/// ours that it holds: what a creation left that was cut off.
+/// Fails if a directory without CURRENT holds data, or what may be somebody else's. Returns the
+/// files of ours that it holds: what a creation left that was cut off.
 fn check_no_data(env: &Env, dir: &Path) -> Result<Vec<FileKind>> {
     let files = list_files(env, dir)?;
     for kind in &files {
@@ -427,18 +435,19 @@ impl Running {
         Running { core, workers, closed, process: std::process::id() }
     }
 
-    /// True in a process that was forked from the one that has opened this. There any lock may be held for ever, by a
-    /// thread that is not there, and the files belong to the parent, which goes on writing to them.
+    /// True in a process that was forked from the one that has opened this. There any lock may be
+    /// held for ever, by a thread that is not there, and the files belong to the parent, which goes
+    /// on writing to them.
     fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }
 
-    /// Ends the threads, makes every write durable, and ends log and manifest in good order. Whoever comes second waits for the
-    /// first and is told the same.
+    /// Ends the threads, makes every write durable, and ends log and manifest in good order.
+    /// Whoever comes second waits for the first and is told the same.
     ///
     /// # Errors
-    /// The first thing that failed. The database is closed in any case, but for one that another process has opened, which
-    /// is not touched: `InvalidArgument`.
+    /// The first thing that failed. The database is closed in any case, but for one that another
+    /// process has opened, which is not touched: `InvalidArgument`.
     pub(super) fn close(&self) -> Result<()> {
         if self.is_inherited() {
             let opener = self.process;
@@ -490,7 +499,8 @@ impl Running {
 }
 
 impl Running {
-    /// Makes persistent what was applied to a store without a log, so that whoever has the log need not give it again.
+    /// Makes persistent what was applied to a store without a log, so that whoever has the log need
+    /// not give it again.
     fn flush_external(&self) -> Result<()> {
         let core = &self.core;
         let is_open = core.commit.lock().is_some();

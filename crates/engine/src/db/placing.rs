@@ -1,4 +1,5 @@
-//! Where in the tree tables go that no compaction has written: those that are bulk-loaded, or come from another store.
+//! Where in the tree tables go that no compaction has written: those that are bulk-loaded, or come
+//! from another store.
 
 use super::core::KeyspaceCore;
 use crate::compaction::policy::{self, LevelLimit};
@@ -19,8 +20,9 @@ pub(super) fn run_for(
     }
 }
 
-/// The deepest level where the tables overlap nothing in it or above; level 0 if there is none, or if
-/// a compaction is under way whose output is not known yet. Tables that `leave` with the same edit do not count.
+/// The deepest level where the tables overlap nothing in it or above; level 0 if there is none, or
+/// if a compaction is under way whose output is not known yet. Tables that `leave` with the same
+/// edit do not count.
 pub(super) fn level_for(
     version: &Version,
     keyspace: &KeyspaceCore,

@@ -1,4 +1,5 @@
-//! Faults that can be planted into a store below a log, so that the gate that should find them can show that it does.
+//! Faults that can be planted into a store below a log, so that the gate that should find them can
+//! show that it does.
 //!
 //! Only in builds with `--cfg esker_planted`: others do not hold a line of it.
 
@@ -14,7 +15,8 @@ pub enum Planted {
     Nothing,
     /// The newest epoch becomes tables first.
     NewestEpochFirst,
-    /// The index of a group becomes persistent with the epoch after the one that holds its requests.
+    /// The index of a group becomes persistent with the epoch after the one that holds its
+    /// requests.
     IndexInNextEpoch,
     /// An epoch is put in force without what it holds of one keyspace.
     KeyspaceLeftOut,

@@ -21,8 +21,8 @@ impl EpochId {
     }
 }
 
-/// How far a group was applied in an epoch, as long as its note stays the same. It has a line of the processor's caches of its own:
-/// threads on other processors apply to other groups.
+/// How far a group was applied in an epoch, as long as its note stays the same. It has a line of
+/// the processor's caches of its own: threads on other processors apply to other groups.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Progress {

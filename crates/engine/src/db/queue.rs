@@ -7,25 +7,28 @@
 //! lead:         take the group that waits, write, answer it, give up the lead, wake it
 //! ```
 //!
-//! While nobody waits the lead is taken and given up by one exchange of one word each; the lock is of those who wait.
-//! A lead lasts some 300 ns, to sleep and be woken takes ten times that: so a writer first looks whether
-//! the lead is given up. It yields its processor again and again meanwhile: where threads are more than processors it may
-//! be that of the leader, and those that take turns find the lead free where those that sleep must be woken.
+//! While nobody waits the lead is taken and given up by one exchange of one word each; the lock is
+//! of those who wait. A lead lasts some 300 ns, to sleep and be woken takes ten times that: so a
+//! writer first looks whether the lead is given up. It yields its processor again and again
+//! meanwhile: where threads are more than processors it may be that of the leader, and those that
+//! take turns find the lead free where those that sleep must be woken.
 //!
-//! All of a group sleep on one word and are woken by one call. The lead is not handed to anybody: one of
-//! those who wait is woken, and whoever comes first takes it, the one who was woken or one who just
-//! entered; a thread that runs need not wait for one that must be scheduled first. Nobody is passed
-//! over for long by that, for whoever leads writes the first group along with its own; one whose batch is too large
-//! for that joins instead. A leader may find that the group has grown too large since: then it writes alone, and the
-//! group, which takes no more of its size, is the next.
+//! All of a group sleep on one word and are woken by one call. The lead is not handed to anybody:
+//! one of those who wait is woken, and whoever comes first takes it, the one who was woken or one
+//! who just entered; a thread that runs need not wait for one that must be scheduled first. Nobody
+//! is passed over for long by that, for whoever leads writes the first group along with its own;
+//! one whose batch is too large for that joins instead. A leader may find that the group has grown
+//! too large since: then it writes alone, and the group, which takes no more of its size, is the
+//! next.
 //!
-//! After a sync the lead is given up last: what those who were answered write next then joins the group
-//! that forms, and a sync serves more of them.
+//! After a sync the lead is given up last: what those who were answered write next then joins the
+//! group that forms, and a sync serves more of them.
 //!
-//! Invariants: (1) at most one thread leads; (2) a group is in the queue, or in the hands of a leader, who
-//! answers it; (3) if nobody leads and a group is in the queue, whoever gave up the lead wakes somebody of the first; (4) the
-//! batches of a thread are written in its order, those of a group in the order of arrival; (5) while the lock is free, `WAITED_FOR`
-//! is set if and only if a group is in the queue; while it is set the word is changed under the lock only.
+//! Invariants: (1) at most one thread leads; (2) a group is in the queue, or in the hands of a
+//! leader, who answers it; (3) if nobody leads and a group is in the queue, whoever gave up the
+//! lead wakes somebody of the first; (4) the batches of a thread are written in its order, those of
+//! a group in the order of arrival; (5) while the lock is free, `WAITED_FOR` is set if and only if
+//! a group is in the queue; while it is set the word is changed under the lock only.
 
 use super::application::Application;
 use super::separated::Separated;
@@ -50,13 +53,13 @@ const LED: u32 = 1;
 /// A group is in the queue.
 const WAITED_FOR: u32 = 2;
 
-/// How often a writer looks on between two turns of its processor. Twenty looks take half a microsecond on a
-/// recent x86, less where the processor's pause is shorter.
+/// How often a writer looks on between two turns of its processor. Twenty looks take half a
+/// microsecond on a recent x86, less where the processor's pause is shorter.
 const LOOKS: u32 = if CHECKED { 1 } else { 20 };
 /// How many turns it looks on before it joins a group.
 const TURNS: u32 = if CHECKED { 1 } else { 16 };
-/// Up to how many writers look on at once. More would spend more time on the word they look at than groups of
-/// them spend on being woken.
+/// Up to how many writers look on at once. More would spend more time on the word they look at than
+/// groups of them spend on being woken.
 pub(super) const LOOKERS_MAX: u32 = if CHECKED { 0 } else { 16 };
 
 /// Where writers wait.
@@ -72,7 +75,8 @@ pub(super) struct WriteQueue {
 #[repr(align(64))]
 struct Lead(AtomicU32);
 
-/// The groups that nobody writes yet, in order. Each but the last had no room for the batch that came next.
+/// The groups that nobody writes yet, in order. Each but the last had no room for the batch that
+/// came next.
 #[derive(Default)]
 struct Queue(VecDeque<Forming>);
 
@@ -100,8 +104,8 @@ struct Forming {
 
 /// What those of a group wait for.
 struct Group {
-    /// `LEAD` only while the group is the first in the queue and nobody leads; changed under the queue's lock until
-    /// a leader takes the group.
+    /// `LEAD` only while the group is the first in the queue and nobody leads; changed under the
+    /// queue's lock until a leader takes the group.
     word: WaitWord,
     /// By place in the group.
     answers: Mutex<Vec<Option<Request>>>,
@@ -192,7 +196,8 @@ impl WriteQueue {
         self.wait(&group, place)
     }
 
-    /// Takes the lead, which nobody has and `WAITED_FOR` keeps from others. The caller has the lock.
+    /// Takes the lead, which nobody has and `WAITED_FOR` keeps from others. The caller has the
+    /// lock.
     fn take_over(&self, queue: &Queue) {
         match queue.0.front() {
             Some(first) => {
@@ -397,7 +402,8 @@ impl Leader<'_> {
             } else {
                 drop(self);
                 group.word.wake_all();
-                // Those who slept go first, or they would wait for the end of this thread's time slice.
+                // Those who slept go first, or they would wait for the end of this thread's time
+                // slice.
                 thread::yield_now();
             }
         }

@@ -1,11 +1,11 @@
 //! Point reads: memtables from the newest on, then runs from the newest on, until the key is found.
 //!
 //! The tables are approached some at a time: the first lines of each that the lookup needs are on
-//! their way before the first table is looked into, since most tables answer no from their filter and
-//! waiting for its line is what that costs.
+//! their way before the first table is looked into, since most tables answer no from their filter
+//! and waiting for its line is what that costs.
 //!
-//! No lock is taken: the view is loaded first and the sequence number after it. In the other order a
-//! flush in between could have dropped the very records that the older number sees.
+//! No lock is taken: the view is loaded first and the sequence number after it. In the other order
+//! a flush in between could have dropped the very records that the older number sees.
 
 use super::core::{Core, KeyspaceCore, View};
 use super::snapshot::Snapshot;
@@ -68,8 +68,8 @@ impl Core {
 
     /// What is to be read, and at which sequence number.
     ///
-    /// Groups that were deleted after the view was loaded are gone at a number taken later, but not in the view: where more than
-    /// one key is read, both must be of one time.
+    /// Groups that were deleted after the view was loaded are gone at a number taken later, but not
+    /// in the view: where more than one key is read, both must be of one time.
     pub(super) fn moment(
         &self,
         keyspace: &KeyspaceCore,

@@ -1,8 +1,9 @@
 //! Recovery: what the logs hold that the tables do not.
 //!
 //! Logs are read in order. A record is skipped if its keyspace's tables already hold it. Reading
-//! ends at the first gap in the sequence numbers: what stands behind a torn tail was never acknowledged as
-//! durable, and giving it back without what came before would not be a prefix of what was written.
+//! ends at the first gap in the sequence numbers: what stands behind a torn tail was never
+//! acknowledged as durable, and giving it back without what came before would not be a prefix of
+//! what was written.
 //!
 //! ```text
 //! next record starts at f, the last one seen ended at l:
@@ -108,8 +109,8 @@ pub(super) fn check_files(env: &Env, dir: &Path, recovered: &Recovered) -> Resul
     Ok(())
 }
 
-/// A log is named in the manifest before it holds a record. One that is not named, newer than all that
-/// are, and not empty, means that the manifest has lost its end.
+/// A log is named in the manifest before it holds a record. One that is not named, newer than all
+/// that are, and not empty, means that the manifest has lost its end.
 pub(super) fn check_unnamed_logs(
     env: &Env,
     dir: &Path,
@@ -164,8 +165,8 @@ pub(super) fn replay(
         let start = replay.start_of(number, wal)?;
         replay.starts.push(start);
     }
-    // A log that begins in what tables hold is there for another keyspace, and all of it was durable
-    // before those tables were named.
+    // A log that begins in what tables hold is there for another keyspace, and all of it was
+    // durable before those tables were named.
     let oldest_first = replay.starts.iter().find_map(|start| start.first_seq).unwrap_or(Seq::MAX);
     let overlaps = oldest_first <= target.table_seq;
     if overlaps {
@@ -310,8 +311,8 @@ impl Replay<'_> {
 
     fn apply(&mut self, op: batch::BatchOp<'_>, seq: Seq) -> Result<()> {
         let Some(record) = self.records.get(&op.keyspace) else {
-            // A keyspace that the manifest has no more was dropped after this was written; one that it
-            // never had means that the manifest has lost its end.
+            // A keyspace that the manifest has no more was dropped after this was written; one that
+            // it never had means that the manifest has lost its end.
             if u64::from(op.keyspace.0) < self.next_number {
                 return Ok(());
             }

@@ -1,4 +1,5 @@
-//! What recovery has read from the logs, and how it becomes the store's: copied into the new log, or tables.
+//! What recovery has read from the logs, and how it becomes the store's: copied into the new log,
+//! or tables.
 
 use super::core::{Core, View};
 use crate::flush::{Hidden, flush_memtable};
@@ -55,7 +56,8 @@ struct ReplayedKeyspace {
     flushed_seq: Seq,
 }
 
-/// Tables that no edit has named. Their files go with it: an open that fails and is tried again leaves none behind.
+/// Tables that no edit has named. Their files go with it: an open that fails and is tried again
+/// leaves none behind.
 struct UnnamedTables {
     store: Arc<TableStore>,
     of_memtables: Vec<Vec<TableMeta>>,
@@ -245,7 +247,8 @@ impl Replayed {
         self.logs.get(&number).map(|log| log.file.clone())
     }
 
-    /// Makes the logs durable that tables point into, cuts off what was torn, and adds them to an edit.
+    /// Makes the logs durable that tables point into, cuts off what was torn, and adds them to an
+    /// edit.
     fn add_logs(
         &self,
         edit: &mut VersionEdit,
@@ -260,7 +263,8 @@ impl Replayed {
                 continue;
             }
             let (vfs, path) = (&store.env.vfs, log.file.path());
-            // Whoever wrote it may have been told that it cannot be synced; who syncs it now would not.
+            // Whoever wrote it may have been told that it cannot be synced; who syncs it now would
+            // not.
             vfs.rewrite(path, log.durable_bytes..log.end_bytes)?;
             vfs.truncate(path, log.end_bytes)?;
             let meta = ValueFileMeta::of_log(*number, log.file.meta.salt, log.end_bytes);

@@ -1,9 +1,11 @@
 //! Changing how an open keyspace is compacted.
 //!
-//! A compaction is chosen by one policy and put in place by the same one; where two policies are at work at once, one could
-//! take a run as a whole to which the other adds. So none is chosen while the policy is about to change, and it changes once no table is marked
-//! as being compacted: what the new policy finds is what it would find if the store were opened anew. A compaction whose inputs have all left meanwhile, with
-//! a group that was deleted, may still run then; it puts nothing in place.
+//! A compaction is chosen by one policy and put in place by the same one; where two policies are at
+//! work at once, one could take a run as a whole to which the other adds. So none is chosen while
+//! the policy is about to change, and it changes once no table is marked as being compacted: what
+//! the new policy finds is what it would find if the store were opened anew. A compaction whose
+//! inputs have all left meanwhile, with a group that was deleted, may still run then; it puts
+//! nothing in place.
 
 use super::compact::BUSY_WAIT;
 use super::core::{Core, KeyspaceCore};
@@ -87,7 +89,8 @@ mod tests {
     use esker_base::vfs::strict::StrictVfs;
     use std::sync::OnceLock;
 
-    /// A manual compaction during which the policy changes, once its first step is done, still leaves one run.
+    /// A manual compaction during which the policy changes, once its first step is done, still
+    /// leaves one run.
     #[test]
     fn a_manual_compaction_begins_anew_when_the_policy_changes() {
         let changed: Arc<OnceLock<Arc<KeyspaceCore>>> = Arc::default();

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// Walks the keys of a range in order, in both directions.
 ///
-/// A cursor sees the database as it was when it was made. While it lives, it keeps the memtables and
-/// tables it reads alive; do not keep one for hours.
+/// A cursor sees the database as it was when it was made. While it lives, it keeps the memtables
+/// and tables it reads alive; do not keep one for hours.
 ///
 /// After an error it stands on nothing; it may be positioned again.
 pub struct Cursor {
@@ -76,8 +76,8 @@ impl Gathered {
         Ok(())
     }
 
-    /// All runs that the index speaks for are one source, as new as the newest of them: a range tombstone of
-    /// an older source must not send it on.
+    /// All runs that the index speaks for are one source, as new as the newest of them: a range
+    /// tombstone of an older source must not send it on.
     fn add_indexed(&mut self, slots: Slots, cursor: RunCursor) {
         if self.indexed.is_empty() {
             self.indexed_rank = self.rank;
@@ -102,8 +102,8 @@ impl Gathered {
     }
 }
 
-/// Counts what a cursor pays for the runs that it reads and need not: those of level 0, or those that the run
-/// index does not know.
+/// Counts what a cursor pays for the runs that it reads and need not: those of level 0, or those
+/// that the run index does not know.
 struct Meter {
     /// `None` if there are none.
     toll: Option<Arc<Toll>>,
@@ -247,21 +247,33 @@ impl Cursor {
     }
 
     /// Moves to the first key of the range.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` if a table or a value cannot be read; seek anew to go on.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.move_to(VisibleCursor::seek_to_first)
     }
 
     /// Moves to the last key of the range.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.move_to(VisibleCursor::seek_to_last)
     }
 
     /// Moves to the first key of the range at or after `key`.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.move_to(|inner| inner.seek(key))
     }
 
     /// Moves to the last key of the range before `key`.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.move_to(|inner| inner.seek_before(key))
     }
@@ -283,9 +295,11 @@ impl Cursor {
     /// Moves to the following key; from the last one, to nothing.
     ///
     /// On no key, it stays there.
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
     /// # Cost
-    /// Values that are kept apart are read ahead once several were read one after the other, by threads beside the
-    /// caller's too, and are held in up to 2 MiB.
+    /// Values that are kept apart are read ahead once several were read one after the other, by
+    /// threads beside the caller's too, and are held in up to 2 MiB.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
         if self.ahead.is_some() {
@@ -311,6 +325,8 @@ impl Cursor {
     /// Moves to the preceding key; from the first one, to nothing.
     ///
     /// On no key, it stays there.
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
     pub fn prev(&mut self) -> Result<()> {
         if self.shown.is_ahead() {
             let key = self.key().to_vec();

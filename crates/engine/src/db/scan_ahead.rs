@@ -1,17 +1,17 @@
 //! Going ahead of a cursor, so that values which stand apart are read before they are asked for.
 //!
-//! A cursor that is moved forward value by value has its records walk on without it: what they pass is noted in a window,
-//! whose values are read together, by several threads where that is worth it. The next one is begun as soon as it may be as long as what
-//! is left of this one.
+//! A cursor that is moved forward value by value has its records walk on without it: what they pass
+//! is noted in a window, whose values are read together, by several threads where that is worth it.
+//! The next one is begun as soon as it may be as long as what is left of this one.
 //!
 //! ```text
 //! keys:    given ... given | at ........ now ........ | ..... following ..... |
 //!                            values are there or taken   values are being read  the records stand at its end
 //! ```
 //!
-//! A window is as long as half of what was given before it, so that a short scan reads little in vain, and ends where its values
-//! are more than memory should be taken for. What is read ahead of a cursor is never newer than what it may see: its records
-//! have found the pointers.
+//! A window is as long as half of what was given before it, so that a short scan reads little in
+//! vain, and ends where its values are more than memory should be taken for. What is read ahead of
+//! a cursor is never newer than what it may see: its records have found the pointers.
 
 use super::core::View;
 use super::source::Source;
@@ -36,7 +36,8 @@ const STORED_BYTES_MAX: usize = 256 << 10;
 /// The most that they take when they are expanded.
 const EXPANDED_BYTES_MAX: u64 = 512 << 10;
 
-/// How long a thread is at work on a part, about: long beside the time in which another one wakes up.
+/// How long a thread is at work on a part, about: long beside the time in which another one wakes
+/// up.
 const PART_NS: u64 = 40_000;
 
 /// The most values of a part.
@@ -244,8 +245,8 @@ impl Ahead {
         }
     }
 
-    /// Moves to the next key, into a window or on in it; `None` if the records must go on from where they stand: that is not
-    /// worth it.
+    /// Moves to the next key, into a window or on in it; `None` if the records must go on from
+    /// where they stand: that is not worth it.
     ///
     /// # Errors
     /// Of the records, or of a value, once its key is reached. Nothing is ahead of the cursor then.
@@ -360,8 +361,8 @@ impl Ahead {
         &self.now.part.get_or_insert_with(|| (part, read())).1
     }
 
-    /// Walks the records on, makes a window of them, and has the values read that they point to. `None` if there is
-    /// nothing more. Of the window before it, `rest` keys are not given yet.
+    /// Walks the records on, makes a window of them, and has the values read that they point to.
+    /// `None` if there is nothing more. Of the window before it, `rest` keys are not given yet.
     fn begin(
         &mut self,
         records: &mut VisibleCursor<Source>,
@@ -457,8 +458,8 @@ impl Noted {
         start..self.bytes.len()
     }
 
-    /// Has a value read, in a part of so many values at the most. What follows another value closely is read with it, and
-    /// does not count.
+    /// Has a value read, in a part of so many values at the most. What follows another value
+    /// closely is read with it, and does not count.
     fn want(&mut self, wanted: Wanted, part_values: usize) -> Place {
         let follows = self.wanted.last().is_some_and(|last| wanted.follows(last));
         let full = self.part_bytes >= PART_BYTES_MAX || !follows && self.part_pieces >= part_values;

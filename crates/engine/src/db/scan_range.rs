@@ -16,11 +16,11 @@ pub struct ScanOptions<'a> {
     /// Keep blocks that are read in the block cache. Turn off for scans of everything, which would
     /// otherwise push out what others use. Default: true.
     pub fill_cache: bool,
-    /// Read only what is in tables, which is what a crash cannot take from a store with `durability = external`; without a
-    /// snapshot, as of the newest of them. Default: false.
+    /// Read only what is in tables, which is what a crash cannot take from a store with
+    /// `durability = external`; without a snapshot, as of the newest of them. Default: false.
     pub persisted: bool,
-    /// Read no values: those of the cursor are empty. Of keys whose values are kept apart nothing but the key is read
-    /// then. Default: false.
+    /// Read no values: those of the cursor are empty. Of keys whose values are kept apart nothing
+    /// but the key is read then. Default: false.
     pub keys_only: bool,
 }
 
@@ -38,7 +38,8 @@ impl Default for ScanOptions<'_> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// All keys of a range, such as `a..b`, `a..=b`, `a..`, `..b` or `..`, with keys of any byte type.
+    /// All keys of a range, such as `a..b`, `a..=b`, `a..`, `..b` or `..`, with keys of any byte
+    /// type.
     pub fn range(range: impl ScanRange) -> ScanOptions<'a> {
         let (start, end) = range.into_bounds();
         ScanOptions { start, end, ..ScanOptions::default() }

@@ -5,9 +5,10 @@
 //! group -> values to the log -> the batch with pointers to the log -> ...
 //! ```
 //!
-//! A log with values is ended when it is long enough, and stays for as long as tables point into it.
-//! Invariants: (1) a value is in the log before the batch that points to it; (2) a memtable holds the logs that its
-//! pointers lead into.
+//! A log with values is ended when it is long enough, and stays for as long as tables point into
+//! it.
+//! Invariants: (1) a value is in the log before the batch that points to it; (2) a memtable holds
+//! the logs that its pointers lead into.
 
 use super::commit_state::CommitState;
 use super::core::{Core, KeyspaceCore, Keyspaces, View};
@@ -113,7 +114,8 @@ impl CommitState {
         view.logs.add(file.expect("a batch with pointers follows its values into the log"));
     }
 
-    /// True if the log has values, and these would take more than a file of values may after this group.
+    /// True if the log has values, and these would take more than a file of values may after this
+    /// group.
     #[inline]
     pub(super) fn is_full_of_values(&self, core: &Core, group: &[Request]) -> bool {
         self.values.is_some() && {
@@ -123,7 +125,8 @@ impl CommitState {
         }
     }
 
-    /// Goes on to the next log after one with values, and sees to it that tables come to point into old ones.
+    /// Goes on to the next log after one with values, and sees to it that tables come to point into
+    /// old ones.
     ///
     /// # Errors
     /// Nothing changed but that a memtable may have been sealed.

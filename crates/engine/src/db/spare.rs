@@ -1,12 +1,12 @@
 //! The log after the current one, made ready in the background.
 //!
-//! Ending one log and beginning the next must not make writers wait for the disk. So the next log is created,
-//! its space reserved, its name made durable and told to the manifest, all while the current one
-//! is in use; a writer that needs it only copies a header into it.
+//! Ending one log and beginning the next must not make writers wait for the disk. So the next log
+//! is created, its space reserved, its name made durable and told to the manifest, all while the
+//! current one is in use; a writer that needs it only copies a header into it.
 //!
-//! Invariants: (1) numbers of logs ascend in the order in which the logs are used: the number is taken under the
-//! lock under which the spare is put down or picked up; (2) a log is named in the manifest before it is
-//! begun.
+//! Invariants: (1) numbers of logs ascend in the order in which the logs are used: the number is
+//! taken under the lock under which the spare is put down or picked up; (2) a log is named in the
+//! manifest before it is begun.
 //! Crash: a spare that was not begun is an empty log to recovery.
 
 use super::commit_state::Spare;
@@ -20,7 +20,8 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::{Result, Seq, Vfs};
 use std::path::Path;
 
-/// The most that is reserved for the log that is made when the database is opened; it grows as needed.
+/// The most that is reserved for the log that is made when the database is opened; it grows as
+/// needed.
 const FIRST_RESERVE_BYTES: u64 = 1 << 20;
 
 /// The next log is made ready when this part of the current one is written.
@@ -81,8 +82,8 @@ fn next_reserve_bytes(core: &Core) -> u64 {
     }
 }
 
-/// Length at which the log that a database is opened with has the next one made ready. So a store that is hardly written
-/// to does not take the space of two.
+/// Length at which the log that a database is opened with has the next one made ready. So a store
+/// that is hardly written to does not take the space of two.
 pub(super) fn first_due_bytes(options: &Options) -> u64 {
     reserve_bytes(options) / DUE_PART
 }

@@ -1,8 +1,9 @@
 //! Holding writers to the pace: they wait where writes must be slowed, and for nothing else.
 //!
-//! The rates come from [`pace`], of what flushes, compactions and collections of values were measured to drain. The
-//! writer's wait is one timed wait on a condition variable for each, at most [`WAIT_MS_MAX`] long. Large values are held to
-//! a pace of their own, which does not concern other writes.
+//! The rates come from [`pace`], of what flushes, compactions and collections of values were
+//! measured to drain. The writer's wait is one timed wait on a condition variable for each, at most
+//! [`WAIT_MS_MAX`] long. Large values are held to a pace of their own, which does not concern other
+//! writes.
 
 use crate::compaction::scheduler::pace::{self, Drained};
 use crate::event::{Event, EventSink};
@@ -90,7 +91,8 @@ impl Stall {
         blend(&self.values_rate, bytes, duration_ns);
     }
 
-    /// Notes how full level 0 of the fullest keyspace is, from 0.0 to 1.0, and whether some is so full that writes stop.
+    /// Notes how full level 0 of the fullest keyspace is, from 0.0 to 1.0, and whether some is so
+    /// full that writes stop.
     pub(super) fn set_level0(&self, fill: f64, is_over: bool) {
         self.level0_fill.store((fill * 1_000.0) as u64, Ordering::Relaxed);
         self.level0_is_over.store(is_over, Ordering::Relaxed);
@@ -128,7 +130,8 @@ impl Stall {
         pace::rate(memory_fill, level0_fill, drained)
     }
 
-    /// Bytes per second that may be written while memtables hold `held` of `limit` bytes; `None` is no limit.
+    /// Bytes per second that may be written while memtables hold `held` of `limit` bytes; `None` is
+    /// no limit.
     pub(super) fn slowed_to(&self, held: u64, limit: u64) -> Option<u64> {
         self.rate(held as f64 / limit as f64).map(|rate| rate as u64)
     }
@@ -146,8 +149,8 @@ impl Stall {
         self.pass(&self.gate, bytes, self.rate(held as f64 / limit as f64));
     }
 
-    /// Lets large values of so many stored bytes pass, after a wait if collection is behind: by `fill` of what it may be,
-    /// 0.0 and less for not at all.
+    /// Lets large values of so many stored bytes pass, after a wait if collection is behind: by
+    /// `fill` of what it may be, 0.0 and less for not at all.
     pub(super) fn admit_values(&self, bytes: u64, fill: f64) {
         if fill > 0.0 || self.values_gate.slowing.load(Ordering::Relaxed) {
             let freed = self.values_rate.load(Ordering::Relaxed);

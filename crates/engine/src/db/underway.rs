@@ -3,7 +3,8 @@
 use crate::trace::Running;
 use esker_base::sync::Mutex;
 
-/// The compactions of one keyspace that are under way, the oldest first, each with a number of its own.
+/// The compactions of one keyspace that are under way, the oldest first, each with a number of its
+/// own.
 #[derive(Debug, Default)]
 pub(super) struct Underway {
     jobs: Mutex<(u64, Vec<(u64, Running)>)>,

@@ -6,8 +6,9 @@
 //! sort what was noted by file and place -> read the files front to back, in large pieces -> give it; walk on
 //! ```
 //!
-//! Source: the unordered iterator of the report on key-value separation in LevelDB; ours keeps the keys, so that it can
-//! give pairs, counts them against its memory, and reads what lies close together at once.
+//! Source: the unordered iterator of the report on key-value separation in LevelDB; ours keeps the
+//! keys, so that it can give pairs, counts them against its memory, and reads what lies close
+//! together at once.
 
 use super::core::{Core, KeyspaceCore};
 use super::scan::Records;
@@ -26,8 +27,8 @@ const STEP: usize = 16;
 
 /// Walks the keys and values of a range in no order that means anything.
 ///
-/// As any cursor it sees the database as it was when it was made, and keeps what it reads alive. After an error it stands
-/// on nothing, and ends.
+/// As any cursor it sees the database as it was when it was made, and keeps what it reads alive.
+/// After an error it stands on nothing, and ends.
 pub struct UnorderedCursor {
     records: Records,
     dir: Arc<Path>,
@@ -72,8 +73,8 @@ struct Noted {
     key_bytes: u32,
 }
 
-/// Makes room for `more` in a list that may grow by `left`; by a part of it, so that little of that is in vain. False if that is
-/// not enough.
+/// Makes room for `more` in a list that may grow by `left`; by a part of it, so that little of that
+/// is in vain. False if that is not enough.
 fn grow<T>(list: &mut Vec<T>, more: usize, left: usize) -> bool {
     let needed = (list.len() + more).saturating_sub(list.capacity());
     if needed > left {
@@ -122,7 +123,8 @@ impl Core {
 }
 
 impl UnorderedCursor {
-    /// True if the cursor stands on a key: not before the first [`UnorderedCursor::advance`], nor after the last.
+    /// True if the cursor stands on a key: not before the first [`UnorderedCursor::advance`], nor
+    /// after the last.
     #[inline]
     pub fn valid(&self) -> bool {
         self.state != State::Nowhere
@@ -213,7 +215,8 @@ impl UnorderedCursor {
         }
     }
 
-    /// Sees to it that the present key can be noted, in no more memory than may be taken. False if it cannot.
+    /// Sees to it that the present key can be noted, in no more memory than may be taken. False if
+    /// it cannot.
     fn make_room(&mut self) -> bool {
         let (key_bytes, most) = (self.records.inner.key().len(), self.memory_bytes);
         let left = most.saturating_sub(self.noted_bytes());

@@ -7,12 +7,14 @@ use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Files are no longer than this part of what is alive, and than that where space is short, but for [`FILE_BYTES_MIN`].
+/// Files are no longer than this part of what is alive, and than that where space is short, but for
+/// [`FILE_BYTES_MIN`].
 const FILES_MIN: u64 = 16;
 const FILES_IF_SHORT: u64 = 64;
 const FILE_BYTES_MIN: u64 = 8 << 20;
 
-/// How much of what newer runs point to overwrites what older ones do, as compactions found: all, before there was any.
+/// How much of what newer runs point to overwrites what older ones do, as compactions found: all,
+/// before there was any.
 #[derive(Debug)]
 pub(super) struct Overwriting {
     /// In thousandths.
@@ -28,8 +30,9 @@ impl Overwriting {
         self.share.load(Ordering::Relaxed) as f64 / 1_000.0
     }
 
-    /// Notes that of runs which point to so many bytes so many died, or older ones under them. A share that grew counts at
-    /// once, so that space stays bounded; of one that fell a third of the way is gone.
+    /// Notes that of runs which point to so many bytes so many died, or older ones under them. A
+    /// share that grew counts at once, so that space stays bounded; of one that fell a third of the
+    /// way is gone.
     pub(super) fn note(&self, newer_bytes: u64, died_bytes: u64) {
         if newer_bytes > 0 {
             let found = (1_000.0 * died_bytes as f64 / newer_bytes as f64).min(1_000.0) as u64;
@@ -52,7 +55,8 @@ pub(super) struct ValueUse {
     pub(super) is_wasteful: AtomicBool,
     /// Of what is dead, at least as much is known to be as is not.
     pub(super) is_known: AtomicBool,
-    /// What these and logs that no table points into may take before writes are slowed, and where they are slowest.
+    /// What these and logs that no table points into may take before writes are slowed, and where
+    /// they are slowest.
     pub(super) slow_from_bytes: AtomicU64,
     pub(super) bytes_max: AtomicU64,
     /// Bytes of the values in logs that take no more records, and that a memtable needs.
@@ -67,7 +71,8 @@ pub(super) struct ValueUse {
     collecting: AtomicU64,
     /// The files that are being collected, and what of each is dead.
     pub(super) taken: Mutex<BTreeMap<u64, u64>>,
-    /// Files that a live value could not be read of when they were collected: they stay as they are.
+    /// Files that a live value could not be read of when they were collected: they stay as they
+    /// are.
     pub(super) unreadable: Mutex<BTreeSet<u64>>,
     /// What was collected since open.
     pub(super) collected: Mutex<CollectReport>,
@@ -115,7 +120,8 @@ impl ValueUse {
     }
 }
 
-/// Length at which a file is ended: a share of what is alive, since those that are being filled take space too.
+/// Length at which a file is ended: a share of what is alive, since those that are being filled
+/// take space too.
 pub(super) fn length_max(options: &Options, live_bytes: u64, is_short: bool) -> u64 {
     let most = options.value_log_file_bytes;
     let files = if is_short { FILES_IF_SHORT } else { FILES_MIN };

@@ -62,7 +62,8 @@ pub struct IndexReport {
     pub example: Option<Vec<u8>>,
 }
 
-/// Reads all tables, values and logs, but for the log that is being written, and checks how they fit together.
+/// Reads all tables, values and logs, but for the log that is being written, and checks how they
+/// fit together.
 pub(super) fn verify(
     core: &Core,
     progress: impl FnMut(&VerifyProgress) -> bool,
@@ -72,8 +73,8 @@ pub(super) fn verify(
 
 /// The views of all keyspaces. They hold the tables, so that no file goes away meanwhile.
 ///
-/// Keyspaces share files with values: when one is collected between two looks, the older view has tables that point to what the newer
-/// one's files have not, since nobody needs it any more.
+/// Keyspaces share files with values: when one is collected between two looks, the older view has
+/// tables that point to what the newer one's files have not, since nobody needs it any more.
 fn views_of_one_moment(core: &Core) -> Vec<Arc<View>> {
     // Of a database that is only read, nothing changes.
     let _versions = core.lock_versions().ok();
@@ -194,7 +195,8 @@ fn values_of(core: &Core, views: &[Arc<View>]) -> Vec<(Arc<ValueFile>, u64)> {
     value_files(views).map(|file| (file.clone(), bytes(file).unwrap_or(0))).collect()
 }
 
-/// Reads a file with values, and checks that whatever tables point to in it is there. Returns how much that is.
+/// Reads a file with values, and checks that whatever tables point to in it is there. Returns how
+/// much that is.
 fn check_values(core: &Core, file: &Arc<ValueFile>, tables: &[Arc<Table>]) -> Result<u64> {
     let meta = &file.meta;
     let kind = match meta.place {

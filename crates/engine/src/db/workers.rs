@@ -1,8 +1,8 @@
-//! Background threads: one makes memory ready for memtables, one keeps a spare log ready, one flushes, one builds
-//! indexes, the others compact.
+//! Background threads: one makes memory ready for memtables, one keeps a spare log ready, one
+//! flushes, one builds indexes, the others compact.
 //!
-//! A panic in a job poisons the database and wakes whoever waits. A job that fails for want of space, or
-//! by an I/O error that left nothing behind, is tried again.
+//! A panic in a job poisons the database and wakes whoever waits. A job that fails for want of
+//! space, or by an I/O error that left nothing behind, is tried again.
 
 use super::background::Asked;
 use super::core::Core;
@@ -19,8 +19,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After so many jobs one looks whether a run index is due before the next of them, so that it comes in time where there is always
-/// something to compact.
+/// After so many jobs one looks whether a run index is due before the next of them, so that it
+/// comes in time where there is always something to compact.
 const JOBS_BEFORE_INDEX: u64 = 8;
 
 /// As often as that it is looked whether files that are no longer needed have been let go.
@@ -45,8 +45,9 @@ impl Core {
         self.background.wait_asked(asked, at_most)
     }
 
-    /// Without threads: flushes and compacts until there is nothing left to do, or something fails. Indexes are built
-    /// by those who wait for them: building writes, and whoever writes comes here.
+    /// Without threads: flushes and compacts until there is nothing left to do, or something fails.
+    /// Indexes are built by those who wait for them: building writes, and whoever writes comes
+    /// here.
     #[inline]
     pub(super) fn run_inline(&self) {
         if self.background.is_inline() {
@@ -87,7 +88,8 @@ impl Workers {
     /// Starts the threads of a database.
     pub(super) fn start(core: &Arc<Core>) -> Result<Workers> {
         let mut workers = Workers { threads: Vec::new() };
-        // Not by those who work for the disk: writers and readers want their memory while they wait.
+        // Not by those who work for the disk: writers and readers want their memory while they
+        // wait.
         workers.spawn(core, "esker-memory".to_owned(), |core| {
             core.supply.serve(core.store.cache.heap());
         })?;
@@ -134,13 +136,15 @@ fn run(core: &Arc<Core>, next: Next) {
     run_while(core, next, || None);
 }
 
-/// The same for who also removes files: others who let go of what is no longer needed tell nobody, so it is looked.
+/// The same for who also removes files: others who let go of what is no longer needed tell nobody,
+/// so it is looked.
 fn run_and_look(core: &Arc<Core>, next: Next) {
     let has_held = || core.store.has_held() && core.check_writable().is_ok();
     run_while(core, next, || has_held().then_some(HELD_WAIT));
 }
 
-/// Works until the database is closed. `at_most`: how long nothing is done before it is asked again for something to do.
+/// Works until the database is closed. `at_most`: how long nothing is done before it is asked again
+/// for something to do.
 fn run_while(core: &Arc<Core>, next: Next, at_most: impl Fn() -> Option<Duration>) {
     let mut failures = 0;
     loop {
@@ -210,8 +214,8 @@ fn flush_next(core: &Core) -> Result<bool> {
     result.map(|()| true)
 }
 
-/// Helps with a compaction under way, or runs the most urgent one, if there is any; or collects values, or makes a run
-/// index. Which of these is looked for first depends on who waits.
+/// Helps with a compaction under way, or runs the most urgent one, if there is any; or collects
+/// values, or makes a run index. Which of these is looked for first depends on who waits.
 pub(super) fn compact_next(core: &Core) -> Result<bool> {
     if core.check_writable().is_err() {
         return Ok(false);

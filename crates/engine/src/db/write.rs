@@ -49,10 +49,11 @@ pub(super) fn check(core: &Core, batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// Writes a batch that is complete by the list of indexes of this number: all of it or, on an error, nothing.
+/// Writes a batch that is complete by the list of indexes of this number: all of it or, on an
+/// error, nothing.
 ///
-/// False if there is a newer list by the time it is its turn: then nothing was written and the batch is as it was.
-/// Otherwise its memory is given back for reuse, its contents are unspecified.
+/// False if there is a newer list by the time it is its turn: then nothing was written and the
+/// batch is as it was. Otherwise its memory is given back for reuse, its contents are unspecified.
 pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) -> Result<bool> {
     check(core, batch)?;
     if how.sync && core.is_external() {
@@ -186,7 +187,8 @@ impl CommitState {
             // Where there is no log nothing that follows can fail.
             let is_full = application.note(self.epoch, &core.epochs, self.last_seq())?;
             if is_full && self.full.is_empty() {
-                // Whichever is named, the memtables of all keyspaces are sealed, and the list of groups with them.
+                // Whichever is named, the memtables of all keyspaces are sealed, and the list of
+                // groups with them.
                 self.full.push(KeyspaceId::DEFAULT);
             }
         }
@@ -304,7 +306,8 @@ mod tests {
         }
     }
 
-    /// A batch whose writer panics between two of its operations, while another one waits: neither is seen.
+    /// A batch whose writer panics between two of its operations, while another one waits: neither
+    /// is seen.
     #[test]
     fn nobody_writes_after_a_writer_that_panicked() {
         let trap = Arc::new(Trap::default());

@@ -9,8 +9,8 @@ use esker_base::{Error, Result};
 /// The longest name of a field, in bytes. The shortest has one.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// The first byte of a record. No ASCII text begins with it, and no short text of another script looks like a record:
-/// as a head, its next bytes would be a number of fields that do not fit.
+/// The first byte of a record. No ASCII text begins with it, and no short text of another script
+/// looks like a record: as a head, its next bytes would be a number of fields that do not fit.
 pub(super) const FORMAT: u8 = 0xe1;
 
 /// What the shortest field takes: two lengths, a name of one byte, a tag.
@@ -75,8 +75,8 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Stands before the first field; `None` if the bytes do not begin as a record does, or are too few for the number of
-    /// fields that they speak of.
+    /// Stands before the first field; `None` if the bytes do not begin as a record does, or are too
+    /// few for the number of fields that they speak of.
     #[inline]
     pub(super) fn begin(bytes: &'a [u8]) -> Option<Walk<'a>> {
         let mut rest = bytes;
@@ -129,7 +129,8 @@ mod tests {
 
     #[test]
     fn no_short_text_begins_as_a_record_does() {
-        // Every character whose first byte in UTF-8 is that of records, with what stands behind it in a text.
+        // Every character whose first byte in UTF-8 is that of records, with what stands behind it
+        // in a text.
         for code in 0x1000..0x2000 {
             let text = char::from_u32(code).expect("no surrogate").to_string();
             assert_eq!(text.as_bytes()[0], FORMAT);

@@ -1,7 +1,8 @@
 //! Coded values in keys: in the order of the values, and so that another key can follow.
 //!
 //! Format: docs/format/fields.md.
-//! Source: the tuple layer of FoundationDB. Differs: a value ends with two bytes, so that any bytes may follow.
+//! Source: the tuple layer of FoundationDB. Differs: a value ends with two bytes, so that any bytes
+//! may follow.
 
 use std::borrow::Cow;
 
@@ -10,14 +11,14 @@ const ESCAPED: u8 = 0x00;
 /// Behind [`ESCAPED`]: the byte 0 itself.
 const ZERO: u8 = 0xff;
 
-/// Behind [`ESCAPED`]: the end of the value. Less than every byte that may go on there, so that a value comes before
-/// those it is the beginning of.
+/// Behind [`ESCAPED`]: the end of the value. Less than every byte that may go on there, so that a
+/// value comes before those it is the beginning of.
 const END: u8 = 0x01;
 
 /// Appends a coded value, of which any key may follow.
 ///
-/// Of two keys made so the one with the lesser value is the lesser; of two with the same value the one with the
-/// lesser rest. Any bytes may be given in the place of a coded value.
+/// Of two keys made so the one with the lesser value is the lesser; of two with the same value the
+/// one with the lesser rest. Any bytes may be given in the place of a coded value.
 pub fn put_index_value(out: &mut Vec<u8>, coded: &[u8]) {
     out.reserve(coded.len() + 2);
     for piece in coded.split_inclusive(|&byte| byte == ESCAPED) {
@@ -29,7 +30,8 @@ pub fn put_index_value(out: &mut Vec<u8>, coded: &[u8]) {
     out.extend_from_slice(&[ESCAPED, END]);
 }
 
-/// Divides a key into the coded value that it begins with and the rest; `None` if [`put_index_value`] makes no such key.
+/// Divides a key into the coded value that it begins with and the rest; `None` if
+/// [`put_index_value`] makes no such key.
 ///
 /// # Cost
 /// Copies the value if it holds a byte 0.

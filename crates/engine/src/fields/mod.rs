@@ -1,13 +1,15 @@
 //! Fields: values that are records of named, typed fields, without a schema.
 //!
-//! The store keeps values as they are; a record is one kind of bytes that a value may be. Elsewhere in the engine
-//! *record* means an entry of a log or a table; in this module it is a value made of fields.
+//! The store keeps values as they are; a record is one kind of bytes that a value may be. Elsewhere
+//! in the engine *record* means an entry of a log or a table; in this module it is a value made of
+//! fields.
 //!
-//! Flow: [`Record`] -> `encode` -> value; value -> [`RecordView`] or [`find_coded`] -> a field, as [`FieldRef`] or in
-//! its coded form -> [`index`] -> key.
+//! Flow: [`Record`] -> `encode` -> value; value -> [`RecordView`] or [`find_coded`] -> a field, as
+//! [`FieldRef`] or in its coded form -> [`index`] -> key.
 //! Format: docs/format/fields.md.
-//! Invariants: (1) a record has one encoding, and nothing else is accepted; (2) coded values compare as bytes as
-//! the values themselves do; (3) no bytes make reading panic, or take more memory than a small multiple of their number.
+//! Invariants: (1) a record has one encoding, and nothing else is accepted; (2) coded values
+//! compare as bytes as the values themselves do; (3) no bytes make reading panic, or take more
+//! memory than a small multiple of their number.
 //!
 //! ```
 //! use esker::fields::{Record, RecordView, find_coded};

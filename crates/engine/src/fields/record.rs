@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 /// Named values: a value of the store as a person sees it.
 ///
-/// Fields are in the order of the bytes of their names. Building one cannot fail; a name that is empty or too long is
-/// reported when the record is encoded. To read one field, or to change one, [`RecordView`] needs no copy of the others.
+/// Fields are in the order of the bytes of their names. Building one cannot fail; a name that is
+/// empty or too long is reported when the record is encoded. To read one field, or to change one,
+/// [`RecordView`] needs no copy of the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Record {
     fields: BTreeMap<String, FieldValue>,

@@ -1,4 +1,5 @@
-//! Records, views and index keys on random records and on damaged ones, and the examples of the format's page.
+//! Records, views and index keys on random records and on damaged ones, and the examples of the
+//! format's page.
 
 use super::index::{put_index_value, split_index_key};
 use super::{FieldRef, FieldValue, Record, RecordView, find_coded, looks_like_record};
@@ -10,7 +11,8 @@ impl Random {
         from[self.below(from.len() as u64) as usize].clone()
     }
 
-    /// Few different bytes, so that strings share beginnings, hold zeros and what ends values in keys.
+    /// Few different bytes, so that strings share beginnings, hold zeros and what ends values in
+    /// keys.
     fn bytes(&mut self, len_max: u64) -> Vec<u8> {
         let len = self.below(len_max + 1);
         (0..len).map(|_| self.pick(&[0, 1, 2, 0x7f, 0xfe, 0xff])).collect()

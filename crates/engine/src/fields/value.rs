@@ -1,4 +1,4 @@
-//! What a field holds: a value of one of seven types, owned or borrowed, and the order of values.
+//! What a field holds: a value of one of six types, owned or borrowed, and the order of values.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -22,9 +22,10 @@ const NAN_BITS: u64 = 0x7ff8_0000_0000_0000;
 
 /// What a field holds.
 ///
-/// Values are equal, and in order, exactly as their coded bytes are: null, false, true, integers, floats, text, bytes,
-/// and by value within a type. Numbers of different types are different values: `Int(1)` is less than `Float(0.5)`.
-/// -0.0 equals 0.0; all NaN are equal, and greater than infinity. Text is ordered by code points.
+/// Values are equal, and in order, exactly as their coded bytes are: null, false, true, integers,
+/// floats, text, bytes, and by value within a type. Numbers of different types are different
+/// values: `Int(1)` is less than `Float(0.5)`. -0.0 equals 0.0; all NaN are equal, and greater than
+/// infinity. Text is ordered by code points.
 #[derive(Clone, Debug)]
 pub enum FieldValue {
     /// Nothing is known; not the same as a field that is absent.
@@ -188,7 +189,8 @@ pub(super) fn int_of_rank(rank: u64) -> i64 {
     (rank ^ SIGN).cast_signed()
 }
 
-/// A number that orders as the float does: the same for both zeros, and for all NaN, which come last.
+/// A number that orders as the float does: the same for both zeros, and for all NaN, which come
+/// last.
 #[inline]
 pub(super) fn float_rank(value: f64) -> u64 {
     let bits = match value {
@@ -244,8 +246,8 @@ impl Hash for FieldRef<'_> {
     }
 }
 
-/// For command lines: text as it is, bytes escaped, floats with a point or an exponent, so that they differ from integers.
-/// Text may look like any other value.
+/// For command lines: text as it is, bytes escaped, floats with a point or an exponent, so that
+/// they differ from integers. Text may look like any other value.
 impl fmt::Display for FieldRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

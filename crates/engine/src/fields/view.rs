@@ -30,8 +30,9 @@ impl<'a> RecordView<'a> {
     /// Takes bytes for a record after checking all of them.
     ///
     /// # Errors
-    /// `InvalidArgument`: they are not what [`Record::encode`](super::Record::encode) makes; it says where and why. Ask
-    /// [`looks_like_record`] first where most values are no records: it makes no message.
+    /// `InvalidArgument`: they are not what [`Record::encode`](super::Record::encode) makes; it
+    /// says where and why. Ask [`looks_like_record`] first where most values are no records: it
+    /// makes no message.
     /// # Cost
     /// Reads all of the names and of the text once; looks at the tags of other values.
     pub fn parse(bytes: &'a [u8]) -> Result<RecordView<'a>> {
@@ -191,20 +192,22 @@ fn find<'a>(fields: Walk<'a>, name: &str) -> Option<&'a [u8]> {
     None
 }
 
-/// True if bytes begin as a record does, and could hold as many fields as they speak of: a check of the first bytes
-/// only, which [`RecordView::parse`] may still refuse. Every record passes. No ASCII text does, nor any text of less
-/// than 64 KiB.
+/// True if bytes begin as a record does, and could hold as many fields as they speak of: a check of
+/// the first bytes only, which [`RecordView::parse`] may still refuse. Every record passes. No
+/// ASCII text does, nor any text of less than 64 KiB.
 #[inline]
 pub fn looks_like_record(bytes: &[u8]) -> bool {
     Walk::begin(bytes).is_some()
 }
 
-/// The coded value of one field, without checking the record: for scans over many values, and for indexes.
+/// The coded value of one field, without checking the record: for scans over many values, and for
+/// indexes.
 ///
-/// Of a record the answer is that of [`RecordView::coded`]. Of bytes that do not pass [`looks_like_record`] it is `None`.
-/// Of other bytes that are no record it depends on the bytes alone: fields are walked by their lengths up to a name that
-/// is equal, or greater, or to the first field that does not lie inside; what is behind that is not looked at. Then
-/// it is `None`, or some part of `bytes`, which may be empty and need not be a coded value:
+/// Of a record the answer is that of [`RecordView::coded`]. Of bytes that do not pass
+/// [`looks_like_record`] it is `None`. Of other bytes that are no record it depends on the bytes
+/// alone: fields are walked by their lengths up to a name that is equal, or greater, or to the
+/// first field that does not lie inside; what is behind that is not looked at. Then it is `None`,
+/// or some part of `bytes`, which may be empty and need not be a coded value:
 /// [`FieldRef::from_coded`] checks that. Nothing makes it panic or read outside of `bytes`.
 ///
 /// # Cost

@@ -33,7 +33,8 @@ impl FileUse {
 /// What there is and what there should be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Balance {
-    /// Bytes of all files with values that tables point into, those included that cannot be collected now.
+    /// Bytes of all files with values that tables point into, those included that cannot be
+    /// collected now.
     pub(crate) total_bytes: u64,
     /// The most that these should be.
     pub(crate) total_bytes_max: u64,
@@ -45,8 +46,8 @@ pub(crate) struct Balance {
 
 /// The files to be collected next, together, by number; none if all is well.
 ///
-/// Those without live values at once; else those with the most dead ones, if there is too much; else small ones, if
-/// there are many.
+/// Those without live values at once; else those with the most dead ones, if there is too much;
+/// else small ones, if there are many.
 pub(crate) fn choose(files: &[FileUse], balance: &Balance) -> Vec<u64> {
     let dead: Vec<u64> =
         files.iter().filter(|file| file.live_bytes == 0).map(|file| file.number).collect();

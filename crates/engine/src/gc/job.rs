@@ -18,11 +18,11 @@ pub(crate) struct Victim {
 /// `stop` is asked now and then.
 ///
 /// # Errors
-/// Of the disk, and `Cancelled` if `stop` says so; in both cases no file is left behind. `Corruption` if a value cannot be
-/// read: nothing is given up then.
+/// Of the disk, and `Cancelled` if `stop` says so; in both cases no file is left behind.
+/// `Corruption` if a value cannot be read: nothing is given up then.
 /// # Cost
-/// Reads what the tables say of the victims' logs, and of the victims the live values and what lies closely between
-/// them; writes the live values once. Sixteen bytes of memory for each of these.
+/// Reads what the tables say of the victims' logs, and of the victims the live values and what lies
+/// closely between them; writes the live values once. Sixteen bytes of memory for each of these.
 pub(crate) fn collect(
     store: &TableStore,
     victims: &[Victim],

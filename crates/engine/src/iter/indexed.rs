@@ -1,13 +1,14 @@
 //! Several runs as one source, in the order that a run index says.
 //!
-//! A merge finds the next record by comparing what all its sources stand on. Here the index names the runs that
-//! may have the next key, most often one: its cursor moves on, and all that is compared is whether the key is
-//! still one that the entry stands for. A run is placed when an entry first names it, so that a short scan
-//! touches the runs it needs only.
-//! Invariant: a placed source stands on its first record behind what was passed (backward: before it), or on
-//! none; `here` are those that stand on a record of the present entry, the first of them on the next.
-//! Source: LooseKV, REMIX (FAST '21). Theirs lead from record to record; ours from key to key, since a run
-//! may have several records of one, or none any more.
+//! A merge finds the next record by comparing what all its sources stand on. Here the index names
+//! the runs that may have the next key, most often one: its cursor moves on, and all that is
+//! compared is whether the key is still one that the entry stands for. A run is placed when an
+//! entry first names it, so that a short scan touches the runs it needs only.
+//! Invariant: a placed source stands on its first record behind what was passed (backward: before
+//! it), or on none; `here` are those that stand on a record of the present entry, the first of them
+//! on the next.
+//! Source: LooseKV, REMIX (FAST '21). Theirs lead from record to record; ours from key to key,
+//! since a run may have several records of one, or none any more.
 
 use super::lane::{Lane, Lend};
 use super::note_comparison;
@@ -102,8 +103,9 @@ impl<C: Lend> IndexedCursor<C> {
         Ok(())
     }
 
-    /// Goes to the entry of the next record that any source has, or ends if none has any: what is between names runs
-    /// for keys that they do not have any more, or beyond the bounds of the scan.
+    /// Goes to the entry of the next record that any source has, or ends if none has any: what is
+    /// between names runs for keys that they do not have any more, or beyond the bounds of the
+    /// scan.
     #[cold]
     fn skip(&mut self) -> Result<()> {
         let mut next: Option<usize> = None;
@@ -213,7 +215,8 @@ impl<C: Lend> IndexedCursor<C> {
         self.here.swap(0, best);
     }
 
-    /// The source in front was moved: is there still a record of the entry? If not, goes on to the next one.
+    /// The source in front was moved: is there still a record of the entry? If not, goes on to the
+    /// next one.
     #[inline]
     fn settle(&mut self) -> Result<()> {
         let lane = self.lane();
@@ -233,7 +236,8 @@ impl<C: Lend> IndexedCursor<C> {
         }
     }
 
-    /// Where several sources have records of the entry: `advance`, and whether the key is the same again.
+    /// Where several sources have records of the entry: `advance`, and whether the key is the same
+    /// again.
     #[inline(never)]
     fn advance_several(&mut self) -> Result<bool> {
         let mut passed = std::mem::take(&mut self.passed);

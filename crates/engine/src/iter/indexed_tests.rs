@@ -119,8 +119,8 @@ fn random_key(random: &mut Random) -> Vec<u8> {
     key
 }
 
-/// Runs with the slots that stand for them, an index that names each for every key it has and for some that it has not,
-/// and all records.
+/// Runs with the slots that stand for them, an index that names each for every key it has and for
+/// some that it has not, and all records.
 fn build(random: &mut Random) -> (IndexedCursor<List>, Vec<Record>) {
     let (mut slot, mut seq) = (0, 0);
     let (mut sources, mut named, mut all) = (Vec::new(), Vec::new(), Vec::new());
@@ -209,8 +209,8 @@ fn random_walks_go_through_all_records_in_their_order() {
     }
 }
 
-/// A scan of records that lie in `runs` runs by chance, `copies` of each key: comparisons for each record, by a merge and by an
-/// index.
+/// A scan of records that lie in `runs` runs by chance, `copies` of each key: comparisons for each
+/// record, by a merge and by an index.
 fn comparisons(runs: u64, copies: u64) -> (f64, f64) {
     const RECORDS: u64 = 20_000;
     let mut random = Random(9);
@@ -243,7 +243,8 @@ fn comparisons(runs: u64, copies: u64) -> (f64, f64) {
     }
 }
 
-/// Runs are compared with each other by a merge for every record, with an index only where several have a key.
+/// Runs are compared with each other by a merge for every record, with an index only where several
+/// have a key.
 #[test]
 fn a_scan_led_by_an_index_compares_no_keys_of_runs() {
     for (runs, merged_min) in [(4, 2.0), (16, 4.0), (64, 6.0)] {

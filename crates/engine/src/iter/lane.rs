@@ -1,8 +1,8 @@
 //! A source of a merge, which walks blocks itself.
 //!
-//! Between a merge and the block where a source stands there are several layers: a run, its table, the
-//! index of that. A lane takes the innermost cursor out of them when it moves forward, makes its steps
-//! with it, and puts it back where the block ends or anything else is asked.
+//! Between a merge and the block where a source stands there are several layers: a run, its table,
+//! the index of that. A lane takes the innermost cursor out of them when it moves forward, makes
+//! its steps with it, and puts it back where the block ends or anything else is asked.
 //! Invariant: while `lent`, `leaf` stands on a record, and `cursor` is asked for nothing.
 
 use crate::block::{BlockCursor, StoredBlock};
@@ -11,12 +11,14 @@ use esker_base::{Result, Trailer};
 
 /// A source that can give the cursor over its present block away.
 pub(crate) trait Lend: Advance {
-    /// Exchanges that cursor with `leaf`; false, and nothing is exchanged, if there is none to give.
+    /// Exchanges that cursor with `leaf`; false, and nothing is exchanged, if there is none to
+    /// give.
     ///
     /// Until it is exchanged back, nothing else may be asked of the source.
     fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool;
 
-    /// The block of the present record as it stands in its file, if it has no other record and that was kept.
+    /// The block of the present record as it stands in its file, if it has no other record and that
+    /// was kept.
     fn stored_block(&self) -> Option<&StoredBlock> {
         None
     }

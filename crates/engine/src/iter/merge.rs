@@ -4,14 +4,14 @@
 //! newer never stands in a source of a larger rank, which is what lets a range tombstone skip
 //! whole stretches of the sources ranked behind its own.
 //!
-//! The heap holds the valid sources, ordered for the present direction. Moving on advances the source
-//! on top and sifts it down; where one source goes on winning that is one or two comparisons, and
-//! none at all where only one source is left.
+//! The heap holds the valid sources, ordered for the present direction. Moving on advances the
+//! source on top and sifts it down; where one source goes on winning that is one or two
+//! comparisons, and none at all where only one source is left.
 //!
-//! In bytewise order nearly all comparisons are of integers: beside each source stands its key's *head*,
-//! eight bytes from where the sources' keys begin to differ. Keys that do not begin as the others do
-//! have the least head or the greatest. Equal heads say nothing, and the keys are compared. As the
-//! merge moves on, the place to take heads from is chosen anew.
+//! In bytewise order nearly all comparisons are of integers: beside each source stands its key's
+//! *head*, eight bytes from where the sources' keys begin to differ. Keys that do not begin as the
+//! others do have the least head or the greatest. Equal heads say nothing, and the keys are
+//! compared. As the merge moves on, the place to take heads from is chosen anew.
 //! Invariant: of two keys, the smaller one never has the greater head.
 
 use super::lane::{Lane, Lend};
@@ -51,7 +51,8 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Base {
     bytes: Vec<u8>,
-    /// Of a base of up to eight bytes: as an integer, and which bits of a key's first eight bytes it is.
+    /// Of a base of up to eight bytes: as an integer, and which bits of a key's first eight bytes
+    /// it is.
     prefix: u64,
     mask: u64,
 }
@@ -65,8 +66,8 @@ impl Base {
         self.mask = u64::MAX.checked_shl(rest).unwrap_or(0);
     }
 
-    /// The eight bytes of a key that follow the base; if it does not begin with that, the least or the
-    /// greatest head.
+    /// The eight bytes of a key that follow the base; if it does not begin with that, the least or
+    /// the greatest head.
     #[inline]
     fn head(&self, key: &[u8]) -> std::result::Result<u64, u64> {
         let len = self.bytes.len();
@@ -95,8 +96,8 @@ pub(crate) struct MergeCursor<C> {
     base: Base,
     /// Comparisons of different keys that heads did not decide.
     undecided: u32,
-    /// Forward: the least head below the top, so that a smaller one stays on top. `None` if there is no
-    /// other source in bytewise order.
+    /// Forward: the least head below the top, so that a smaller one stays on top. `None` if there
+    /// is no other source in bytewise order.
     rival: Option<u64>,
     /// Of the record on top.
     trailer: Trailer,
@@ -139,7 +140,8 @@ impl<C: Lend> MergeCursor<C> {
         self.top().cursor.stored_block()
     }
 
-    /// Forward only: no record of sources ranked behind `rank` comes before `(key, trailer)` any more.
+    /// Forward only: no record of sources ranked behind `rank` comes before `(key, trailer)` any
+    /// more.
     pub(crate) fn skip_older(&mut self, rank: usize, key: &[u8], trailer: Trailer) -> Result<()> {
         debug_assert_eq!(self.direction, Direction::Forward);
         let order = &self.order;
@@ -203,7 +205,8 @@ impl<C: Lend> MergeCursor<C> {
         self.take_heads();
     }
 
-    /// Chooses where heads are taken from, by the source that was on top, and orders the heap by them.
+    /// Chooses where heads are taken from, by the source that was on top, and orders the heap by
+    /// them.
     #[cold]
     fn take_heads(&mut self) {
         self.undecided = 0;

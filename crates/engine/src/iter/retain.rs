@@ -1,7 +1,7 @@
 //! What a rewrite may leave out: records that no snapshot and no future reader can see.
 //!
-//! The snapshots cut the sequence numbers into *stripes*: records of a key in one stripe are seen by
-//! the same snapshots, so only the newest of them is ever seen. A record is also never seen if a
+//! The snapshots cut the sequence numbers into *stripes*: records of a key in one stripe are seen
+//! by the same snapshots, so only the newest of them is ever seen. A record is also never seen if a
 //! range tombstone of its own stripe is newer.
 
 use crate::range_tombstone::RangeTombstones;

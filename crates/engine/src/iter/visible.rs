@@ -1,8 +1,9 @@
-//! What a reader sees: the newest record of each key at its sequence number, without what is deleted.
+//! What a reader sees: the newest record of each key at its sequence number, without what is
+//! deleted.
 //!
-//! Forward, the newest visible record of a key comes first, so the cursor stops there and later steps
-//! over the older ones. Backward, it comes last, so the cursor must look ahead: it keeps a copy of the
-//! record it stands on while the merge below already stands on the key before.
+//! Forward, the newest visible record of a key comes first, so the cursor stops there and later
+//! steps over the older ones. Backward, it comes last, so the cursor must look ahead: it keeps a
+//! copy of the record it stands on while the merge below already stands on the key before.
 //!
 //! Range tombstones: a record is hidden by a visible tombstone over its key that is newer. When a
 //! record is hidden, sources ranked behind the tombstone's skip to its end at once.
@@ -296,7 +297,8 @@ impl<C: Lend> VisibleCursor<C> {
         Ok(())
     }
 
-    /// Reads all records of the merge's key, oldest first, and leaves it. True if the key is visible.
+    /// Reads all records of the merge's key, oldest first, and leaves it. True if the key is
+    /// visible.
     fn collect_key_backward(&mut self) -> Result<bool> {
         self.saved_key.clear();
         self.saved_key.extend_from_slice(self.merge.key());

@@ -8,7 +8,8 @@ use std::path::Path;
 /// Bytes gathered before they are handed to the file.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Writes one log, front to back. Until [`BulkWriter::finish`] has returned, the file is worth nothing.
+/// Writes one log, front to back. Until [`BulkWriter::finish`] has returned, the file is worth
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct BulkWriter {
     file: Box<dyn WritableFile>,
@@ -64,7 +65,8 @@ impl BulkWriter {
         Ok(())
     }
 
-    /// Makes all of it durable and closes the file; its name is up to the caller. Returns its length.
+    /// Makes all of it durable and closes the file; its name is up to the caller. Returns its
+    /// length.
     pub(crate) fn finish(mut self) -> Result<u64> {
         self.write_out()?;
         self.file.sync()?;

@@ -175,7 +175,8 @@ impl LogHeader {
     }
 }
 
-/// False if the file can be no log of ours, not even one whose header a power cut left half written.
+/// False if the file can be no log of ours, not even one whose header a power cut left half
+/// written.
 pub(super) fn may_become_header(bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(MAGIC.len())];
     let end = head.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);

@@ -64,8 +64,8 @@ impl Reader {
     /// log is empty, and `header` returns `None`.
     ///
     /// # Errors
-    /// `Corruption`: the header is damaged, or is not of this kind and number. `Incompatible`: a newer
-    /// version made the log.
+    /// `Corruption`: the header is damaged, or is not of this kind and number. `Incompatible`: a
+    /// newer version made the log.
     pub(crate) fn open(
         vfs: &dyn Vfs,
         path: &Path,
@@ -96,8 +96,8 @@ impl Reader {
 
     /// Opens a write-ahead log that the manifest names: with a header, or made ready and not begun.
     ///
-    /// Of a log that was begun and never synced, a power cut may leave everything but the beginning. It
-    /// counts as not begun.
+    /// Of a log that was begun and never synced, a power cut may leave everything but the
+    /// beginning. It counts as not begun.
     ///
     /// # Errors
     /// `Corruption`: the header is damaged, or was durable and is gone, or is another log's.
@@ -122,7 +122,8 @@ impl Reader {
         Err(Error::corruption(path, 0, what))
     }
 
-    /// True if the file has the beginning of the header it should have, down to nothing of it, and then zeros.
+    /// True if the file has the beginning of the header it should have, down to nothing of it, and
+    /// then zeros.
     ///
     /// Sectors are written whole, but perhaps at a moment when the header was half copied.
     pub(super) fn may_be_unbegun(&mut self, number: u64, salt: u64) -> Result<bool> {
@@ -177,7 +178,8 @@ impl Reader {
         self.durable_bytes
     }
 
-    /// Where the record begins that [`Reader::next`] would read; where the readable part ends, once that is reached.
+    /// Where the record begins that [`Reader::next`] would read; where the readable part ends, once
+    /// that is reached.
     pub(crate) fn position_bytes(&self) -> u64 {
         self.pos.min(self.readable_end)
     }
@@ -277,8 +279,8 @@ impl Reader {
                 return Ok(false);
             }
             let places = window.len() - mark_bytes + 1;
-            // What is in the window is looked at before it moves. Of what is no mark, no sum is asked for: that would be one of
-            // as many bytes as it claims to have.
+            // What is in the window is looked at before it moves. Of what is no mark, no sum is
+            // asked for: that would be one of as many bytes as it claims to have.
             let magic = find_all(&window[RECORD_HEADER_BYTES..], MARK_MAGIC);
             let marks = magic.take_while(|&i| i < places).filter(|&i| {
                 parse_header(&window[i..]).is_some_and(|raw| {

@@ -2,7 +2,8 @@
 //!
 //! Records carry checksums that are bound to their place, so that behind unreadable bytes the next
 //! record is found by trying every offset. Each stretch passed over is reported as a gap.
-//! Invariant: no bytes of a file make this panic, or take more than a bounded multiple of its length.
+//! Invariant: no bytes of a file make this panic, or take more than a bounded multiple of its
+//! length.
 
 use super::format::{
     HEADER_BYTES, HeaderFault, LogHeader, RECORD_HEADER_BYTES, RecordType, mark_offset,
@@ -15,7 +16,8 @@ use std::path::Path;
 /// Bytes that may be summed in search of records, beyond a multiple of the file's length.
 const SEARCH_BYTES: u64 = 256 << 20;
 
-/// The same behind one damaged record that says where it ends, and is right if a record is where it says.
+/// The same behind one damaged record that says where it ends, and is right if a record is where it
+/// says.
 const KNOWN_END_SEARCH_BYTES: u64 = 64 << 20;
 
 /// A stretch of a log that holds no readable record.
@@ -148,8 +150,9 @@ impl Salvager {
         Ok(Some(Piece::Gap(Gap { offset_bytes: at, bytes, is_tail: found.is_none() })))
     }
 
-    /// Where the record at `at` says that it ends, if a sound one begins there: then it is likely that only what it holds is
-    /// damaged. To search a large value in full takes more than may be spent.
+    /// Where the record at `at` says that it ends, if a sound one begins there: then it is likely
+    /// that only what it holds is damaged. To search a large value in full takes more than may be
+    /// spent.
     fn by_length(&mut self, salt: u64, at: u64) -> Result<Option<u64>> {
         let header = self.reader.window(at, RECORD_HEADER_BYTES)?;
         let Some(raw) = parse_header(header) else { return Ok(None) };
@@ -162,7 +165,8 @@ impl Salvager {
         Ok(self.reader.check_record(salt, next)?.map(|_| next))
     }
 
-    /// The first sound record in `from..end`, if no more than `most_bytes` must be summed to find it.
+    /// The first sound record in `from..end`, if no more than `most_bytes` must be summed to find
+    /// it.
     fn search(
         &mut self,
         salt: u64,

@@ -10,8 +10,8 @@ use std::path::Path;
 
 /// Stands in memtables and tables where the value would.
 ///
-/// It names the log that the value was written to, for ever: where the value stands by now, if it was moved, the version
-/// knows.
+/// It names the log that the value was written to, for ever: where the value stands by now, if it
+/// was moved, the version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ValuePointer {
     /// Number of the log.

@@ -53,10 +53,11 @@ impl Blank {
 
 /// Writes one log, front to back.
 ///
-/// After an error of `append` the file may end in half a record: the log is broken, nothing more may be
-/// appended, the owner starts a new log. A broken log can still be synced; no mark may follow, since it
-/// would vouch for the half record. After an error of `sync` nothing is known about what was appended, and a
-/// system says so once only: the log gives that error whenever it is to be synced from then on.
+/// After an error of `append` the file may end in half a record: the log is broken, nothing more
+/// may be appended, the owner starts a new log. A broken log can still be synced; no mark may
+/// follow, since it would vouch for the half record. After an error of `sync` nothing is known
+/// about what was appended, and a system says so once only: the log gives that error whenever it is
+/// to be synced from then on.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: Box<dyn WritableFile>,
@@ -108,7 +109,8 @@ impl Writer {
         self.durable = false;
     }
 
-    /// Where the values will stand that [`Writer::append_with_values`] adds next, each with the length it is stored in.
+    /// Where the values will stand that [`Writer::append_with_values`] adds next, each with the
+    /// length it is stored in.
     pub(crate) fn places<'a>(
         &self,
         stored: impl Iterator<Item = usize> + 'a,
@@ -120,7 +122,8 @@ impl Writer {
         })
     }
 
-    /// Adds values, each with the codec that made it what it is, and the record that points to them, by one append.
+    /// Adds values, each with the codec that made it what it is, and the record that points to
+    /// them, by one append.
     ///
     /// What a crash leaves of values without that record is nobody's.
     pub(crate) fn append_with_values(
@@ -210,7 +213,8 @@ impl Writer {
         self.file.len_bytes()
     }
 
-    /// Where the last whole record ends that is no mark: a mark behind it may not be durable when all else is.
+    /// Where the last whole record ends that is no mark: a mark behind it may not be durable when
+    /// all else is.
     pub(crate) fn records_end(&self) -> u64 {
         self.records_end
     }
@@ -226,7 +230,8 @@ impl Writer {
         self.durable
     }
 
-    /// Makes every record durable where one is not, and costs less than [`Writer::sync`]: no record follows.
+    /// Makes every record durable where one is not, and costs less than [`Writer::sync`]: no record
+    /// follows.
     pub(crate) fn sync_last(&mut self) -> Result<()> {
         if self.durable {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Arena: records appended one after the other, each with a 32-bit name.
 //!
-//! Memory comes in chunks of 4 MiB (or one chunk for one larger record) that never move; a full one is
-//! followed by one that the supply has ready, if it has. A name is the chunk's index and the record's
-//! place in it, in granules of 4 bytes.
+//! Memory comes in chunks of 4 MiB (or one chunk for one larger record) that never move; a full one
+//! is followed by one that the supply has ready, if it has. A name is the chunk's index and the
+//! record's place in it, in granules of 4 bytes.
 //!
 //! A record is laid out as
 //! `trailer: u64, older: u32, key length: u32, value length: u32, key, value`, padded to a granule.
@@ -75,7 +75,8 @@ pub(super) struct Position {
     granule: u32,
 }
 
-/// True if an arena that is not crowded has names for the records of a batch of so many bytes: for those of so many keys and values.
+/// True if an arena that is not crowded has names for the records of a batch of so many bytes: for
+/// those of so many keys and values.
 pub(super) fn has_names_for(batch_bytes: usize, records: impl Iterator<Item = usize>) -> bool {
     let is_long = |bytes: &usize| bytes + HEADER_BYTES > SHARED_BYTES_MAX;
     CHECKED
@@ -190,7 +191,8 @@ impl Arena {
         };
         let spare = if bytes == CHUNK_BYTES { self.supply.take_chunk() } else { None };
         let memory = spare.unwrap_or_else(|| match count {
-            // A memtable that stays small takes the pages it needs; huge ones from the second chunk on.
+            // A memtable that stays small takes the pages it needs; huge ones from the second chunk
+            // on.
             0 => Pages::zeroed(bytes),
             _ => Pages::huge(bytes),
         });
@@ -309,8 +311,8 @@ mod tests {
     use super::*;
     use esker_base::batch::BATCH_BYTES_MAX;
 
-    /// Of a crowded arena, and a batch after it. Before each long record a chunk ends early; what is left of the batch fills the
-    /// others to three quarters at least.
+    /// Of a crowded arena, and a batch after it. Before each long record a chunk ends early; what
+    /// is left of the batch fills the others to three quarters at least.
     #[test]
     fn names_last_for_the_batch_that_crowds_an_arena() {
         let (long, gib) = (SHARED_BYTES_MAX, 1 << 30);

@@ -52,7 +52,8 @@ impl Memtable {
         Memtable::supplied(order, 0, Memtable::supply(0))
     }
 
-    /// Memory for memtables that follow each other; keeps at most so many bytes of it, and a hash table.
+    /// Memory for memtables that follow each other; keeps at most so many bytes of it, and a hash
+    /// table.
     pub(crate) fn supply(bytes_max: u64) -> Arc<Supply> {
         Arc::new(Arena::supply(bytes_max))
     }
@@ -62,7 +63,8 @@ impl Memtable {
         &self.order
     }
 
-    /// An empty memtable that expects about `entries_hint` records and takes its memory from `supply`.
+    /// An empty memtable that expects about `entries_hint` records and takes its memory from
+    /// `supply`.
     pub(crate) fn supplied(order: KeyOrder, entries_hint: u64, supply: Arc<Supply>) -> Memtable {
         Memtable {
             hashable: order.is_hashable(),
@@ -142,7 +144,8 @@ impl Memtable {
         self.range_bytes.load(Ordering::Acquire) > 0
     }
 
-    /// True if it should take no more batches: it holds so many bytes, or as many long records as it has names for.
+    /// True if it should take no more batches: it holds so many bytes, or as many long records as
+    /// it has names for.
     #[inline]
     pub(crate) fn is_full(&self, bytes_max: u64) -> bool {
         self.memory_bytes() >= bytes_max || self.arena.is_crowded()
@@ -233,8 +236,9 @@ impl Writer<'_> {
 // record's name. The place of a slot comes from the top of the same 32 bits, so that growing reads
 // the old table front to back and writes the new one front to back, and touches no record.
 //
-// A reader sees a slot either as it was or as it is; a record is published by the Release store into
-// its slot. Tables that were outgrown live until the index is dropped: readers may still be in them.
+// A reader sees a slot either as it was or as it is; a record is published by the Release store
+// into its slot. Tables that were outgrown live until the index is dropped: readers may still be in
+// them.
 
 /// Under a model checker the seventh key makes the index grow.
 const SLOTS_MIN: usize = if CHECKED { 8 } else { 1 << 10 };
@@ -253,8 +257,8 @@ struct HashIndex {
     tables: Mutex<Vec<*mut Slots>>,
     filled: AtomicU64,
     memory_bytes: AtomicU64,
-    /// The value of `filled` at which something is due: to say that a larger table will be wanted, or
-    /// to grow.
+    /// The value of `filled` at which something is due: to say that a larger table will be wanted,
+    /// or to grow.
     due: AtomicU64,
     /// What it grows to at once, if a table of that size is ready or nobody makes any ready.
     slots_expected: usize,
@@ -324,8 +328,8 @@ fn tag_of(hash: u64) -> u32 {
 impl HashIndex {
     /// An empty index that expects `entries_hint` keys.
     ///
-    /// It is small until there are some: a search in a large table that is nearly empty misses every
-    /// cache to find nothing.
+    /// It is small until there are some: a search in a large table that is nearly empty misses
+    /// every cache to find nothing.
     fn new(entries_hint: u64, supply: Arc<Supply>) -> HashIndex {
         let index = HashIndex {
             current: AtomicPtr::new(std::ptr::null_mut()),
@@ -406,7 +410,8 @@ impl HashIndex {
         let wanted = self.slots_expected.max(doubled);
         let ready = self.supply.take_table(wanted);
         let new = Slots::new(ready.unwrap_or_else(|| {
-            // A large one would make the writer wait for its memory; it will be ready the next time.
+            // A large one would make the writer wait for its memory; it will be ready the next
+            // time.
             AtomicPages::huge(if self.supply.is_served() { doubled } else { wanted })
         }));
         for slot in old.slots.iter() {

@@ -1,8 +1,8 @@
 //! Loom models of the memtable: the real one, with tiny chunks and a hash index of eight slots.
 //!
-//! Loom does not see plain memory, so the arena's witness tells it who touches which granule: a record
-//! read before it is ordered after its writing fails the model, whatever the bytes say by luck.
-//! Run by `cargo xtask loom`. Each model says which planted faults it was seen to find.
+//! Loom does not see plain memory, so the arena's witness tells it who touches which granule: a
+//! record read before it is ordered after its writing fails the model, whatever the bytes say by
+//! luck. Run by `cargo xtask loom`. Each model says which planted faults it was seen to find.
 
 use super::Memtable;
 use crate::cursor::Cursor;
@@ -58,8 +58,8 @@ fn a_record_found_is_whole_and_time_does_not_go_back() {
 
 /// The seventh key makes the index grow while another thread looks for the first and the last one.
 ///
-/// At most three preemptions.
-/// Seen to find: the store of `current` in `install` Relaxed; `install` before the slots are copied.
+/// At most three preemptions. Seen to find: the store of `current` in `install` Relaxed; `install`
+/// before the slots are copied.
 #[test]
 fn nothing_is_lost_while_the_index_grows() {
     explore("index growth beside get", 3, || {
@@ -79,8 +79,8 @@ fn nothing_is_lost_while_the_index_grows() {
 
 /// Two threads insert, a third one reads. The first of their records makes the index grow.
 ///
-/// At most three preemptions.
-/// Seen to find: `writer()` that does not take the lock; the store of `current` in `install` Relaxed.
+/// At most three preemptions. Seen to find: `writer()` that does not take the lock; the store of
+/// `current` in `install` Relaxed.
 #[test]
 fn writers_take_turns() {
     explore("two writers beside get", 3, || {
@@ -104,9 +104,8 @@ fn writers_take_turns() {
 
 /// A scan sorts what there is while records come in, the last one into a new chunk.
 ///
-/// At most two preemptions.
-/// Seen to find: the store of `used` in `append` Relaxed, or before the bytes are written; the store of
-/// `chunk_count` Relaxed; the store of `entries` Relaxed.
+/// At most two preemptions. Seen to find: the store of `used` in `append` Relaxed, or before the
+/// bytes are written; the store of `chunk_count` Relaxed; the store of `entries` Relaxed.
 #[test]
 fn a_scan_sees_whole_records_and_a_prefix_of_them() {
     explore("insert beside scan", 2, || {
@@ -143,9 +142,9 @@ fn a_scan_sees_whole_records_and_a_prefix_of_them() {
 
 /// A range tombstone that was counted is seen; one that is folded while it is read is seen too.
 ///
-/// At most three preemptions.
-/// Seen to find: `all` that does not fold what came since the last time. A `count` that is stored too early
-/// does no harm and is not noticed: readers ask for records that were counted in `entries`.
+/// At most three preemptions. Seen to find: `all` that does not fold what came since the last time.
+/// A `count` that is stored too early does no harm and is not noticed: readers ask for records that
+/// were counted in `entries`.
 #[test]
 fn a_range_tombstone_is_seen_once_it_is_counted() {
     explore("range tombstone beside get", 3, || {

@@ -1,7 +1,7 @@
 //! Range tombstones of a memtable.
 //!
-//! Kept as one fragmented set and a short list of the latest ones, which is folded into the set when
-//! it has grown to a share of it: a lookup costs one binary search and a short scan, and
+//! Kept as one fragmented set and a short list of the latest ones, which is folded into the set
+//! when it has grown to a share of it: a lookup costs one binary search and a short scan, and
 //! inserting costs a rebuild only now and then.
 
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};

@@ -1,16 +1,16 @@
-//! Memory for memtables: what those that are gone leave behind, and what is made ready for those to come. The thread that
-//! does that has the next part of a cache's heap there in time too.
+//! Memory for memtables: what those that are gone leave behind, and what is made ready for those to
+//! come. The thread that does that has the next part of a cache's heap there in time too.
 //!
-//! Memory from the system must be mapped and zeroed, which costs about as much as copying records into
-//! it, and where the system itself must first get it (a virtual machine) many times that. So chunks
-//! and hash tables that a memtable leaves behind are kept for the next, up to a limit, and a background
-//! thread makes ready what the active memtable says it will want soon; a writer that wants it before
-//! it is ready gets its own from the system. The kernel is told that it may take away what memtables
-//! left behind: a store that rests costs others little memory.
+//! Memory from the system must be mapped and zeroed, which costs about as much as copying records
+//! into it, and where the system itself must first get it (a virtual machine) many times that. So
+//! chunks and hash tables that a memtable leaves behind are kept for the next, up to a limit, and a
+//! background thread makes ready what the active memtable says it will want soon; a writer that
+//! wants it before it is ready gets its own from the system. The kernel is told that it may take
+//! away what memtables left behind: a store that rests costs others little memory.
 //!
-//! Invariants: (1) what lies here belongs to nobody else; (2) a spare chunk holds garbage that is never
-//! read, since arenas read only what was appended; a table that is ready is all zeros; (3) of chunks as
-//! of tables, at most one is made ready ahead.
+//! Invariants: (1) what lies here belongs to nobody else; (2) a spare chunk holds garbage that is
+//! never read, since arenas read only what was appended; a table that is ready is all zeros; (3) of
+//! chunks as of tables, at most one is made ready ahead.
 //! Threads: any; the lock is held only to put something down or pick it up.
 
 use esker_base::heap::Heap;
@@ -113,7 +113,8 @@ impl Supply {
         self.state.lock().table.take_if(|table| table.len() == slots)
     }
 
-    /// Takes over chunks that an arena leaves behind; what is of another size, or too much, is freed.
+    /// Takes over chunks that an arena leaves behind; what is of another size, or too much, is
+    /// freed.
     pub(super) fn give_chunks(&self, mut memory: Vec<Pages<u8>>) {
         memory.retain(|pages| pages.len() == self.chunk_bytes);
         // The kernel is not spoken to under the lock, for which a writer may wait.

@@ -1,8 +1,8 @@
 //! Digest: the beginnings of a table's keys, from which an index is made without reading the table.
 //!
-//! A key is cut where it differs from its neighbours in the table, and a little later, so that it also
-//! differs from keys of other tables. The first and the last key stand whole: what comes before and after
-//! them in other tables of the run is not known.
+//! A key is cut where it differs from its neighbours in the table, and a little later, so that it
+//! also differs from keys of other tables. The first and the last key stand whole: what comes
+//! before and after them in other tables of the run is not known.
 //! Format: docs/format/table.md.
 
 use super::entry::{Coded, Prefix, PrefixBuf, Slots, put_coded, shorten};
@@ -14,8 +14,9 @@ use std::ops::Range;
 /// Bytes of a block from which the next one is begun.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Bytes that a key keeps behind the place where it differs from its neighbours. A store may hold many times the keys of
-/// one table: three bytes tell apart the keys of a table in a store of some thousand times its keys.
+/// Bytes that a key keeps behind the place where it differs from its neighbours. A store may hold
+/// many times the keys of one table: three bytes tell apart the keys of a table in a store of some
+/// thousand times its keys.
 const BYTES_MORE: usize = 3;
 
 /// Gathers the digest of the table that is being built.
@@ -24,7 +25,8 @@ pub(crate) struct DigestBuilder {
     bytes: Vec<u8>,
     /// Where the blocks before the one at hand end.
     ends: Vec<usize>,
-    /// The newest key, and what it shares with the one before; not coded before the next one is known.
+    /// The newest key, and what it shares with the one before; not coded before the next one is
+    /// known.
     pending: Vec<u8>,
     shared: usize,
     /// As it was coded last; empty at the start of a block.

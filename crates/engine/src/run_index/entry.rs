@@ -33,7 +33,8 @@ impl Prefix<'_> {
         self.covers(other.bytes) && (other.exact || !self.exact)
     }
 
-    /// In the order of their first keys; of two that begin with the same key the wider one comes first.
+    /// In the order of their first keys; of two that begin with the same key the wider one comes
+    /// first.
     #[inline]
     pub(super) fn compare(self, other: Prefix<'_>) -> Ordering {
         self.bytes.cmp(other.bytes).then(self.exact.cmp(&other.exact))
@@ -59,7 +60,8 @@ impl PrefixBuf {
         Prefix { bytes: &self.bytes, exact: self.exact }
     }
 
-    /// A beginning that differs from keys with which it shares `shared` bytes, by `more` bytes than it must.
+    /// A beginning that differs from keys with which it shares `shared` bytes, by `more` bytes than
+    /// it must.
     pub(super) fn shortened(&self, shared: usize, more: usize) -> Prefix<'_> {
         shorten(self.get(), shared + 1 + more)
     }
@@ -73,7 +75,8 @@ pub(super) fn shorten(prefix: Prefix<'_>, len: usize) -> Prefix<'_> {
     }
 }
 
-/// Header of a coded prefix: bits 0 to 2 the bytes that follow, bit 3 exact, bits 4 to 7 the shared bytes.
+/// Header of a coded prefix: bits 0 to 2 the bytes that follow, bit 3 exact, bits 4 to 7 the shared
+/// bytes.
 const REST_LONG: usize = 7;
 const EXACT: u8 = 1 << 3;
 const SHARED_SHIFT: u32 = 4;
@@ -119,7 +122,8 @@ impl<'a> Coded<'a> {
         Some(Coded { shared, rest, exact: header & EXACT != 0 })
     }
 
-    /// Makes `before`, the prefix that stands before this one, into this one. False if it is too short.
+    /// Makes `before`, the prefix that stands before this one, into this one. False if it is too
+    /// short.
     #[inline]
     pub(super) fn follow(self, before: &mut PrefixBuf) -> bool {
         let fits = self.shared <= before.bytes.len();

@@ -34,8 +34,8 @@ pub(crate) struct RunIndex {
 struct Directory {
     digits: Box<Digits>,
     shift: u32,
-    /// For each value of the leading bits of a head's rank, the first head that has it or a greater one; and the number of
-    /// heads.
+    /// For each value of the leading bits of a head's rank, the first head that has it or a greater
+    /// one; and the number of heads.
     starts: Vec<u32>,
 }
 
@@ -73,8 +73,8 @@ impl Directory {
     }
 }
 
-/// Heads as numbers whose digits are their bytes, of which only those count that occur at their place. In text that leaves
-/// no gaps: hexadecimal digits are sixteen of a byte's 256 values.
+/// Heads as numbers whose digits are their bytes, of which only those count that occur at their
+/// place. In text that leaves no gaps: hexadecimal digits are sixteen of a byte's 256 values.
 #[derive(Debug)]
 struct Digits([Digit; size_of::<u64>()]);
 
@@ -170,7 +170,8 @@ impl RunIndex {
     /// The runs that may hold `key`.
     ///
     /// # Cost
-    /// A binary search among integers, one for each leaf of some dozens of keys, and a walk in four cache lines.
+    /// A binary search among integers, one for each leaf of some dozens of keys, and a walk in four
+    /// cache lines.
     #[inline]
     pub(crate) fn slots(&self, key: &[u8]) -> Slots {
         match self.leaf_of(key) {

@@ -1,12 +1,14 @@
-//! Leaf: some dozens of entries of an index that follow each other, front-coded, in four cache lines.
+//! Leaf: some dozens of entries of an index that follow each other, front-coded, in four cache
+//! lines.
 //!
-//! All leaves are of one size and stand side by side, so that no pointer leads to them, and their lines can be on
-//! the way before the first is read.
+//! All leaves are of one size and stand side by side, so that no pointer leads to them, and their
+//! lines can be on the way before the first is read.
 //!
-//! Layout: the number of entries; the number of bytes that all begin with; where each group begins; the bytes
-//! that all begin with; the groups. The first entry of a group shares nothing with the one before it, so
-//! that groups can be searched. Behind a coded prefix stand its slots: one byte each, the top bit set if
-//! another follows. An entry that does not fit into a leaf stands apart; its leaf holds 0 and its number.
+//! Layout: the number of entries; the number of bytes that all begin with; where each group begins;
+//! the bytes that all begin with; the groups. The first entry of a group shares nothing with the
+//! one before it, so that groups can be searched. Behind a coded prefix stand its slots: one byte
+//! each, the top bit set if another follows. An entry that does not fit into a leaf stands apart;
+//! its leaf holds 0 and its number.
 
 use super::entry::{Coded, Prefix, PrefixBuf, Slots, put_coded, single_slot};
 use esker_base::key::shared_prefix_len;
@@ -132,7 +134,8 @@ impl<'a> Leaf<'a> {
         slots
     }
 
-    /// Makes `prefix`, an entry of the leaf, into the next one, which begins at `next_at`; its slots.
+    /// Makes `prefix`, an entry of the leaf, into the next one, which begins at `next_at`; its
+    /// slots.
     #[inline]
     pub(super) fn decode_next(self, prefix: &mut PrefixBuf, next_at: &mut usize) -> Slots {
         let mut input = &self.bytes[*next_at..];
@@ -144,7 +147,8 @@ impl<'a> Leaf<'a> {
         slots
     }
 
-    /// The number of the last entry that does not come after `key`, and its slots if it covers that.
+    /// The number of the last entry that does not come after `key`, and its slots if it covers
+    /// that.
     ///
     /// The first entry does not.
     #[inline]
@@ -234,8 +238,8 @@ pub(super) enum Finished {
 }
 
 impl LeafBuilder {
-    /// True if not all that was added can be in one leaf. False does not promise that it can: keys of which very many
-    /// bytes are common take a few more.
+    /// True if not all that was added can be in one leaf. False does not promise that it can: keys
+    /// of which very many bytes are common take a few more.
     pub(super) fn overflows(&self) -> bool {
         let groups = self.entries.len().div_ceil(GROUP_ENTRIES);
         let head = GROUPS + groups + self.common;

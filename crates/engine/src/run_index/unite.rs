@@ -1,7 +1,7 @@
 //! Making one index of several sources: digests of runs, and the index that was there before.
 //!
-//! Sources are merged in the order of their entries. An entry that another one contains is joined to it; then
-//! each is cut shorter, to where it differs from its neighbours and a little later.
+//! Sources are merged in the order of their entries. An entry that another one contains is joined
+//! to it; then each is cut shorter, to where it differs from its neighbours and a little later.
 
 use super::entry::{Prefix, PrefixBuf, Slots};
 use super::index::{EntryCursor, IndexBuilder, RunIndex};
@@ -71,9 +71,9 @@ impl Entries for Renumbered {
     }
 }
 
-/// Bytes that an entry keeps behind the place where it differs from its neighbours. With none, up to a third of the
-/// keys that come later would begin as some entry does, be joined to it, and make gets look into one more run. With
-/// one it is some in a thousand.
+/// Bytes that an entry keeps behind the place where it differs from its neighbours. With none, up
+/// to a third of the keys that come later would begin as some entry does, be joined to it, and make
+/// gets look into one more run. With one it is some in a thousand.
 const BYTES_MORE: usize = 1;
 
 /// Cuts entries shorter as soon as the one behind is known.

@@ -13,8 +13,9 @@ const THREADS_MAX: u32 = 64;
 pub struct Plan {
     /// Of the only keyspace.
     pub options: KeyspaceOptions,
-    /// Most bytes that its memtables may hold. Minimum: two memtables. As in a store, one is sealed at a quarter of it if that is
-    /// less than `memtable_bytes`; where writers are stopped only at `memtable_bytes`, as in those whose way that is.
+    /// Most bytes that its memtables may hold. Minimum: two memtables. As in a store, one is sealed
+    /// at a quarter of it if that is less than `memtable_bytes`; where writers are stopped only at
+    /// `memtable_bytes`, as in those whose way that is.
     pub memtables_bytes_max: u64,
     /// Compactions that may run at once, each on a thread of its own. Range: 1 to 64.
     pub compaction_threads: u32,
@@ -77,16 +78,18 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Writers {
-    /// As Esker does it: more and more, but altogether only while memory is full.
+    /// As Esker does it, but for its stop at twice `level0_runs_max` runs: more and more, and
+    /// altogether only while memory is full.
     Paced,
-    /// As LevelDB and RocksDB 2.5 do it: by a millisecond for each record from `level0_runs_slow` runs on, and
-    /// altogether at `level0_runs_max` runs or while memory is full. Flushes have the device for themselves.
+    /// As LevelDB and RocksDB 2.5 do it: by a millisecond for each record from `level0_runs_slow`
+    /// runs on, and altogether at `level0_runs_max` runs or while memory is full. Flushes have the
+    /// device for themselves.
     Stopped,
 }
 
 impl Machine {
-    /// A disk that turns, 7 200 times a minute. Seeks are counted into its 100 MB a second: `seek_us` is 0, and requests
-    /// of any size go at the same rate.
+    /// A disk that turns, 7 200 times a minute. Seeks are counted into its 100 MB a second:
+    /// `seek_us` is 0, and requests of any size go at the same rate.
     pub const DISK: Machine = Machine {
         bytes_per_second: 100_000_000,
         heads: 1,

@@ -1,11 +1,13 @@
-//! Which level is compacted first, as a door: the engine's own schedules come in by it, and rules that are only tried.
+//! Which level is compacted first, as a door: the engine's own schedules come in by it, and rules
+//! that are only tried.
 
 use crate::compaction::scheduler::Schedule;
 use crate::version::LevelScore;
 
 /// An order of levels.
 pub trait Rule {
-    /// Levels to be compacted, with their urgencies: the first if something of it can be, otherwise the next.
+    /// Levels to be compacted, with their urgencies: the first if something of it can be, otherwise
+    /// the next.
     fn candidates(&mut self, scores: &[LevelScore]) -> Vec<(usize, f64)>;
 
     /// Notes that a compaction took so many bytes out of `level` in this time.

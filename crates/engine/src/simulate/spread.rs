@@ -1,7 +1,9 @@
-//! How records are spread over the key space: what tables hold, and what is left when they are merged.
+//! How records are spread over the key space: what tables hold, and what is left when they are
+//! merged.
 //!
-//! Keys are numbers below 2^53, which floating point holds exactly. A table holds its records evenly between its first
-//! and its last key; so a merge is a walk over the places where tables begin and end.
+//! Keys are numbers below 2^53, which floating point holds exactly. A table holds its records
+//! evenly between its first and its last key; so a merge is a walk over the places where tables
+//! begin and end.
 
 use crate::version::{Table, TableMeta};
 use std::sync::Arc;
@@ -54,7 +56,8 @@ impl Piece {
 }
 
 impl Spread {
-    /// Records that so many writes over `share` of the key space leave, when keys that come again replace each other.
+    /// Records that so many writes over `share` of the key space leave, when keys that come again
+    /// replace each other.
     pub(super) fn left(&self, writes: f64, share: f64) -> f64 {
         match self.distinct {
             None => writes,

@@ -1,4 +1,5 @@
-//! The store on paper: memtables that fill, flushes and compactions that share a device, and the time of what is next.
+//! The store on paper: memtables that fill, flushes and compactions that share a device, and the
+//! time of what is next.
 
 use super::plan::{Keys, Plan, Progress, Writers};
 use super::rule::Rule;
@@ -15,7 +16,8 @@ use esker_base::{Env, Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// While writers are slowed by how full memory is, the rate is computed anew after this share of a memtable.
+/// While writers are slowed by how full memory is, the rate is computed anew after this share of a
+/// memtable.
 const PACE_SHARE: f64 = 1.0 / 16.0;
 
 /// A millisecond for each record, at worst.
@@ -250,7 +252,8 @@ impl<'a> World<'a> {
         self.slowed_to().map_or(most, |rate| (rate / 1e9).min(most))
     }
 
-    /// Bytes a second that writers are let write while there is room in memory, if they are held back.
+    /// Bytes a second that writers are let write while there is room in memory, if they are held
+    /// back.
     fn slowed_to(&self) -> Option<f64> {
         let runs = self.version.level(0).len();
         let (slow, max) = (self.options.level0_runs_slow, self.options.level0_runs_max);

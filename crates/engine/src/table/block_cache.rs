@@ -1,11 +1,13 @@
-//! The block cache: decoded parts of tables in memory, shared by all tables of a database, bounded in bytes.
+//! The block cache: decoded parts of tables in memory, shared by all tables of a database, bounded
+//! in bytes.
 //!
-//! Indexes and filters that are not pinned are found by their place in the file, in a [`Cache`]. Data blocks stand in the slots of
-//! their index, which is at hand when one is looked for; [`Queues`] decide which stay. When an index leaves, its blocks leave with
-//! it, and count until the queues come by. What a file had is forgotten when the file goes.
-//! Invariants: (1) a block is put into its slot before the queues have an entry that names the slot, and queues empty the slot
-//! when they drop that entry: so a slot keeps nothing for long that the cache does not account for; (2) what indexes and filters take,
-//! blocks do not have.
+//! Indexes and filters that are not pinned are found by their place in the file, in a [`Cache`].
+//! Data blocks stand in the slots of their index, which is at hand when one is looked for;
+//! [`Queues`] decide which stay. When an index leaves, its blocks leave with it, and count until
+//! the queues come by. What a file had is forgotten when the file goes.
+//! Invariants: (1) a block is put into its slot before the queues have an entry that names the
+//! slot, and queues empty the slot when they drop that entry: so a slot keeps nothing for long that
+//! the cache does not account for; (2) what indexes and filters take, blocks do not have.
 //! Threads: any. Lock order: the right to change shares, then a shard of the queues, then a slot.
 
 use super::filter::FilterBlock;
@@ -69,8 +71,8 @@ impl BlockCache {
         &self.heap
     }
 
-    /// The same for entries that are soon made anew; those that are [in passing](esker_base::heap::SharedBytes::is_in_passing)
-    /// should not be put in.
+    /// The same for entries that are soon made anew; those that are
+    /// [in passing](esker_base::heap::SharedBytes::is_in_passing) should not be put in.
     #[inline]
     pub fn impatient_heap(&self) -> &Heap {
         &self.impatient_heap
@@ -82,7 +84,8 @@ impl BlockCache {
         self.parts.get(key)
     }
 
-    /// Puts an index or a filter in, unless there is one. One that is heavier than a shard is not kept.
+    /// Puts an index or a filter in, unless there is one. One that is heavier than a shard is not
+    /// kept.
     pub(super) fn insert_part(&self, key: CacheKey, part: CachedPart) {
         let capacity_bytes = self.capacity_bytes.lock();
         if self.parts.get(key).is_some() {
@@ -97,7 +100,8 @@ impl BlockCache {
         }
     }
 
-    /// Forgets the indexes and filters of these files, which are gone: what they took is for blocks again.
+    /// Forgets the indexes and filters of these files, which are gone: what they took is for blocks
+    /// again.
     pub fn forget_files(&self, numbers: &[u64]) {
         let capacity_bytes = self.capacity_bytes.lock();
         if !numbers.is_empty() && self.parts.entries() > 0 {
@@ -112,8 +116,8 @@ impl BlockCache {
         self.blocks.set_capacity_bytes(capacity_bytes - parts);
     }
 
-    /// Puts a block into its slot, and others out of theirs to make room; but not one that is there, or in passing, or shares
-    /// its bytes with others, or is heavier than a shard.
+    /// Puts a block into its slot, and others out of theirs to make room; but not one that is
+    /// there, or in passing, or shares its bytes with others, or is heavier than a shard.
     pub(super) fn insert_block(
         &self,
         key: CacheKey,

@@ -67,7 +67,8 @@ pub struct TableBuilder {
     compression: Compression,
     sealer: Sealer,
     block: BlockBuilder,
-    /// Stored bytes of the data block at hand, if it was copied and is in `out`: then `block` is empty.
+    /// Stored bytes of the data block at hand, if it was copied and is in `out`: then `block` is
+    /// empty.
     copied: Option<u32>,
     last_trailer: Trailer,
     filter: FilterBuilder,
@@ -97,7 +98,8 @@ impl TableBuilder {
         level: usize,
         salt: u64,
     ) -> TableBuilder {
-        // Keys that compare equal may differ in bytes: then only a user's policy knows what it may be asked.
+        // Keys that compare equal may differ in bytes: then only a user's policy knows what it may
+        // be asked.
         let filter = match &options.filter {
             Filter::Bloom { .. } if !options.order.is_hashable() => Filter::None,
             filter => filter.clone(),
@@ -160,7 +162,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// As [`TableBuilder::add`] of a record that `stored` holds just so, and nothing else: it is copied if it begins a block here.
+    /// As [`TableBuilder::add`] of a record that `stored` holds just so, and nothing else: it is
+    /// copied if it begins a block here.
     ///
     /// The table that `stored` is of has to be compressed as this one is.
     pub(crate) fn add_stored(
@@ -341,7 +344,8 @@ impl TableBuilder {
         at
     }
 
-    /// Writes the data block at hand. `next` is the key to come, and whether it is the last key again.
+    /// Writes the data block at hand. `next` is the key to come, and whether it is the last key
+    /// again.
     ///
     /// Returns true if that ended a partition.
     fn finish_block(&mut self, next: Option<(&[u8], bool)>) -> Result<bool> {

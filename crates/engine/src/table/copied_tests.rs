@@ -1,4 +1,5 @@
-//! Tables whose large records were copied, block by block, beside those that were written record by record.
+//! Tables whose large records were copied, block by block, beside those that were written record by
+//! record.
 
 use super::tests::{Entry, MemFile, SALT, build, open, random_entries, random_options, sorted};
 use super::{CursorOptions, Keep, TableBuilder, TableReader};
@@ -19,7 +20,8 @@ fn keep_for(options: &KeyspaceOptions) -> CursorOptions {
     CursorOptions { keep: Some(keep), ..CursorOptions::compaction(64 << 10) }
 }
 
-/// Writes what the cursor comes to as another table, and says how many records were kept as they stand.
+/// Writes what the cursor comes to as another table, and says how many records were kept as they
+/// stand.
 fn rewrite(
     table: &Arc<TableReader>,
     cursor_options: CursorOptions,

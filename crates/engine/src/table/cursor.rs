@@ -48,7 +48,8 @@ pub struct CursorOptions {
     pub readahead_bytes_min: usize,
     /// The longest read. Default: 256 KiB. 0 reads block by block.
     pub readahead_bytes_max: usize,
-    /// Which blocks are also kept as they stand in the file, where it is read past the cache. Default: none.
+    /// Which blocks are also kept as they stand in the file, where it is read past the cache.
+    /// Default: none.
     pub keep: Option<Keep>,
     /// Every record reads as this sequence number: an ingested table, which must hold one record
     /// a key. Default: none.
@@ -151,8 +152,8 @@ impl TableCursor {
         self.cursor.shared_value()
     }
 
-    /// Exchanges the cursor over the block it stands in with `leaf`; false, and nothing is exchanged, if
-    /// records do not read as they stand in the block.
+    /// Exchanges the cursor over the block it stands in with `leaf`; false, and nothing is
+    /// exchanged, if records do not read as they stand in the block.
     ///
     /// Until it is exchanged back, nothing else may be asked of this cursor.
     #[inline]
@@ -425,7 +426,8 @@ impl TableCursor {
         if self.cursor.valid() { Ok(()) } else { self.on_error(Self::step_to_next_block) }
     }
 
-    /// Goes to the first record of the following block, and looks whether it has the key of the last.
+    /// Goes to the first record of the following block, and looks whether it has the key of the
+    /// last.
     #[inline(never)]
     fn step_to_next_block(&mut self) -> Result<()> {
         let left = self.cursor.last_key().to_vec();

@@ -51,8 +51,8 @@ impl TableFile {
 
     /// Reads one stored block and checks it. The payload's memory comes from `heap`.
     ///
-    /// A block of usual size is read into memory of the thread's, where it is expanded or copied from: what the
-    /// heap gives then has one holder and one length from the first on.
+    /// A block of usual size is read into memory of the thread's, where it is expanded or copied
+    /// from: what the heap gives then has one holder and one length from the first on.
     pub(super) fn read(
         &self,
         heap: &Heap,

@@ -51,8 +51,8 @@ pub struct FilterLine<'t> {
     probes: u32,
 }
 
-/// What filters are asked for one key. The bits are worked out for the first filter, and again only where one
-/// of another density comes.
+/// What filters are asked for one key. The bits are worked out for the first filter, and again only
+/// where one of another density comes.
 #[derive(Debug)]
 pub struct Probes {
     hash: u64,
@@ -70,8 +70,8 @@ fn line_of(hash: u64, lines: usize) -> usize {
 /// The bits that a key has in its line, one in each of `probes` lanes.
 #[inline]
 fn bits_of(hash: u64, probes: u32) -> Line {
-    // The line used up the high bits of the hash; all of them are mixed down again. 48 of the bits choose
-    // bits; three choose the first lane, unless all lanes are probed anyway.
+    // The line used up the high bits of the hash; all of them are mixed down again. 48 of the bits
+    // choose bits; three choose the first lane, unless all lanes are probed anyway.
     let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 13;
     let bit = |i: usize| 1u64 << ((mixed >> (6 * i)) & 63);
     if probes as usize == LANES {
@@ -119,8 +119,9 @@ fn probes_for(bits_per_key: u32) -> u32 {
 }
 
 impl FilterBlock {
-    /// Takes a payload apart. `policy` is asked only about filters that carry its name. A Bloom filter lets
-    /// everything through unless keys that are the same have the same hash, which `hashes` says.
+    /// Takes a payload apart. `policy` is asked only about filters that carry its name. A Bloom
+    /// filter lets everything through unless keys that are the same have the same hash, which
+    /// `hashes` says.
     ///
     /// # Errors
     /// A reason if the bytes are not a filter.
@@ -174,8 +175,8 @@ impl FilterBlock {
         }
     }
 
-    /// The line that [`FilterBlock::may_contain`] looks at, on its way to the processor; `None` if the filter
-    /// has no lines.
+    /// The line that [`FilterBlock::may_contain`] looks at, on its way to the processor; `None` if
+    /// the filter has no lines.
     #[inline]
     pub fn line(&self, probes: &Probes) -> Option<FilterLine<'_>> {
         match &self.0 {

@@ -171,8 +171,9 @@ pub struct Origin {
     pub name: Arc<str>,
     /// True for bulk-loaded tables: their age is known to the manifest only.
     pub ingested: bool,
-    /// All records of the keyspace up to this sequence number were in tables when this one was begun; 0 if nobody said. A compaction
-    /// forgets ages and what was deleted, and older logs, kept for the values in them, do not.
+    /// All records of the keyspace up to this sequence number were in tables when this one was
+    /// begun; 0 if nobody said. A compaction forgets ages and what was deleted, and older logs,
+    /// kept for the values in them, do not.
     pub flushed_seq: Seq,
 }
 
@@ -377,7 +378,8 @@ impl Properties {
     }
 }
 
-/// Blocks that stand one right behind the other: the offset of the first, then the stored bytes of each.
+/// Blocks that stand one right behind the other: the offset of the first, then the stored bytes of
+/// each.
 fn encode_row(blocks: &[Handle]) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, blocks.first().map_or(0, |first| first.offset_bytes));
@@ -398,7 +400,8 @@ fn decode_row(mut input: &[u8]) -> Option<Vec<Handle>> {
     Some(blocks)
 }
 
-/// Blocks that stand one right behind the other: the offset of the first, then stored bytes and first log of each.
+/// Blocks that stand one right behind the other: the offset of the first, then stored bytes and
+/// first log of each.
 fn encode_references(blocks: &[ReferenceBlock]) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, blocks.first().map_or(0, |first| first.handle.offset_bytes));

@@ -206,8 +206,8 @@ impl Separators {
         self.lower_bound_near(order, key, trailer, |_| ())
     }
 
-    /// As [`Separators::lower_bound`]. In bytewise order `near` hears the first of the up to `GROUP`
-    /// children that are likely to hold the answer before their prefixes are looked at.
+    /// As [`Separators::lower_bound`]. In bytewise order `near` hears the first of the up to
+    /// `GROUP` children that are likely to hold the answer before their prefixes are looked at.
     #[inline]
     fn lower_bound_near(
         &self,
@@ -366,7 +366,8 @@ impl DataIndex {
         black_box(middle | keys.first().copied().map_or(0, u64::from));
     }
 
-    /// Brings the front of block `i` near, if there is such a block and it is cached, without waiting for it.
+    /// Brings the front of block `i` near, if there is such a block and it is cached, without
+    /// waiting for it.
     #[inline]
     pub(super) fn warm_block(&self, i: usize) {
         if let Some(slot) = self.slots.get(i) {

@@ -1,7 +1,8 @@
 //! Point lookups in a table.
 //!
-//! Flow: top index -> filter of the partition -> index of the partition -> data block. A lookup comes in two
-//! halves, so that one in many tables can have the memory of all of them fetched before it waits for any.
+//! Flow: top index -> filter of the partition -> index of the partition -> data block. A lookup
+//! comes in two halves, so that one in many tables can have the memory of all of them fetched
+//! before it waits for any.
 
 use super::filter::{FilterLine, Probes};
 use super::reader::TableReader;
@@ -41,9 +42,9 @@ fn seek_trailer(seq: Seq, seq_override: Option<Seq>) -> Option<Trailer> {
 impl TableReader {
     /// The newest point record of `key` with a sequence number of at most `seq`.
     ///
-    /// `hash` is `checksum::hash64(key)`. With `seq_override` every record of the table reads as that
-    /// sequence number (an ingested table, which holds one record a key). Range tombstones are the
-    /// caller's business.
+    /// `hash` is `checksum::hash64(key)`. With `seq_override` every record of the table reads as
+    /// that sequence number (an ingested table, which holds one record a key). Range tombstones are
+    /// the caller's business.
     ///
     /// # Errors
     /// `Corruption` naming the block, `Io`.
@@ -62,8 +63,8 @@ impl TableReader {
         self.get_at(&spot, key, &mut probes, seq, seq_override)
     }
 
-    /// The first half of [`TableReader::get`]: finds the partition, and has the line of its filter and
-    /// the head of its index fetched from memory, without waiting for them.
+    /// The first half of [`TableReader::get`]: finds the partition, and has the line of its filter
+    /// and the head of its index fetched from memory, without waiting for them.
     #[inline]
     pub fn approach(
         &self,

@@ -4,7 +4,8 @@
 //! [`TableCursor`]s.
 //! Format: docs/format/table.md (the only description), made of blocks as in docs/format/block.md.
 //! In short: data blocks, cut into partitions that each end with an index and a filter block; then
-//! digest, references, range tombstones, properties, an index over the partitions, and a footer of fixed size.
+//! digest, references, range tombstones, properties, an index over the partitions, and a footer of
+//! fixed size.
 //! Invariants: (1) records are in strictly increasing internal-key order; (2) every byte read is
 //! covered by a checksum that binds the file's salt and the offset; (3) nothing is allocated from a
 //! length in the file before it is bounded by the file's own length.

@@ -1,5 +1,5 @@
-//! Loom models of slots and the block cache: a real table in memory, read through a cache that has room
-//! for one of its blocks. The cache's own map is the stand-in that loom sees into.
+//! Loom models of slots and the block cache: a real table in memory, read through a cache that has
+//! room for one of its blocks. The cache's own map is the stand-in that loom sees into.
 //!
 //! Run by `cargo xtask loom`. Each model says which planted faults it was seen to find.
 
@@ -38,7 +38,8 @@ fn get(table: &TableReader, k: u8) {
 /// Two threads read two blocks in turn, each of which pushes the other out of the cache.
 ///
 /// At most three preemptions. At the end slots have the blocks that the queues have, and no others.
-/// Seen to find: `insert_block` that fills the queues before the slot; a slot that is asked, and says that its block leaves without letting go of it.
+/// Seen to find: `insert_block` that fills the queues before the slot; a slot that is asked, and
+/// says that its block leaves without letting go of it.
 #[test]
 fn a_slot_has_only_what_the_cache_has() {
     let (options, bytes, file_bytes) = two_blocks();

@@ -1,8 +1,9 @@
-//! Reads a table: the parts that lookups and cursors are made of, each from memory if pinned or cached,
-//! else from the file and checked.
+//! Reads a table: the parts that lookups and cursors are made of, each from memory if pinned or
+//! cached, else from the file and checked.
 //!
 //! Invariants: (1) what is pinned or cached passed its checksum and its decoder; (2) a table that
-//! was told to pin keeps the indexes and filters it has once loaded, up to what was promised, and nothing else of the file.
+//! was told to pin keeps the indexes and filters it has once loaded, up to what was promised, and
+//! nothing else of the file.
 //! Threads: any number; the only things that change are the pins, each set once.
 
 use super::block_cache::CachedPart;
@@ -47,7 +48,8 @@ pub struct TableReader {
     pub(super) top: TopIndex,
     pub(super) properties: Properties,
     policy: Option<Arc<dyn FilterPolicy>>,
-    /// True if filters may be asked: keys can be hashed in this order, or a policy of the user's is at hand.
+    /// True if filters may be asked: keys can be hashed in this order, or a policy of the user's is
+    /// at hand.
     pub(super) asks_filters: bool,
     cache: Arc<BlockCache>,
     number: u64,
@@ -271,7 +273,8 @@ impl TableReader {
         }
     }
 
-    /// Pins a part, unless all that is pinned would take more than was promised: then it is given back, for the cache.
+    /// Pins a part, unless all that is pinned would take more than was promised: then it is given
+    /// back, for the cache.
     fn pin<'a, T>(&self, pin: &'a OnceLock<T>, part: T, bytes: usize) -> Result<&'a T, T> {
         let (bytes, limit) = (bytes as u64, self.pin_limit_bytes());
         let before = self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -459,8 +462,8 @@ impl Parts {
     }
 }
 
-/// What the decoded indexes and filters of a table take, about, and the most that is pinned of them: of an index whose
-/// keys share a lot, which stand there whole, a part is left to the cache.
+/// What the decoded indexes and filters of a table take, about, and the most that is pinned of
+/// them: of an index whose keys share a lot, which stand there whole, a part is left to the cache.
 fn pinnable_bytes(properties: &Properties) -> u64 {
     // An entry is an integer, two offsets, a slot, and a key that is no longer prefix-compressed.
     let per_block = properties.data_blocks.saturating_mul(24 + SLOT_BYTES as u64);

@@ -1,10 +1,11 @@
 //! References: which values of which logs the records of a table point to.
 //!
-//! Whoever moves the values of a log asks the tables that point into it which of them still do, and need not look for
-//! their keys. Sorted by log and place, in small blocks, so that the part about a few logs is read alone.
+//! Whoever moves the values of a log asks the tables that point into it which of them still do, and
+//! need not look for their keys. Sorted by log and place, in small blocks, so that the part about a
+//! few logs is read alone.
 //! Format: docs/format/table.md.
-//! Source: the liveness blocks of Pebble's tables; ours name places instead of counting them, so that values need no
-//! numbers.
+//! Source: the liveness blocks of Pebble's tables; ours name places instead of counting them, so
+//! that values need no numbers.
 
 use super::reader::TableReader;
 use crate::block::Damage;
@@ -126,8 +127,8 @@ pub(super) fn decode_block(
 }
 
 impl TableReader {
-    /// Calls `found` with the log and the place of each value that the table points to in the logs from `first` to
-    /// `last`, in order.
+    /// Calls `found` with the log and the place of each value that the table points to in the logs
+    /// from `first` to `last`, in order.
     ///
     /// # Errors
     /// `Corruption` naming the block; `Io`.

@@ -1,8 +1,9 @@
 //! What can still be read of a damaged table.
 //!
 //! Where an index can be read it leads to the blocks. Where none can, blocks are found by their
-//! checksums: a block begins where the one before ends, and a sum bound to salt and offset that fits the
-//! bytes before it says where it ends. Behind unreadable bytes every offset is tried, up to a budget.
+//! checksums: a block begins where the one before ends, and a sum bound to salt and offset that
+//! fits the bytes before it says where it ends. Behind unreadable bytes every offset is tried, up
+//! to a budget.
 //! Invariant: no bytes of a file make this panic, or search without end.
 
 use super::file::TableFile;

@@ -1,7 +1,8 @@
 //! Slots: where cached data blocks stand, beside the index entries that lead to them.
 //!
-//! Every entry of a decoded index has a slot that may hold the block it leads to, so that a warm read touches one line of slots and
-//! no hash table. Whether a block was used, and when it left, its slot knows; [queues](crate::cache::Queues) decide by that which stay.
+//! Every entry of a decoded index has a slot that may hold the block it leads to, so that a warm
+//! read touches one line of slots and no hash table. Whether a block was used, and when it left,
+//! its slot knows; [queues](crate::cache::Queues) decide by that which stay.
 //! Invariant: slots hold only blocks that fill their bytes.
 //! Threads: any. Whoever holds a slot takes no other lock.
 
@@ -25,8 +26,8 @@ const _: () = assert!(CHECKED || size_of::<Slot>() == SLOT_BYTES);
 struct Resident {
     data: Option<SharedBytes>,
     end: u32,
-    /// While it holds a block, how often that was used since it was asked, at most [`USES_MAX`]; else when the last one left the
-    /// first queue, or 0.
+    /// While it holds a block, how often that was used since it was asked, at most [`USES_MAX`];
+    /// else when the last one left the first queue, or 0.
     note: u32,
 }
 
@@ -53,7 +54,8 @@ impl Slot {
         }
     }
 
-    /// Brings near what is written where the block's memory is freed, without waiting for it, nor for others.
+    /// Brings near what is written where the block's memory is freed, without waiting for it, nor
+    /// for others.
     #[inline]
     pub(super) fn warm_ends(&self) {
         let Some(resident) = self.0.try_lock() else { return };
@@ -81,7 +83,8 @@ impl Slot {
         Some(block)
     }
 
-    /// Takes a block, if there is none and it fills its bytes; then, when one left the first queue, or 0.
+    /// Takes a block, if there is none and it fills its bytes; then, when one left the first queue,
+    /// or 0.
     pub(super) fn fill(&self, block: &Block) -> Option<Moment> {
         let (data, end) = block.as_whole()?;
         let mut resident = self.0.lock();

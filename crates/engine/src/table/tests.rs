@@ -782,7 +782,8 @@ fn many_threads_read_through_a_cache_that_is_too_small() {
 
 #[test]
 fn no_more_is_pinned_than_was_promised() {
-    // Keys of 300 bytes that differ in the last ten: whole, they take many times what they take in the file.
+    // Keys of 300 bytes that differ in the last ten: whole, they take many times what they take in
+    // the file.
     let key = |i: u64| [&[b'k'; 290][..], format!("{i:010}").as_bytes()].concat();
     let entries: Vec<Entry> =
         (0..20_000u64).map(|i| (key(i), Trailer::new(5, Kind::Put), vec![1; 900])).collect();
@@ -863,7 +864,8 @@ fn what_indexes_and_filters_no_longer_take_is_for_blocks_again() {
         .map(|i| (format!("{i:08}").into_bytes(), Trailer::new(i, Kind::Put), vec![i as u8; 60]))
         .collect();
     let whole = KeyspaceOptions { index_partition_bytes: 16 << 20, ..KeyspaceOptions::default() };
-    // All of it in one index, which is heavier than a shard of what parts may have; and in several, which are not.
+    // All of it in one index, which is heavier than a shard of what parts may have; and in several,
+    // which are not.
     for (options, are_kept) in [(whole, false), (KeyspaceOptions::default(), true)] {
         let options = KeyspaceOptions { block_bytes: 512, ..options };
         let (bytes, summary) = build(&options, &entries, &[]);

@@ -1,9 +1,9 @@
-//! Where values stand that were moved into a file: from the log and the place that pointers name to the place in the
-//! file.
+//! Where values stand that were moved into a file: from the log and the place that pointers name to
+//! the place in the file.
 //!
 //! Format: docs/format/value-log.md. The whole is one record at the end of the file.
-//! Invariants: (1) entries are in the order of where values stood, and values stand in that order; (2) no bytes make
-//! decoding panic or take more memory than a small multiple of their number.
+//! Invariants: (1) entries are in the order of where values stood, and values stand in that order;
+//! (2) no bytes make decoding panic or take more memory than a small multiple of their number.
 
 use esker_base::coding::{put_varint, take_varint};
 use esker_base::key::SEQ_MAX;
@@ -82,8 +82,8 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Takes a directory for one after checking all of it. No value begins before `values_from` or at or after
-    /// `values_end`.
+    /// Takes a directory for one after checking all of it. No value begins before `values_from` or
+    /// at or after `values_end`.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -1,7 +1,7 @@
 //! Files that values are read from, and what they share.
 //!
-//! A file is opened when it is first read, and closed when too many are open. There is one [`ValueFile`] for a number as
-//! long as anybody holds one.
+//! A file is opened when it is first read, and closed when too many are open. There is one
+//! [`ValueFile`] for a number as long as anybody holds one.
 
 use super::compress::unpack;
 use super::directory::Directory;
@@ -27,7 +27,8 @@ const READ_UNSEEN_BYTES_MAX: u32 = 16 << 20;
 pub(crate) enum Place {
     /// In the write-ahead log that they were written to.
     Wal,
-    /// In a file of their own, with a directory of where they stood before. Its record begins at this offset.
+    /// In a file of their own, with a directory of where they stood before. Its record begins at
+    /// this offset.
     Moved { directory_at: u64 },
 }
 
@@ -160,7 +161,8 @@ impl ValueStore {
         .fold((0, 0), |(files, bytes), more| (files + 1, bytes + more))
     }
 
-    /// True if there are files that the manifest does not name any more, and that are not removed because somebody held them.
+    /// True if there are files that the manifest does not name any more, and that are not removed
+    /// because somebody held them.
     pub(crate) fn has_held(&self) -> bool {
         self.held.load(Ordering::Relaxed) > 0 || !self.garbage.lock().is_empty()
     }
@@ -230,7 +232,8 @@ impl ValueFile {
         Ok((at, self.source(&opened).read(heap, at, pointer.stored_bytes)?))
     }
 
-    /// Where the value stands that is about to be read: not beyond the end of the file, if it is long.
+    /// Where the value stands that is about to be read: not beyond the end of the file, if it is
+    /// long.
     pub(super) fn place_in(&self, opened: &OpenedFile, pointer: &ValuePointer) -> Result<u64> {
         let at = self.find(opened, pointer.log, pointer.offset_bytes)?;
         if pointer.stored_bytes > READ_UNSEEN_BYTES_MAX
@@ -244,7 +247,8 @@ impl ValueFile {
     /// Where the value stands now that was written to `log` at `from`.
     ///
     /// # Errors
-    /// `Corruption` if it is not among those that were moved here; of the disk, if the file is not open.
+    /// `Corruption` if it is not among those that were moved here; of the disk, if the file is not
+    /// open.
     pub(crate) fn place(self: &Arc<ValueFile>, log: u64, from: u64) -> Result<u64> {
         let opened = self.opened()?;
         self.find(&opened, log, from)

@@ -42,7 +42,8 @@ impl Piece {
         Ok(())
     }
 
-    /// The codec of the value at `places[nth]`, and where its stored bytes are in this piece. Reads on if they are not.
+    /// The codec of the value at `places[nth]`, and where its stored bytes are in this piece. Reads
+    /// on if they are not.
     pub(super) fn find(
         &mut self,
         source: &ValueSource<'_>,
@@ -63,7 +64,8 @@ impl Piece {
         self.record(source, at, len)
     }
 
-    /// The codec of the value whose record of this length begins at `at`, and where its stored bytes are in this piece.
+    /// The codec of the value whose record of this length begins at `at`, and where its stored
+    /// bytes are in this piece.
     ///
     /// # Errors
     /// `Corruption` if that is not in this piece, or no value.

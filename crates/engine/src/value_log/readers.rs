@@ -1,7 +1,8 @@
 //! Threads that read for others: values that a cursor will come to, keys of a lookup of many.
 //!
-//! They start when there is something to read, and sleep when there is not. Whoever offers work does it too, and all of it
-//! where no thread comes; so an offer is worth it only where several reads at once are faster than one after the other.
+//! They start when there is something to read, and sleep when there is not. Whoever offers work
+//! does it too, and all of it where no thread comes; so an offer is worth it only where several
+//! reads at once are faster than one after the other.
 //!
 //! Threads: any. Nothing is locked under these locks.
 
@@ -14,7 +15,8 @@ use std::sync::Arc;
 /// The most threads that read for one store.
 pub(crate) const READERS_MAX: usize = 8;
 
-/// A read that takes longer than this comes from a disk, which has many at once to give. Others cost a processor.
+/// A read that takes longer than this comes from a disk, which has many at once to give. Others
+/// cost a processor.
 pub(crate) const CACHED_NS_MAX: u64 = 15_000;
 
 /// Work that several threads can do at once.
@@ -136,7 +138,8 @@ impl Readers {
             offers.idle -= 1;
             drop(offers);
             work.work(&|| !self.has_ended());
-            // Nothing is left to begin. It may be the last to hold what it reads, and lets go without the lock.
+            // Nothing is left to begin. It may be the last to hold what it reads, and lets go
+            // without the lock.
             self.withdraw(&work);
             drop(work);
             offers = self.offers.lock();
@@ -154,7 +157,8 @@ impl Readers {
         drop(waiting);
         self.work.notify_all();
         for thread in threads {
-            // It reads no more than it can; who takes its part does that again, and sees why it failed.
+            // It reads no more than it can; who takes its part does that again, and sees why it
+            // failed.
             let _ = thread.join();
         }
     }

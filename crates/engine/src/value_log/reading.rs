@@ -8,12 +8,14 @@
 //!         thread: a part that is not begun -> read, check, expand -> wake who waits
 //! ```
 //!
-//! The threads are [`super::Readers`]. Without them, or where they have other things to do, cursors read all by themselves, in
-//! the same order.
+//! The threads are [`super::Readers`]. Without them, or where they have other things to do, cursors
+//! read all by themselves, in the same order.
 //!
-//! Invariants: (1) a part is read by one thread at a time; (2) who waits for a part waits for a thread that is at work on it.
+//! Invariants: (1) a part is read by one thread at a time; (2) who waits for a part waits for a
+//! thread that is at work on it.
 //! Threads: any. Nothing is locked under these locks.
-//! Source: WiscKey (FAST '16) reads the values of a range ahead with 32 threads; here a cursor says how many are worth it.
+//! Source: WiscKey (FAST '16) reads the values of a range ahead with 32 threads; here a cursor says
+//! how many are worth it.
 
 use super::readers::Work;
 use super::values::{Room, Values, Wanted};
@@ -54,7 +56,8 @@ enum Part {
 }
 
 impl Reading {
-    /// Reads these in these parts, into memory of `spare` as far as there is some, and no more than there is room for.
+    /// Reads these in these parts, into memory of `spare` as far as there is some, and no more than
+    /// there is room for.
     pub(crate) fn new(
         wanted: Vec<Wanted>,
         parts: Vec<Range<usize>>,
@@ -90,16 +93,16 @@ impl Reading {
         self.parts[nth].clone()
     }
 
-    /// Nanoseconds that each value of a part took, of all parts that are read the median: it says nothing of threads that
-    /// had to wait for a processor.
+    /// Nanoseconds that each value of a part took, of all parts that are read the median: it says
+    /// nothing of threads that had to wait for a processor.
     pub(crate) fn value_ns(&self) -> Option<u64> {
         let mut spent = self.state.lock().value_ns.clone();
         let middle = spent.len().checked_sub(1)? / 2;
         Some(*spent.select_nth_unstable(middle).1)
     }
 
-    /// The values of a part, each of which is asked for once. Reads or waits until they are there; rather than wait, reads
-    /// parts of what follows.
+    /// The values of a part, each of which is asked for once. Reads or waits until they are there;
+    /// rather than wait, reads parts of what follows.
     pub(crate) fn take(&self, nth: usize, following: Option<&Reading>) -> Values {
         let mut following = following;
         let mut state = self.state.lock();

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl ValueFile {
-    /// Calls `found` with each of the values that were written to `log` at these places, which ascend: the place, the
-    /// codec, and the bytes as they are stored.
+    /// Calls `found` with each of the values that were written to `log` at these places, which
+    /// ascend: the place, the codec, and the bytes as they are stored.
     ///
     /// # Errors
     /// As [`ValueFile::read`]; of `found`.

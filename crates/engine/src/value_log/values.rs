@@ -8,7 +8,8 @@ use esker_base::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A value that begins so closely behind the one before is read along with it: a batch lies between.
+/// A value that begins so closely behind the one before is read along with it: a batch lies
+/// between.
 const GAP_BYTES_MAX: u64 = 4 << 10;
 
 /// The most that is read by one system call, but for a single value that is longer.
@@ -25,7 +26,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// True if it was written so closely behind the other one that both are likely to be read at once.
+    /// True if it was written so closely behind the other one that both are likely to be read at
+    /// once.
     pub(crate) fn follows(&self, other: &Wanted) -> bool {
         let end = other.to.offset_bytes + other.to.record_bytes();
         let gap = self.to.offset_bytes.checked_sub(end);
@@ -106,8 +108,8 @@ impl Buffer {
 impl Values {
     /// Reads these, in the order in which they are given. What was read before is gone.
     ///
-    /// What cannot be read, or is more than there is `room` for, is told when it is asked for. Those that stand one behind
-    /// the other are read at once.
+    /// What cannot be read, or is more than there is `room` for, is told when it is asked for.
+    /// Those that stand one behind the other are read at once.
     pub(crate) fn read(&mut self, wanted: &[Wanted], room: Option<&Room>) {
         self.stored.clear();
         self.expanded.clear();

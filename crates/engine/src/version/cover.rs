@@ -1,5 +1,5 @@
-//! What a table's range tombstones cover. It is kept in memory once the table was opened, so that policies, which read no disk, can
-//! tell about how much a compaction would free.
+//! What a table's range tombstones cover. It is kept in memory once the table was opened, so that
+//! policies, which read no disk, can tell about how much a compaction would free.
 
 use crate::range_tombstone::RangeTombstones;
 use esker_base::Seq;

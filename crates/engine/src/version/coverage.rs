@@ -1,10 +1,11 @@
 //! Coverage: a run index, and for which runs of a version it speaks.
 //!
-//! An index is made of runs as they were, each with a slot of its own. As versions follow each other, runs stay,
-//! or are merged into one, which then has the slots of all; what flushes and bulk loads add, the index does not
-//! know, and it is read as if there were no index.
+//! An index is made of runs as they were, each with a slot of its own. As versions follow each
+//! other, runs stay, or are merged into one, which then has the slots of all; what flushes and bulk
+//! loads add, the index does not know, and it is read as if there were no index.
 //! Invariant: a run with slots holds no key that the index does not know by one of them.
-//! Source: LooseKV's run map, which is a part of the manifest there. Ours is in memory, as its index is.
+//! Source: LooseKV's run map, which is a part of the manifest there. Ours is in memory, as its
+//! index is.
 
 use super::run::Run;
 use super::store::Table;
@@ -26,8 +27,8 @@ pub(crate) struct Coverage {
     covered: Vec<(Arc<Run>, Slots)>,
     /// Runs that it must speak for; of fewer it says nothing.
     runs_min: usize,
-    /// For each run of the version, in the order of [`Version::runs`]: by which slots the index speaks for it in
-    /// gets and scans, 0 if it does not. Empty if it speaks for too few.
+    /// For each run of the version, in the order of [`Version::runs`]: by which slots the index
+    /// speaks for it in gets and scans, 0 if it does not. Empty if it speaks for too few.
     spoken_for: Vec<Slots>,
 }
 
@@ -103,7 +104,8 @@ impl Coverage {
         self.covered.len() * 2 < self.runs_min
     }
 
-    /// True if so many names are of records that compactions have dropped that it should be made of digests alone.
+    /// True if so many names are of records that compactions have dropped that it should be made of
+    /// digests alone.
     pub(crate) fn is_stale(&self) -> bool {
         self.index.names() > STALE_TIMES * self.entries()
     }
@@ -119,7 +121,8 @@ impl Coverage {
         self.covered.iter().find(|(other, _)| Arc::ptr_eq(run, other)).map(|(_, slots)| *slots)
     }
 
-    /// By which slots the index speaks for the run that stands at `nth` place in the version; 0 if it does not.
+    /// By which slots the index speaks for the run that stands at `nth` place in the version; 0 if
+    /// it does not.
     #[inline]
     pub(crate) fn spoken_for(&self, nth: usize) -> Slots {
         self.spoken_for.get(nth).copied().unwrap_or(0)

@@ -97,7 +97,8 @@ pub(crate) enum Change {
     Closed(Seq),
     /// A write-ahead log exists.
     WalCreated { number: u64, salt: u64 },
-    /// The first sequence number that a write-ahead log may hold; none was known when it was created.
+    /// The first sequence number that a write-ahead log may hold; none was known when it was
+    /// created.
     WalBegun { number: u64, first_seq: Seq },
     /// Write-ahead logs below this number are not needed any more.
     WalMin(u64),
@@ -117,7 +118,8 @@ pub(crate) enum Change {
     ValuesRemoved(u64),
     /// Tables hold the requests of this group up to that of the state.
     Applied { group: Arc<[u8]>, state: GroupState },
-    /// Records of the keyspace from `start` up to before `end` that are not newer than `seq` are gone, whoever reads.
+    /// Records of the keyspace from `start` up to before `end` that are not newer than `seq` are
+    /// gone, whoever reads.
     Erased { id: KeyspaceId, start: Box<[u8]>, end: Box<[u8]>, seq: Seq },
     /// Nothing is known of this group any more.
     GroupForgotten(Arc<[u8]>),

@@ -1,9 +1,10 @@
 //! Fences: where the tables of a run begin and end, close together in memory.
 //!
-//! A lookup passes every run, and in most of them only to learn that no table, or which one, may hold its key.
-//! Keys lie one pointer behind their table, which lies one behind the run; so in bytewise order the eight
-//! bytes after what all keys of the run share are kept as integers, side by side. Whole keys are compared only
-//! where integers are equal. `table/index.rs` does the same inside of a table.
+//! A lookup passes every run, and in most of them only to learn that no table, or which one, may
+//! hold its key. Keys lie one pointer behind their table, which lies one behind the run; so in
+//! bytewise order the eight bytes after what all keys of the run share are kept as integers, side
+//! by side. Whole keys are compared only where integers are equal. `table/index.rs` does the same
+//! inside of a table.
 
 use super::store::Table;
 use esker_base::KeyOrder;

@@ -1,12 +1,14 @@
-//! Where tables, and files of values, are ended so that they hold keys of one group only, as far as that makes none too small.
+//! Where tables, and files of values, are ended so that they hold keys of one group only, as far as
+//! that makes none too small.
 
 use crate::options::{GroupPrefix, KeyspaceOptions};
 
 /// Follows the groups of the keys that are written to tables, or whose values are to files.
 ///
-/// A table is ended where the group changes, if it is at least `min_bytes` long by then. One that is not goes on with the next
-/// group, and is ended in the midst of it as soon as that has `min_bytes` of it: so no group shares more than that with others, and
-/// a table that is cut at all is not shorter.
+/// A table is ended where the group changes, if it is at least `min_bytes` long by then. One that
+/// is not goes on with the next group, and is ended in the midst of it as soon as that has
+/// `min_bytes` of it: so no group shares more than that with others, and a table that is cut at all
+/// is not shorter.
 /// Source: PheonixLSM, which cuts at every change of the group, however short the table is.
 #[derive(Debug)]
 pub(super) struct Grouping {
@@ -29,8 +31,8 @@ impl Grouping {
         })
     }
 
-    /// True if a new table should begin with this key, where the present one has so many bytes. To be asked for every key but the
-    /// first of a table, in order.
+    /// True if a new table should begin with this key, where the present one has so many bytes. To
+    /// be asked for every key but the first of a table, in order.
     #[inline]
     pub(super) fn wants_cut(&mut self, key: &[u8], bytes: u64) -> bool {
         if self.goes_on(key) {
@@ -73,7 +75,8 @@ impl Grouping {
 mod tests {
     use super::*;
 
-    /// Lengths of the tables into which groups of so many records of 10 bytes are cut, and the groups that each holds.
+    /// Lengths of the tables into which groups of so many records of 10 bytes are cut, and the
+    /// groups that each holds.
     fn cut(groups: &[(&str, usize)], min_bytes: u64) -> Vec<(usize, Vec<String>)> {
         let options = KeyspaceOptions {
             groups: Some(GroupPrefix::Delimiter { byte: b'/' }),

@@ -27,7 +27,8 @@ impl NamedGroups {
         }
     }
 
-    /// Edits that would make these groups known. None is much longer than [`EDIT_BYTES`], whatever the notes are.
+    /// Edits that would make these groups known. None is much longer than [`EDIT_BYTES`], whatever
+    /// the notes are.
     pub(crate) fn describe(&self) -> Vec<VersionEdit> {
         let mut edits: Vec<VersionEdit> = Vec::new();
         let mut bytes = usize::MAX;

@@ -28,7 +28,8 @@ impl KeyspaceRecord {
     }
 }
 
-/// The whole state as edits: one for the database, as many as groups need, and one for each keyspace.
+/// The whole state as edits: one for the database, as many as groups need, and one for each
+/// keyspace.
 pub(super) fn snapshot(
     keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
     wals: &NamedWals,

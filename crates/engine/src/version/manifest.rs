@@ -1,7 +1,7 @@
 //! The manifest: a log of version edits, and CURRENT, which names the one in force.
 //!
-//! Format: docs/format/manifest.md. A manifest starts with the whole state and grows by an edit for each
-//! step. CURRENT also says how long the manifest was when CURRENT was written: up to there
+//! Format: docs/format/manifest.md. A manifest starts with the whole state and grows by an edit for
+//! each step. CURRENT also says how long the manifest was when CURRENT was written: up to there
 //! nothing may be missing.
 //! Crash: a new manifest is durable before CURRENT names it, and the old one is removed after.
 
@@ -129,7 +129,8 @@ impl Manifest {
         let written = Manifest::write(dir, &path, number, state);
         let mut manifest = written.inspect_err(|_| drop(remove()))?;
         manifest.point_current_here(dir).inspect_err(|error| {
-            // Without space CURRENT was not even renamed. Otherwise it may name this one, now or later.
+            // Without space CURRENT was not even renamed. Otherwise it may name this one, now or
+            // later.
             if matches!(error, Error::NoSpace { .. }) {
                 drop(remove());
             }

@@ -2,8 +2,8 @@
 //!
 //! Flow: flush and compaction produce a [`VersionEdit`]; [`VersionSet::commit`] writes it to the
 //! manifest, makes it durable, and derives the next [`Version`] of each keyspace it touches.
-//! Invariants: (1) a version is immutable; (2) what the manifest does not name does not exist; (3) a
-//! table's file is removed only when no version holds the table any more.
+//! Invariants: (1) a version is immutable; (2) what the manifest does not name does not exist; (3)
+//! a table's file is removed only when no version holds the table any more.
 //! Threads: the set is behind its owner's lock; versions are shared by reference count.
 //! Crash: an edit is in force exactly if it is durable in the manifest that CURRENT names.
 

@@ -1,11 +1,11 @@
 //! Tables being written for one run: by a flush or by a compaction.
 //!
-//! Records arrive in order; a new table is started between two user keys when the present one is large
-//! enough. Range tombstones are given up front and clipped to the tables, so that each table carries
-//! exactly what covers its own part of the key space and tables of a run stay disjoint.
+//! Records arrive in order; a new table is started between two user keys when the present one is
+//! large enough. Range tombstones are given up front and clipped to the tables, so that each table
+//! carries exactly what covers its own part of the key space and tables of a run stay disjoint.
 //!
-//! A run may be written in parts, each by an output of its own: what starts and ends at the same keys does
-//! not overlap, its range tombstones included.
+//! A run may be written in parts, each by an output of its own: what starts and ends at the same
+//! keys does not overlap, its range tombstones included.
 //! Crash: files are synced table by table, the directory at the end; nobody names them before that.
 
 use super::edit::TableMeta;
@@ -23,7 +23,8 @@ use std::sync::Arc;
 /// A table is cut early when it overlaps more than this many tables' worth of grandparents.
 const GRANDPARENT_TABLES_MAX: u64 = 10;
 
-/// Writes the tables of one run, or of a part of it. Dropped unfinished, it removes every file it started.
+/// Writes the tables of one run, or of a part of it. Dropped unfinished, it removes every file it
+/// started.
 pub(crate) struct RunOutput {
     store: Arc<TableStore>,
     options: Arc<KeyspaceOptions>,
@@ -33,7 +34,8 @@ pub(crate) struct RunOutput {
     tombstones: Vec<Fragment>,
     /// Index of the first fragment that is not written completely.
     next_tombstone: usize,
-    /// Index of the first fragment that does not end where the run is, and bytes of those before it in the present table.
+    /// Index of the first fragment that does not end where the run is, and bytes of those before it
+    /// in the present table.
     next_border: usize,
     tombstone_bytes: u64,
     /// Where the present table's part of the key space starts; `None` for the first.
@@ -55,7 +57,8 @@ struct Open {
 }
 
 impl RunOutput {
-    /// Tables of `origin` for `level` that carry `tombstones`. `grandparents` are the tables of the level below.
+    /// Tables of `origin` for `level` that carry `tombstones`. `grandparents` are the tables of the
+    /// level below.
     pub(crate) fn new(
         store: Arc<TableStore>,
         options: Arc<KeyspaceOptions>,
@@ -105,7 +108,8 @@ impl RunOutput {
         self.add_by(key, |table| table.add(key, trailer, value))
     }
 
-    /// As [`RunOutput::add`] of a record that `stored` holds just so, and nothing else. Its table has to be compressed as these are.
+    /// As [`RunOutput::add`] of a record that `stored` holds just so, and nothing else. Its table
+    /// has to be compressed as these are.
     pub(crate) fn add_stored(
         &mut self,
         key: &[u8],
@@ -182,8 +186,8 @@ impl RunOutput {
         Ok(Open { builder, number })
     }
 
-    /// Ends tables where fragments end that take as much as a table may, up to `key` (`None`: all of them): tombstones are
-    /// one block, which is read as a whole.
+    /// Ends tables where fragments end that take as much as a table may, up to `key` (`None`: all
+    /// of them): tombstones are one block, which is read as a whole.
     #[inline]
     fn cut_among_tombstones(&mut self, key: Option<&[u8]>) -> Result<()> {
         while let Some(fragment) = self.tombstones.get(self.next_border) {
@@ -195,7 +199,8 @@ impl RunOutput {
             self.next_border += 1;
             self.tombstone_bytes += bytes_of(fragment);
             if self.tombstone_bytes >= self.options.table_bytes_max {
-                // Fragments that end at the last key or before it were passed with it, so that its records stay together.
+                // Fragments that end at the last key or before it were passed with it, so that its
+                // records stay together.
                 let end = end.clone();
                 self.end_table(Some(end))?;
             }
@@ -203,7 +208,8 @@ impl RunOutput {
         Ok(())
     }
 
-    /// Ends the present table before `upper` (`None`: at the end of the run). What is added next starts there.
+    /// Ends the present table before `upper` (`None`: at the end of the run). What is added next
+    /// starts there.
     pub(crate) fn finish_at(&mut self, upper: Option<Arc<[u8]>>) -> Result<()> {
         self.cut_among_tombstones(upper.as_deref())?;
         self.end_table(upper)

@@ -30,7 +30,8 @@ pub(crate) struct Recovered {
     pub(crate) groups: NamedGroups,
     /// The newest sequence number, if the database was closed and not written to since.
     pub(crate) closed_seq: Option<Seq>,
-    /// File numbers and keyspace ids from here on were never given out.
+    /// No edit so far names a file number or a keyspace id from here on; files that none names may
+    /// have greater numbers.
     pub(crate) next_number: u64,
     pub(crate) manifest_number: u64,
     torn: Option<TornTail>,
@@ -214,8 +215,8 @@ impl Recovered {
 
     /// Starts a new manifest that holds the same state. `keyspaces` are those this state describes.
     ///
-    /// What could show that a log is damaged goes with the old manifest (numbers given out so far): logs
-    /// must have been read before.
+    /// What could show that a log is damaged goes with the old manifest (numbers given out so far):
+    /// logs must have been read before.
     pub(crate) fn into_set(
         self,
         store: &Arc<TableStore>,

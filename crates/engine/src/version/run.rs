@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Tables that do not overlap, in key order.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// Never reused; larger is newer.
+    /// Larger is newer, within a level. That of a run that is gone may come again.
     pub(crate) id: u64,
     pub(crate) tables: Vec<Arc<Table>>,
     /// Of `tables`; `None` while they change.
@@ -95,8 +95,8 @@ impl Run {
         self.tables.partition_point(|t| t.ends_before(order, key))
     }
 
-    /// The tables that may hold keys of the range. `None` bounds are open; `end` is exclusive unless
-    /// `end_inclusive`.
+    /// The tables that may hold keys of the range. `None` bounds are open; `end` is exclusive
+    /// unless `end_inclusive`.
     pub(crate) fn overlapping(&self, order: &KeyOrder, range: &KeyRange<'_>) -> &[Arc<Table>] {
         &self.tables[self.overlap(order, range)]
     }

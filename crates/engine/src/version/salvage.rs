@@ -70,8 +70,8 @@ impl ManifestRemains {
         Ok(remains)
     }
 
-    /// True if manifest `number` holds nothing but the beginning of what that of a new database does: then nobody ever
-    /// had a database there, and the creation was cut off.
+    /// True if manifest `number` holds nothing but the beginning of what that of a new database
+    /// does: then nobody ever had a database there, and the creation was cut off.
     ///
     /// # Errors
     /// `Corruption` if it is no manifest of ours; of the file system.
@@ -142,7 +142,8 @@ pub(crate) struct TableFact {
     pub(crate) removed: bool,
 }
 
-/// Writes a manifest that holds `state`, as of a close at `last_seq`, and makes it the one in force.
+/// Writes a manifest that holds `state`, as of a close at `last_seq`, and makes it the one in
+/// force.
 ///
 /// Its number, and all numbers that `state` leaves for later, come from `store`.
 pub(crate) fn write_state(store: &TableStore, state: &Recovered, last_seq: Seq) -> Result<u64> {

@@ -1,6 +1,8 @@
-//! Tables being written whose large values go into files of their own: by bulk loading, and by flushes of a store without a log.
+//! Tables being written whose large values go into files of their own: by bulk loading, and by
+//! flushes of a store without a log.
 //!
-//! Crash: as for [`RunOutput`] and [`ValueOutput`]: nobody names the files before the edit that names the tables.
+//! Crash: as for [`RunOutput`] and [`ValueOutput`]: nobody names the files before the edit that
+//! names the tables.
 
 use super::edit::DEEPEST_LEVEL;
 use super::edit::TableMeta;
@@ -16,7 +18,8 @@ use esker_base::{Kind, Result, Trailer};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Writes records to tables, and their large values apart. Dropped unfinished, it removes every file it started.
+/// Writes records to tables, and their large values apart. Dropped unfinished, it removes every
+/// file it started.
 pub(crate) struct SeparatedOutput {
     tables: RunOutput,
     /// `None` if all values stay where they are.
@@ -47,7 +50,8 @@ impl SeparatedOutput {
         SeparatedOutput { tables, values, options, grouping, pointer: Vec::new() }
     }
 
-    /// Tables of one run whose records get no numbers of their own: they count as written when the tables are put in force.
+    /// Tables of one run whose records get no numbers of their own: they count as written when the
+    /// tables are put in force.
     pub(crate) fn bulk(
         store: Arc<TableStore>,
         options: Arc<KeyspaceOptions>,

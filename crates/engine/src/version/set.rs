@@ -29,8 +29,8 @@ pub(crate) struct VersionSet {
     begun_bytes: u64,
     /// An append failed: the file may end in half an edit, and a new one must be written first.
     broken: bool,
-    /// Tables and files of values named by edits that failed, by number. They stay until no manifest can
-    /// name them.
+    /// Tables and files of values named by edits that failed, by number. They stay until no
+    /// manifest can name them.
     void_files: Vec<(u64, PathBuf)>,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
     wals: NamedWals,
@@ -149,8 +149,8 @@ impl VersionSet {
     /// `options` must be given when the edit creates a keyspace.
     ///
     /// # Errors
-    /// On any error nothing changed in memory. Whether the edit is in force on disk is unknown until
-    /// the next successful commit, which voids it; tables it names are kept until then.
+    /// On any error nothing changed in memory. Whether the edit is in force on disk is unknown
+    /// until the next successful commit, which voids it; tables it names are kept until then.
     pub(crate) fn commit(
         &mut self,
         mut edit: VersionEdit,
@@ -243,7 +243,8 @@ impl VersionSet {
         Ok(Derived { keyspaces: next, value_map: values.clone() })
     }
 
-    /// Fails if an edit is about a keyspace that is not there, or makes one that is: no manifest that holds it could be read.
+    /// Fails if an edit is about a keyspace that is not there, or makes one that is: no manifest
+    /// that holds it could be read.
     fn check_keyspaces(&self, edit: &VersionEdit) -> Result<(), &'static str> {
         let is_there = |id: &KeyspaceId| self.keyspaces.contains_key(id);
         edit.changes.iter().try_for_each(|change| match change {
@@ -352,8 +353,8 @@ impl VersionSet {
         self.is_broken() || self.manifest.len_bytes() > bytes_max
     }
 
-    /// Writes the manifest anew if the next edit would. Who is about to make files does this first: none is made in vain while
-    /// the disk is full.
+    /// Writes the manifest anew if the next edit would. Who is about to make files does this first:
+    /// none is made in vain while the disk is full.
     pub(crate) fn mend(&mut self) -> Result<()> {
         if !self.is_due_anew() {
             return Ok(());
@@ -393,14 +394,16 @@ impl VersionSet {
         self.remove_file(path);
     }
 
-    /// These files stay although the edit that named them has just failed: they are somebody's who will name them again.
+    /// These files stay although the edit that named them has just failed: they are somebody's who
+    /// will name them again.
     pub(crate) fn keep_files(&mut self, files: &Written) {
         let tables = files.tables.iter().map(|meta| meta.number);
         let kept: Vec<u64> = tables.chain(files.values.iter().map(|meta| meta.number)).collect();
         self.void_files.retain(|(number, _)| !kept.contains(number));
     }
 
-    /// Nobody will name these files any more. They go, unless the manifest may have an edit that does: then when it is written anew.
+    /// Nobody will name these files any more. They go, unless the manifest may have an edit that
+    /// does: then when it is written anew.
     pub(crate) fn give_up_files(&mut self, files: &Written) {
         if !self.is_broken() {
             files.remove(&self.store);
@@ -424,7 +427,8 @@ impl VersionSet {
         self.manifest.number()
     }
 
-    /// Writes a manifest with these keyspaces and logs into another directory, as of a close at `seq`.
+    /// Writes a manifest with these keyspaces and logs into another directory, as of a close at
+    /// `seq`.
     pub(crate) fn write_copy(
         store: &TableStore,
         dir: &std::path::Path,

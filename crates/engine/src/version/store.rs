@@ -1,10 +1,10 @@
 //! Tables as the tree holds them, and what they share: directory, caches, open files.
 //!
-//! A table is opened when it is first read. Half of the files that may be open are for tables that stay
-//! open until no version holds them: to read one of them costs no count and no guard. The others may be
-//! closed again when too many are open. A table's file is removed after the last version that holds it is
-//! gone, never by a reader's thread: the dropped table leaves its name with the store, and a background
-//! thread calls [`TableStore::sweep`].
+//! A table is opened when it is first read. Half of the files that may be open are for tables that
+//! stay open until no version holds them: to read one of them costs no count and no guard. The
+//! others may be closed again when too many are open. A table's file is removed after the last
+//! version that holds it is gone, never by a reader's thread: the dropped table leaves its name
+//! with the store, and a background thread calls [`TableStore::sweep`].
 
 use super::cover::Cover;
 use super::edit::TableMeta;
@@ -54,7 +54,8 @@ pub(crate) struct TableStore {
     held: AtomicU64,
     /// The right to remove them: whoever has it is done when it is free again.
     sweeping: Mutex<()>,
-    /// True once the directory is not ours any more. Held by those who make or remove files in it that no manifest names.
+    /// True once the directory is not ours any more. Held by those who make or remove files in it
+    /// that no manifest names.
     given_up: RwLock<bool>,
 }
 
@@ -134,8 +135,8 @@ impl TableStore {
     /// Makes the names in the directory durable.
     ///
     /// # Errors
-    /// Of the disk, which says so once: whoever asks next is told that all is well, for names that may be lost. So the
-    /// store is poisoned before somebody else may ask.
+    /// Of the disk, which says so once: whoever asks next is told that all is well, for names that
+    /// may be lost. So the store is poisoned before somebody else may ask.
     pub(crate) fn sync_dir(&self) -> Result<()> {
         let _one_at_a_time = self.syncing_dir.lock();
         self.check_poison()?;
@@ -189,7 +190,8 @@ impl TableStore {
         if *given_up { Err(Error::Cancelled) } else { work(self.env.vfs.as_ref()) }
     }
 
-    /// From now on no file is made or removed any more: the directory is about to be somebody else's.
+    /// From now on no file is made or removed any more: the directory is about to be somebody
+    /// else's.
     pub(crate) fn give_up_directory(&self) {
         *self.given_up.write() = true;
     }
@@ -250,14 +252,15 @@ impl TableStore {
         self.garbage.lock().extend(tables.iter().map(|meta| meta.number));
     }
 
-    /// True if there are files that are no longer needed, and stay because somebody, such as a cursor, held them.
+    /// True if there are files that are no longer needed, and stay because somebody, such as a
+    /// cursor, held them.
     pub(crate) fn has_held(&self) -> bool {
         let of_tables = self.held.load(Ordering::Relaxed) > 0 || !self.garbage.lock().is_empty();
         of_tables || self.values.has_held()
     }
 
-    /// Removes the files of obsolete tables that nobody holds. Returns how many. When it returns, those are gone too that
-    /// another thread was about to remove.
+    /// Removes the files of obsolete tables that nobody holds. Returns how many. When it returns,
+    /// those are gone too that another thread was about to remove.
     ///
     /// A file that cannot be removed now is an orphan that the next open removes.
     pub(crate) fn sweep(&self) -> usize {
@@ -284,8 +287,8 @@ impl TableStore {
         self.pin_bytes_promised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_it).is_ok()
     }
 
-    /// Notes an opened table that does not stay open, and closes others of them that were not used lately, if
-    /// there are too many.
+    /// Notes an opened table that does not stay open, and closes others of them that were not used
+    /// lately, if there are too many.
     fn note_passing(&self, table: &Arc<Table>) {
         let mut open = self.passing.lock();
         open.push_back(Arc::downgrade(table));
@@ -359,7 +362,8 @@ impl Table {
         self.meta.range_tombstones > 0 && self.cover.get().is_none()
     }
 
-    /// Has what its range tombstones cover be known from now on. False if the table cannot be read: who needs it will be told.
+    /// Has what its range tombstones cover be known from now on. False if the table cannot be read:
+    /// who needs it will be told.
     pub(crate) fn learn_cover(self: &Arc<Table>) -> bool {
         self.reader().is_ok() && self.cover.get().is_some()
     }

@@ -6,8 +6,8 @@
 //!
 //! Invariants: (1) runs of a level stand newest first; (2) tables of a run are sorted and disjoint,
 //! and all records of a user key in a run are in one table; (3) of two records of a key, the newer
-//! one stands in the same table, an earlier run of the level, or a higher level; (4) the log of every
-//! pointer in a table is in the map of values.
+//! one stands in the same table, an earlier run of the level, or a higher level; (4) the log of
+//! every pointer in a table is in the map of values.
 
 use super::edit::TableMeta;
 use super::run::{KeyRange, Run};
@@ -25,10 +25,12 @@ pub(crate) struct Version {
     pub(crate) levels: Vec<Vec<Arc<Run>>>,
     /// Where the values are that tables point to.
     pub(crate) values: Arc<ValueMap>,
-    /// What was erased and may still stand in tables or memtables: nobody sees it, at whatever moment.
+    /// What was erased and may still stand in tables or memtables: nobody sees it, at whatever
+    /// moment.
     pub(crate) erased: Arc<RangeTombstones>,
-    /// The newest sequence number up to which anything was erased, whether it may still stand somewhere or not; 0 if nothing
-    /// was. Tables that are written note it: they hold nothing of that.
+    /// The newest sequence number up to which anything was erased, whether it may still stand
+    /// somewhere or not; 0 if nothing was. Tables that are written note it: they hold nothing of
+    /// that.
     pub(crate) erased_seq: Seq,
 }
 
@@ -91,7 +93,8 @@ impl Version {
         Ok(Version { levels, ..self.clone() })
     }
 
-    /// What was erased, and nothing else: for those who are at work for long, and must not keep files that are to go.
+    /// What was erased, and nothing else: for those who are at work for long, and must not keep
+    /// files that are to go.
     pub(crate) fn without_files(&self) -> Version {
         Version { levels: Vec::new(), values: Arc::default(), ..self.clone() }
     }
@@ -110,7 +113,8 @@ impl Version {
         self.erased = Arc::new(RangeTombstones::build(order, &all).newest());
     }
 
-    /// Forgets what was erased and stands nowhere any more. Memtables hold nothing up to `flushed_seq`.
+    /// Forgets what was erased and stands nowhere any more. Memtables hold nothing up to
+    /// `flushed_seq`.
     pub(crate) fn forget_erased(&mut self, order: &KeyOrder, flushed_seq: Seq) {
         let stays = |erased: &RangeTombstone| {
             let (start, end) = (Some(&erased.start[..]), Some(&erased.end[..]));
@@ -125,8 +129,8 @@ impl Version {
         }
     }
 
-    /// Up to which sequence number what was erased is not in a table that is about to come in the place of tables of this
-    /// version: what is forgotten by now was in none of them.
+    /// Up to which sequence number what was erased is not in a table that is about to come in the
+    /// place of tables of this version: what is forgotten by now was in none of them.
     pub(crate) fn cleared_up_to(&self, order: &KeyOrder, meta: &TableMeta) -> Seq {
         let held = self.erased_in(order, meta).filter(|one| meta.may_hold(order, one));
         let oldest = held.map(|one| one.seq).min();

@@ -1,4 +1,5 @@
-//! Files of values that are written for tables that are written: by bulk loading, by flushes without a log, by exports.
+//! Files of values that are written for tables that are written: by bulk loading, by flushes
+//! without a log, by exports.
 //!
 //! Crash: nobody names the files before the edit that names the tables.
 

@@ -1,4 +1,5 @@
-//! Threads remember which groups they applied to: whatever happens between two requests, the next one is noted where it belongs.
+//! Threads remember which groups they applied to: whatever happens between two requests, the next
+//! one is noted where it belongs.
 
 use super::support::{DIR, Random, below_log, setup};
 use esker::base::vfs::strict::StrictVfs;

@@ -1,4 +1,5 @@
-//! A group is carried from store to store as files: it arrives as a whole, with its index, or not at all.
+//! A group is carried from store to store as files: it arrives as a whole, with its index, or not
+//! at all.
 
 use super::support::{DIR, Model, Random, below_log, grouped, setup, setup_on};
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
@@ -191,7 +192,8 @@ fn a_group_arrives_as_a_whole_whenever_the_power_fails() {
             for survival in [Survival::None, Survival::Some { percent: 50 }, Survival::All] {
                 let db = open(setup(&disk.crash(survival, at)), DIR, &options);
                 let found = state(&db, CARRIED);
-                // The epoch it comes with holds the newest requests of the old state, which must not be seen.
+                // The epoch it comes with holds the newest requests of the old state, which must
+                // not be seen.
                 assert!(found == there || found == old, "crash at {at}, {survival:?}");
                 assert!(result.is_err() || found == there, "it had arrived");
                 seen[usize::from(found == there)] += 1;
@@ -280,7 +282,8 @@ fn what_is_no_export_of_the_group_is_refused_and_changes_nothing() {
     logged.export_group(&group(CARRIED), "/other").expect_err("it has a log");
 }
 
-/// The edit that puts the group in force fails: all is as before, and its files go. It can come again.
+/// The edit that puts the group in force fails: all is as before, and its files go. It can come
+/// again.
 #[test]
 fn a_group_that_cannot_be_put_in_force_changes_nothing() {
     for (options, is_linked) in all_options().into_iter().zip([true, false, true]) {
@@ -300,7 +303,8 @@ fn a_group_that_cannot_be_put_in_force_changes_nothing() {
         target.ingest_group(&group(CARRIED), "/carried").expect_err("no manifest");
         assert!(state(&target, CARRIED).contents == old.contents);
         assert_eq!(target.group(&group(CARRIED)).map(|group| group.applied), Some(200));
-        // The edit may stand in the manifest: a crash finds the old state or the new one, with its files.
+        // The edit may stand in the manifest: a crash finds the old state or the new one, with its
+        // files.
         for survival in [Survival::All, Survival::None] {
             let crashed = open(setup(&strict.crash(survival, 1)), DIR, &options);
             let found = state(&crashed, CARRIED);

@@ -1,4 +1,5 @@
-//! Large compactions are cut into parts that several threads merge, and nobody can tell from what is read.
+//! Large compactions are cut into parts that several threads merge, and nobody can tell from what
+//! is read.
 
 use super::support::DIR;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
@@ -203,7 +204,8 @@ impl World {
         }
     }
 
-    /// The only level that holds anything has tables that do not overlap, range tombstones included.
+    /// The only level that holds anything has tables that do not overlap, range tombstones
+    /// included.
     fn check_bounds(&self) {
         let levels = &self.db.stats().keyspaces[0].levels;
         assert_eq!(levels.iter().filter(|level| level.tables > 0).count(), 1);

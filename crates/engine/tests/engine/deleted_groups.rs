@@ -1,4 +1,5 @@
-//! What stays of a deleted group where tables are shared is never seen again, also after a repair; and what comes later stays.
+//! What stays of a deleted group where tables are shared is never seen again, also after a repair;
+//! and what comes later stays.
 
 use super::support::{DIR, Random, below_log, grouped, setup, setup_on};
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
@@ -72,8 +73,8 @@ fn settle(db: &Db) {
     db.default_keyspace().compact_range(None, None).expect("compact");
 }
 
-/// A store of whose groups one was deleted that shared its tables. If it was `forgotten`, nothing of it stands anywhere any
-/// more, it is there anew, and its records have no numbers.
+/// A store of whose groups one was deleted that shared its tables. If it was `forgotten`, nothing
+/// of it stands anywhere any more, it is there anew, and its records have no numbers.
 fn store_without_a_group(forgotten: bool) -> StrictVfs {
     let disk = StrictVfs::new();
     let db = open(&disk);
@@ -172,13 +173,14 @@ fn what_it_left_in_a_shared_table_is_rewritten_at_leisure() {
     assert_eq!((deleted.tables, deleted.shared_tables), (0, 1), "{deleted:?}");
     let (worked, took, bytes) = has_finished.recv().expect("it is rewritten");
     assert!(bytes > 4_000_000, "{bytes}");
-    // Rests are four times as long as the work, but where somebody else had the processor meanwhile.
+    // Rests are four times as long as the work, but where somebody else had the processor
+    // meanwhile.
     assert!(took > worked * 2, "{worked:?} of work in {took:?}");
     db.close().expect("close");
 }
 
-/// Work at leisure takes long: what another deletion removes meanwhile does not wait for it. Where a run index is kept, a whole run
-/// is the work, which then ends in vain.
+/// Work at leisure takes long: what another deletion removes meanwhile does not wait for it. Where
+/// a run index is kept, a whole run is the work, which then ends in vain.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "threads in the background remove files")]
 fn the_files_of_others_go_while_what_one_left_is_rewritten() {
@@ -247,7 +249,8 @@ fn the_files_of_others_go_while_what_one_left_is_rewritten() {
     }
 }
 
-/// Writers have filled memory, which cannot become tables on a full disk. To delete a group is to make room there.
+/// Writers have filled memory, which cannot become tables on a full disk. To delete a group is to
+/// make room there.
 #[test]
 fn a_full_disk_does_not_stop_a_deletion() {
     let strict = StrictVfs::new();

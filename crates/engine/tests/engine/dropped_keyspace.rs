@@ -1,5 +1,5 @@
-//! A keyspace is dropped while its tables are being made: what it held is released once, and no file
-//! stays.
+//! A keyspace is dropped while its tables are being made: what it held is released once, and no
+//! file stays.
 
 use esker::base::vfs::strict::StrictVfs;
 use esker::base::{Env, Error};

@@ -1,5 +1,5 @@
-//! The newest records may belong to a keyspace that is dropped: their sequence numbers are then in no
-//! table, and the logs that held them go.
+//! The newest records may belong to a keyspace that is dropped: their sequence numbers are then in
+//! no table, and the logs that held them go.
 
 use crate::support::{DIR, open, setup};
 use esker::base::Vfs;
@@ -36,7 +36,8 @@ fn a_long_log_of_a_dropped_keyspace_leaves_no_gap() {
     }
 }
 
-/// A store whose newest records, in logs of `value_bytes` times 30, are those of a keyspace that is gone.
+/// A store whose newest records, in logs of `value_bytes` times 30, are those of a keyspace that is
+/// gone.
 fn ends_with_a_guest(value_bytes: usize, options: &Options, closed: bool) -> StrictVfs {
     let vfs = StrictVfs::new();
     let db = Db::open_with(DIR, options.clone(), setup(&vfs)).expect("open");

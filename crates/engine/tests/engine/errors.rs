@@ -1,9 +1,10 @@
-//! The tables of docs/errors.md for the library: each row is a call, and the page says what it returns.
+//! The tables of docs/errors.md for the library: each row is a call, and the page says what it
+//! returns.
 //!
-//! A row names the call and what is wrong; which error it is stands in the table here, its message stands in
-//! the page only and must be what the error says. With `ESKER_REWRITE` set the page is written anew
-//! instead. After each row the disk is healed and mended and the database opened again: what it held
-//! before, it holds still, and `verify` finds nothing.
+//! A row names the call and what is wrong; which error it is stands in the table here, its message
+//! stands in the page only and must be what the error says. With `ESKER_REWRITE` set the page is
+//! written anew instead. After each row the disk is healed and mended and the database opened
+//! again: what it held before, it holds still, and `verify` finds nothing.
 
 mod groups;
 mod table;
@@ -24,8 +25,8 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
 const BEGIN: &str = "<!-- what the library returns: begin -->\n";
 const END: &str = "<!-- what the library returns: end -->\n";
 
-/// A disk in memory with a closed database in `store`: `k1` to `k3` in a table, `k4` in a log, and a
-/// keyspace `people` with one key.
+/// A disk in memory with a closed database in `store`: `k1` to `k3` in a table, `k4` in a log, and
+/// a keyspace `people` with one key.
 pub(crate) struct World {
     pub(crate) disk: StrictVfs,
     pub(crate) faults: Arc<FaultyVfs>,

@@ -1,4 +1,5 @@
-//! A store without a log of its own: after a crash it is exactly as after the request that it then tells of.
+//! A store without a log of its own: after a crash it is exactly as after the request that it then
+//! tells of.
 
 use super::support::{DIR, Random, below_log as options, grouped, setup};
 use esker::base::vfs::strict::{StrictVfs, Survival};
@@ -211,7 +212,8 @@ fn keyspaces_become_persistent_together_and_events_tell() {
 /// Groups as they were after each of their requests.
 type Histories = BTreeMap<Vec<u8>, Vec<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
-/// Applies random requests to groups until the disk is off. Returns what each group was after each of its requests.
+/// Applies random requests to groups until the disk is off. Returns what each group was after each
+/// of its requests.
 fn apply_randomly(db: &Db, random: &mut Random, groups: u64, requests: u64) -> Histories {
     let mut histories = Histories::new();
     for number in 0..groups {

@@ -132,7 +132,8 @@ fn opens_that_fail_leave_no_files() {
     assert!(nth > 10, "{nth}");
 }
 
-/// A manifest that was written anew and cannot be gone on with is no panic, at whichever append that shows.
+/// A manifest that was written anew and cannot be gone on with is no panic, at whichever append
+/// that shows.
 #[test]
 fn a_new_manifest_may_fail_at_each_append() {
     let mut nth = 1;
@@ -167,7 +168,8 @@ fn a_new_manifest_may_fail_at_each_append() {
     assert!(nth > 3, "{nth}");
 }
 
-/// A manifest that is long is written anew before the next edit: what that needs is found out before files are made.
+/// A manifest that is long is written anew before the next edit: what that needs is found out
+/// before files are made.
 #[test]
 fn tables_do_not_pile_up_while_a_long_manifest_cannot_be_written_anew() {
     let strict = StrictVfs::new();

@@ -5,8 +5,8 @@ use esker::base::vfs::strict::StrictVfs;
 use esker::report::Stats;
 use esker::{Db, Filter, KeyspaceOptions, Options};
 
-/// Bits a key of the filters of one run each: tables stand side by side whose keys set one bit in their
-/// filters, or eight, or another number.
+/// Bits a key of the filters of one run each: tables stand side by side whose keys set one bit in
+/// their filters, or eight, or another number.
 const DENSITIES: [u32; 11] = [10, 4, 10, 1, 20, 20, 3, 10, 7, 1, 10];
 const KEYS: u64 = 400;
 
@@ -27,7 +27,8 @@ fn open(disk: &StrictVfs, bits_per_key: u32) -> Db {
     Db::open_with(DIR, options, setup(disk)).expect("open")
 }
 
-/// What `reads` counted since `before`: filters asked, those that said no, those that were wrong to say yes.
+/// What `reads` counted since `before`: filters asked, those that said no, those that were wrong to
+/// say yes.
 fn since(db: &Db, before: &Stats) -> (u64, u64, u64) {
     let now = db.stats().reads;
     let before = before.reads;

@@ -7,7 +7,8 @@ use esker::{Compaction, Db, Keyspace, KeyspaceOptions, Options};
 
 const MIB: u64 = 1 << 20;
 
-/// So many mebibytes that cannot be compressed, with keys between those of the others, and on the disk as one run.
+/// So many mebibytes that cannot be compressed, with keys between those of the others, and on the
+/// disk as one run.
 fn add_run(db: &Db, keyspace: &Keyspace, seed: u64, mib: u64) {
     for nth in 0..mib * 256 {
         let value: Vec<u8> =
@@ -23,7 +24,8 @@ fn what_frees_space_has_its_turn_on_a_full_disk() {
     frees_space(false);
 }
 
-/// What range tombstones cover, by which that is found, is not known then without a look at the disk.
+/// What range tombstones cover, by which that is found, is not known then without a look at the
+/// disk.
 #[test]
 fn what_frees_space_is_found_after_an_open_on_a_full_disk() {
     frees_space(true);

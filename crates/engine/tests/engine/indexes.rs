@@ -540,7 +540,8 @@ fn a_store_that_is_only_read_finds_and_makes_no_index() {
     assert_sound(&db, 1);
 }
 
-/// The disk is full for as long as it takes to notice: whoever waits for an index hears of it, and it is built later.
+/// The disk is full for as long as it takes to notice: whoever waits for an index hears of it, and
+/// it is built later.
 #[test]
 fn who_waits_for_an_index_is_told_that_the_disk_fails() {
     for inline_background in [true, false] {
@@ -666,7 +667,8 @@ fn one_index_is_waited_for_whatever_becomes_of_others() {
     keyspace.wait_index("note", |_| true).expect("built");
 }
 
-/// What an index has of a record that cannot be read is not known. Without the index, nobody need know.
+/// What an index has of a record that cannot be read is not known. Without the index, nobody need
+/// know.
 #[test]
 fn a_damaged_record_can_be_written_once_its_index_is_dropped() {
     let disk = StrictVfs::new();

@@ -1,5 +1,5 @@
-//! A creation that a full disk cuts off leaves no database and nothing that frightens: with room, the next
-//! open makes the database there.
+//! A creation that a full disk cuts off leaves no database and nothing that frightens: with room,
+//! the next open makes the database there.
 
 use crate::support::{DIR, setup, setup_on};
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};

@@ -1,4 +1,5 @@
-//! How much space write-ahead logs take: little in a small store, and none that a closed store needs.
+//! How much space write-ahead logs take: little in a small store, and none that a closed store
+//! needs.
 
 use crate::support::{DIR, open};
 use esker::Options;

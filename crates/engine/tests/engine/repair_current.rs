@@ -1,5 +1,5 @@
-//! Repair of a store that has lost CURRENT: if nothing else is wrong nothing is lost, and it says so; where
-//! there is doubt it does not.
+//! Repair of a store that has lost CURRENT: if nothing else is wrong nothing is lost, and it says
+//! so; where there is doubt it does not.
 
 use crate::support::{DIR, setup_on};
 use esker::base::Vfs;

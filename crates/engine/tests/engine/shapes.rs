@@ -1,4 +1,5 @@
-//! Leveled or tiered, in whatever order levels are compacted, and from one to the other: the data are the same.
+//! Leveled or tiered, in whatever order levels are compacted, and from one to the other: the data
+//! are the same.
 
 use super::support::{DIR, Model, Random, put_or_delete, setup};
 use esker::base::checksum::mix64;

@@ -169,7 +169,8 @@ fn a_store_is_what_it_would_be_with_its_values_in_the_tree() {
     }
 }
 
-/// Small values as the keys come, then those that stand apart in the order in which they were written.
+/// Small values as the keys come, then those that stand apart in the order in which they were
+/// written.
 #[test]
 fn a_scan_without_order_reads_values_as_they_stand() {
     let disk = StrictVfs::new();
@@ -258,7 +259,8 @@ fn overwriting_keeps_within_the_space_that_is_allowed() {
     assert_sound(&db);
 }
 
-/// Reads of files with values that a scan of 2 000 values of 1 000 bytes takes, which were written in this order.
+/// Reads of files with values that a scan of 2 000 values of 1 000 bytes takes, which were written
+/// in this order.
 fn reads_of_a_scan(order: impl Fn(u64) -> u64, rule: Option<FaultRule>) -> u64 {
     let faults = Arc::new(FaultyVfs::new(Arc::new(StrictVfs::new())));
     let mut options = options();
@@ -409,8 +411,8 @@ fn a_damaged_value_is_told_of_and_repair_leaves_its_record_out() {
     assert_sound(&db);
 }
 
-/// A log whose sync failed is read again by the next open, from memory: what tables then point to in it has to be written anew, or
-/// the next power cut takes it.
+/// A log whose sync failed is read again by the next open, from memory: what tables then point to
+/// in it has to be written anew, or the next power cut takes it.
 #[test]
 fn values_of_a_log_that_could_not_be_synced_become_durable_when_it_is_taken_over() {
     let disk = StrictVfs::new();
@@ -465,7 +467,8 @@ fn a_damaged_header_of_a_file_with_values_costs_no_value() {
     assert!(moved > 20, "{moved} files were moved");
 }
 
-/// Tables have forgotten how old their records are, and what was deleted; logs that are kept for their values have not.
+/// Tables have forgotten how old their records are, and what was deleted; logs that are kept for
+/// their values have not.
 #[test]
 fn without_a_manifest_logs_that_are_kept_for_their_values_say_nothing_of_what_was_in_tables() {
     let disk = StrictVfs::new();
@@ -553,7 +556,8 @@ fn a_rebuild_brings_back_nothing_from_a_log_that_is_kept_for_its_values() {
     assert!(total > 100 && none_back * 2 > total, "{none_back} of {total}");
 }
 
-/// Tables of a keyspace that is skipped are not looked into: whatever they point to stays named, or the store would not open.
+/// Tables of a keyspace that is skipped are not looked into: whatever they point to stays named, or
+/// the store would not open.
 #[test]
 fn what_a_skipped_keyspace_points_to_stays_though_none_of_it_can_be_read() {
     struct Backwards;
@@ -635,7 +639,8 @@ fn a_store_without_its_manifest_gets_its_values_back() {
     assert_sound(&db);
 }
 
-/// A file with a damaged value that is needed keeps its space. It keeps nobody from writing, nor from collecting the others.
+/// A file with a damaged value that is needed keeps its space. It keeps nobody from writing, nor
+/// from collecting the others.
 #[test]
 fn a_damaged_value_stops_neither_writers_nor_the_collection_of_other_files() {
     let disk = StrictVfs::new();
@@ -761,7 +766,8 @@ fn a_collection_by_hand_ends_though_somebody_goes_on_overwriting() {
     report.expect("it ends");
 }
 
-/// What a collection had made when the power failed: parts of it are on the disk, and nobody names it yet.
+/// What a collection had made when the power failed: parts of it are on the disk, and nobody names
+/// it yet.
 #[test]
 fn a_repair_does_not_take_a_torn_file_for_the_sound_one() {
     use esker::base::Vfs;

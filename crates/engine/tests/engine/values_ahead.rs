@@ -29,7 +29,8 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
 
-/// Values of all kinds: beside the key, short and long, some longer than a window, some that expand to much more than they take.
+/// Values of all kinds: beside the key, short and long, some longer than a window, some that expand
+/// to much more than they take.
 fn value(random: &mut Random) -> Vec<u8> {
     let (len, noise) = match random.below(40) {
         0 => (300_000 + random.below(400_000), true),

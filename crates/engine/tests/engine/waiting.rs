@@ -19,7 +19,8 @@ fn is_table(path: &std::path::Path) -> bool {
     path.extension().is_some_and(|extension| extension == "tbl")
 }
 
-/// A store that compacts from two tables in level 0 on, with one, on a disk that cannot read tables any more.
+/// A store that compacts from two tables in level 0 on, with one, on a disk that cannot read tables
+/// any more.
 fn open(inline_background: bool) -> (Db, FaultyVfs) {
     let disk = FaultyVfs::new(Arc::new(StrictVfs::new()));
     let default_keyspace = KeyspaceOptions { level0_runs_compact: 2, ..KeyspaceOptions::default() };
@@ -135,8 +136,9 @@ fn what_fails_is_tried_seldom_and_at_once_when_somebody_asks() {
     }
 }
 
-/// No memtable of many is ever full by itself. The largest becomes a table when all together have half of what they may, where
-/// writers begin to be slowed: they need not wait for what nobody has begun.
+/// No memtable of many is ever full by itself. The largest becomes a table when all together have
+/// half of what they may, where writers begin to be slowed: they need not wait for what nobody has
+/// begun.
 #[test]
 fn of_many_keyspaces_some_are_flushed_before_memory_is_full() {
     const LIMIT: u64 = 8 << 20;

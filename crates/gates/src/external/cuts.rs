@@ -80,7 +80,8 @@ impl Run {
         Ok(())
     }
 
-    /// Closes the store, which may be another one when it is opened next: in how trees are compacted, and where values are.
+    /// Closes the store, which may be another one when it is opened next: in how trees are
+    /// compacted, and where values are.
     fn close(&mut self) -> esker::Result<()> {
         if let Some(db) = self.db.take() {
             db.close()?;
@@ -118,7 +119,8 @@ impl Run {
         Ok(())
     }
 
-    /// Groups were deleted, and nobody has a cursor: the directory has the tables that there are, and no others.
+    /// Groups were deleted, and nobody has a cursor: the directory has the tables that there are,
+    /// and no others.
     fn expect_no_more_than_is_named(&mut self) -> esker::Result<()> {
         let db = self.db()?;
         let named = db.stats().keyspaces.iter().map(KeyspaceStats::table_bytes).sum::<u64>();

@@ -1,4 +1,5 @@
-//! Calls of the script fail, once or from then on; then the disk heals, and the store goes on; and what it keeps is exact.
+//! Calls of the script fail, once or from then on; then the disk heals, and the store goes on; and
+//! what it keeps is exact.
 
 use super::cuts::{Run, check_store};
 use super::log::{Log, random_options};

@@ -159,7 +159,8 @@ impl Log {
         self.persisted = 0;
     }
 
-    /// Writes the group out as files, applies some requests, and takes the files back: it is as it was then.
+    /// Writes the group out as files, applies some requests, and takes the files back: it is as it
+    /// was then.
     pub(super) fn carry(&mut self, db: &Db, dir: &str, random: &mut Random) -> esker::Result<()> {
         match self.carry_away(db, dir, random)? {
             Some(then) => self.carry_back(db, dir, then),
@@ -167,7 +168,8 @@ impl Log {
         }
     }
 
-    /// Writes the group out as files, and applies some requests. What it was then, if there was anything of it.
+    /// Writes the group out as files, and applies some requests. What it was then, if there was
+    /// anything of it.
     pub(super) fn carry_away(
         &mut self,
         db: &Db,
@@ -245,7 +247,8 @@ impl Log {
         state
     }
 
-    /// Compares the group with its log, right after the store was opened. Returns the index up to which it is applied.
+    /// Compares the group with its log, right after the store was opened. Returns the index up to
+    /// which it is applied.
     pub(super) fn check(&mut self, db: &Db) -> Result<u64, String> {
         let shown = self.name.escape_ascii().to_string();
         let known = db.group(&self.name);
@@ -281,7 +284,8 @@ impl Log {
         Ok(index)
     }
 
-    /// Compares what a crash would leave with the log, while others apply and everything is flushed. What is wrong.
+    /// Compares what a crash would leave with the log, while others apply and everything is
+    /// flushed. What is wrong.
     pub(super) fn check_persisted(&self, db: &Db) -> esker::Result<Option<String>> {
         let persisted = || db.group(&self.name).map_or(0, |group| nth_of(group.persisted));
         let least = persisted();

@@ -1,10 +1,14 @@
-//! Gate: a store below somebody else's log is, after a crash, exactly as after the request of each group that it tells of.
+//! Gate: a store below somebody else's log is, after a crash, exactly as after the request of each
+//! group that it tells of.
 //!
-//! In the first part (`cuts`) the power fails at calls that change the disk, while requests are applied to 1, 16 and 256 groups, groups
-//! are deleted and made anew, carried away as files and back, and everything is flushed, compacted, collected, closed and reopened. In the second one (`threads`) four
-//! threads apply, each to groups of its own, with threads in the background, until the power fails; again and again in one store. Each time
-//! every group is compared, in both keyspaces, with what its requests up to the index made of it; and then its log goes on from there.
-//! In the third one (`faults`) calls of the same script fail, once or from then on, and then the disk heals.
+//! In the first part (`cuts`) the power fails at calls that change the disk, while requests are
+//! applied to 1, 16 and 256 groups, groups are deleted and made anew, carried away as files and
+//! back, and everything is flushed, compacted, collected, closed and reopened. In the second one
+//! (`threads`) four threads apply, each to groups of its own, with threads in the background, until
+//! the power fails; again and again in one store. Each time every group is compared, in both
+//! keyspaces, with what its requests up to the index made of it; and then its log goes on from
+//! there. In the third one (`faults`) calls of the same script fail, once or from then on, and then
+//! the disk heals.
 
 mod cuts;
 mod faults;

@@ -1,4 +1,5 @@
-//! Threads apply requests until the power fails, or a sync and then the power, again and again in one store.
+//! Threads apply requests until the power fails, or a sync and then the power, again and again in
+//! one store.
 
 use super::log::{DIR, Log, make_other, random_options};
 use crate::gate::{Stopwatch, case_seed};
@@ -28,7 +29,8 @@ fn open(vfs: &FaultyVfs, options: &Options, seed: u64) -> esker::Result<Db> {
     Ok(db)
 }
 
-/// Applies to some groups until the disk is off. Returns how many requests there were. `may_fail`: the disk is off, or has failed.
+/// Applies to some groups until the disk is off. Returns how many requests there were. `may_fail`:
+/// the disk is off, or has failed.
 fn apply_until_off(
     db: &Db,
     logs: &mut [Log],
@@ -79,7 +81,8 @@ fn apply_until_off(
     }
 }
 
-/// Runs outages for so long. Returns how many there were, how many requests, and how many syncs failed.
+/// Runs outages for so long. Returns how many there were, how many requests, and how many syncs
+/// failed.
 pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 3], String> {
     let watch = Stopwatch::default();
     let (mut outages, mut requests, mut failed) = (0, 0, 0);

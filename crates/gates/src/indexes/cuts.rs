@@ -60,7 +60,8 @@ impl Run {
         Ok(self.db.insert(db).clone())
     }
 
-    /// Closes the store, which may be another one when it is opened next: in how trees are compacted, and where values are.
+    /// Closes the store, which may be another one when it is opened next: in how trees are
+    /// compacted, and where values are.
     fn close(&mut self) -> esker::Result<()> {
         if let Some(db) = self.db.take() {
             db.close()?;

@@ -1,4 +1,5 @@
-//! Calls of the script fail, once or from then on; then the disk heals, and the store goes on; indexes agree with records all the time.
+//! Calls of the script fail, once or from then on; then the disk heals, and the store goes on;
+//! indexes agree with records all the time.
 
 use super::cuts::Run;
 use super::records::{Checked, check, random_batch, text};

@@ -1,12 +1,14 @@
 //! Gate: indexes hold what the records hold, whatever happens.
 //!
-//! In the first part (`cuts`) the power fails at calls that change the disk, while records are written and indexes are
-//! made, built, dropped, and built anew after a bulk load, also by a store with other options. The store is reopened from what the disk kept, in several ways: once it is
-//! idle every index is ready and agrees with the records in both directions, and the records with a prefix of what was
-//! written. In the second one (`threads`) sixteen threads write the same few keys; finds are compared with records under
-//! snapshots meanwhile, and everything at the end. In the third one (`outages`) the power fails while sixteen threads
-//! write and indexes come and go, again and again in one store, whose indexes agree with its records each time. In the fourth one (`faults`) calls of
-//! the first part's script fail, once or from then on, and then the disk heals.
+//! In the first part (`cuts`) the power fails at calls that change the disk, while records are
+//! written and indexes are made, built, dropped, and built anew after a bulk load, also by a store
+//! with other options. The store is reopened from what the disk kept, in several ways: once it is
+//! idle every index is ready and agrees with the records in both directions, and the records with a
+//! prefix of what was written. In the second one (`threads`) sixteen threads write the same few
+//! keys; finds are compared with records under snapshots meanwhile, and everything at the end. In
+//! the third one (`outages`) the power fails while sixteen threads write and indexes come and go,
+//! again and again in one store, whose indexes agree with its records each time. In the fourth one
+//! (`faults`) calls of the first part's script fail, once or from then on, and then the disk heals.
 
 mod cuts;
 mod faults;

@@ -23,7 +23,8 @@ struct Mark {
     synced: u64,
 }
 
-/// Rounds until the time is over. Returns how many there were, and the batches that were acknowledged.
+/// Rounds until the time is over. Returns how many there were, and the batches that were
+/// acknowledged.
 pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
     let watchdog = Watchdog::start(Duration::from_secs(60));
     let watch = Stopwatch::default();
@@ -146,8 +147,8 @@ fn keep(db: &Db, random: &mut Random) -> esker::Result<()> {
     }
 }
 
-/// Reopens a copy of what the disk kept: indexes agree with records, and of each thread nothing is missing that was
-/// promised.
+/// Reopens a copy of what the disk kept: indexes agree with records, and of each thread nothing is
+/// missing that was promised.
 fn survived(
     kept: &StrictVfs,
     options: &Options,

@@ -26,7 +26,8 @@ struct Shared {
     watchdog: Watchdog,
 }
 
-/// Sixteen threads write the same keys, one more makes and drops an index and loads in bulk, two find.
+/// Sixteen threads write the same keys, one more makes and drops an index and loads in bulk, two
+/// find.
 pub(super) fn threads(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
     let mut options = Options { compaction_threads: 2, ..small_options() };
     random_compaction(&mut options.default_keyspace, &mut Random::new(!seed));

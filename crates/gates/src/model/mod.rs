@@ -1,9 +1,9 @@
 //! Gate: the store does what a plain ordered map does.
 //!
-//! Random operations of some fifty kinds go to a store and to a model made of `BTreeMap`s; every answer is
-//! compared. Snapshots and cursors are kept across many operations. The store lives on a strict disk,
-//! does its background work inline and is closed, cut off, filled up and reopened with other
-//! options in between. The same seed gives the same run.
+//! Random operations of some fifty kinds go to a store and to a model made of `BTreeMap`s; every
+//! answer is compared. Snapshots and cursors are kept across many operations. The store lives on a
+//! strict disk, does its background work inline and is closed, cut off, filled up and reopened with
+//! other options in between. The same seed gives the same run.
 
 mod orders;
 mod reads;

@@ -65,7 +65,8 @@ impl Comparator for Caseless {
     }
 }
 
-/// A filter that knows the last bytes of keys. It makes no difference where an order makes none, as policies must not.
+/// A filter that knows the last bytes of keys. It makes no difference where an order makes none, as
+/// policies must not.
 pub(super) struct LastByte;
 
 impl FilterPolicy for LastByte {

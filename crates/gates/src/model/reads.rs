@@ -339,7 +339,8 @@ impl World {
         }
         for keyspace in &stats.keyspaces {
             for (level, s) in keyspace.levels.iter().enumerate().skip(1) {
-                // Tiers are merged at five runs at the latest; what they left behind stays for a while.
+                // Tiers are merged at five runs at the latest; what they left behind stays for a
+                // while.
                 if s.runs > if self.was_tiered { 5 } else { 1 } {
                     return Err(format!("{} runs in level {level}", s.runs));
                 }

@@ -66,8 +66,8 @@ __all__ = [
     "repair",
 ]
 
-# What is still open is closed while Python can still be asked to compare keys. Functions that are registered from here on are
-# called before that, and may use stores.
+# What is still open is closed while Python can still be asked to compare keys. Functions that are
+# registered from here on are called before that, and may use stores.
 _atexit.register(_close_all)
 
 # A child has none of the threads of its parent, and must leave the parent's stores alone.

@@ -1,7 +1,7 @@
 """The names and habits of plyvel 1.5, on the store of Esker.
 
-``import esker.plyvel as plyvel`` is all that a program has to change. Directories of LevelDB are loaded with
-``esker load`` first; what differs otherwise is in ``docs/python.md``.
+``import esker.plyvel as plyvel`` is all that a program has to change. Directories of LevelDB are
+loaded with ``esker load`` first; what differs otherwise is in ``docs/python.md``.
 """
 
 import builtins as _builtins

@@ -32,7 +32,8 @@ impl BatchObject {
         Ok(BatchObject { handle: handle.clone(), options, batch })
     }
 
-    /// Makes the writes a request of a group's log; the batch is empty then, also after an error of the engine.
+    /// Makes the writes a request of a group's log; the batch is empty then, also after an error of
+    /// the engine.
     pub(super) fn apply(
         &self,
         py: Python<'_>,

@@ -92,7 +92,8 @@ fn from_python_at(given: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
 /// What a field is to hold.
 ///
 /// # Errors
-/// `TypeError` for what no field holds, `OverflowError` for an integer of more than 64 bits; both name the field.
+/// `TypeError` for what no field holds, `OverflowError` for an integer of more than 64 bits; both
+/// name the field.
 pub(super) fn to_field(name: &str, given: &Bound<'_, PyAny>) -> PyResult<FieldValue> {
     if given.is_none() {
         return Ok(FieldValue::Null);

@@ -29,10 +29,12 @@ pub(crate) struct DbObject {
 
 /// Opens the database in the directory `path`, creating it unless `create_if_missing=False`.
 ///
-/// `preset`: what the options begin with: `default`, `edge`, `write_heavy`, `read_mostly` or `large_values`. `options`: single options
-/// by the names that `options()` lists, those of keyspaces too, which are then the default keyspace's and of those without
-/// options of their own; `keyspaces={name: {option: value}}` gives some to others that exist. `read_only`: nothing on the disk changes.
-/// `comparator`: a function of two keys that returns a number below, at or above zero, with a name that is stored.
+/// `preset`: what the options begin with: `default`, `edge`, `write_heavy`, `read_mostly` or
+/// `large_values`. `options`: single options by the names that `options()` lists, those of
+/// keyspaces too, which are then the default keyspace's and of those without options of their own;
+/// `keyspaces={name: {option: value}}` gives some to others that exist. `read_only`: nothing on the
+/// disk changes. `comparator`: a function of two keys that returns a number below, at or above
+/// zero, with a name that is stored.
 #[pyfunction]
 #[pyo3(signature = (path, *, preset="default", read_only=false, comparator=None, comparator_name=None, **options))]
 pub(super) fn open<'py>(
@@ -113,8 +115,8 @@ impl DbObject {
         handle(slf).is_closed()
     }
 
-    /// Makes every write durable and closes the database, with all keyspaces, scans and snapshots that were made from it.
-    /// The second time it does nothing.
+    /// Makes every write durable and closes the database, with all keyspaces, scans and snapshots
+    /// that were made from it. The second time it does nothing.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         handle(slf).close(slf.py())
     }
@@ -161,17 +163,20 @@ impl DbObject {
         Ok(SnapshotObject { moment: Moment::new(slf.py(), handle(slf))? })
     }
 
-    /// The database, in all keyspaces, as a crash would leave it now, for reading later: of a store with `durability="external"`.
+    /// The database, in all keyspaces, as a crash would leave it now, for reading later: of a store
+    /// with `durability="external"`.
     fn persisted_snapshot(slf: &Bound<'_, Self>) -> PyResult<SnapshotObject> {
         Ok(SnapshotObject { moment: Moment::persisted(slf.py(), handle(slf))? })
     }
 
-    /// Applies a request of somebody else's log, to a store with `durability="external"`: what was added to `batch`, and how far the
-    /// log of `group` is then, become visible and persistent together. The batch is empty then, also after an error.
+    /// Applies a request of somebody else's log, to a store with `durability="external"`: what was
+    /// added to `batch`, and how far the log of `group` is then, become visible and persistent
+    /// together. The batch is empty then, also after an error.
     ///
-    /// `group`: what the keys of the batch begin with. `index`: that of the request in the log of the group, above that of all that
-    /// were applied before. `note`: bytes that are kept with the index. Requests of a group are applied in the order of its
-    /// log, one after the other. See docs/external-durability.md.
+    /// `group`: what the keys of the batch begin with. `index`: that of the request in the log of
+    /// the group, above that of all that were applied before. `note`: bytes that are kept with the
+    /// index. Requests of a group are applied in the order of its log, one after the other. See
+    /// docs/external-durability.md.
     #[pyo3(
         signature = (batch, group, index, note=None),
         text_signature = "($self, batch, group, index, note=b'')"
@@ -188,15 +193,17 @@ impl DbObject {
         batch.get().apply(slf.py(), handle(slf), request)
     }
 
-    /// How far the logs of all groups were applied: dicts of `group`, `applied`, `persisted` (0 if nothing is) and `note`, in the order
-    /// of the groups. Right after the store was opened that is what is persistent.
+    /// How far the logs of all groups were applied: dicts of `group`, `applied`, `persisted` (0 if
+    /// nothing is) and `note`, in the order of the groups. Right after the store was opened that is
+    /// what is persistent.
     fn groups<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let (py, db) = (slf.py(), engine(slf)?);
         let found = handle(slf).store.run(py, || Ok(db.groups()))?;
         found.iter().map(|group| groups::index(py, group)).collect()
     }
 
-    /// How far the log of a group was applied, as in `groups`; `None` if it never was, or the group was deleted.
+    /// How far the log of a group was applied, as in `groups`; `None` if it never was, or the group
+    /// was deleted.
     fn group<'py>(
         slf: &Bound<'py, Self>,
         group: BytesLike<'_>,
@@ -207,31 +214,34 @@ impl DbObject {
         found.map(|group| groups::index(py, &group)).transpose()
     }
 
-    /// How far the logs of all groups were applied, and what each has of the tables: dicts of figures.
+    /// How far the logs of all groups were applied, and what each has of the tables: dicts of
+    /// figures.
     fn group_stats<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let (py, db) = (slf.py(), engine(slf)?);
         let found = handle(slf).store.run(py, || Ok(db.group_stats()))?;
         found.iter().map(|group| groups::stats(py, group)).collect()
     }
 
-    /// Makes persistent what was applied to a group, along with everything that is in the same memtables. Returns the index up to
-    /// which the log of the group may be cut off then, or `None` if there is nothing of it.
+    /// Makes persistent what was applied to a group, along with everything that is in the same
+    /// memtables. Returns the index up to which the log of the group may be cut off then, or `None`
+    /// if there is nothing of it.
     fn flush_group(slf: &Bound<'_, Self>, group: BytesLike<'_>) -> PyResult<Option<u64>> {
         let (db, group) = (engine(slf)?, group.get().to_vec());
         patiently(slf.py(), &handle(slf).store, move || db.flush_group(&group))
     }
 
-    /// Makes persistent what was applied first of all that is not yet: for logs that grow too long since one group of many is
-    /// idle.
+    /// Makes persistent what was applied first of all that is not yet: for logs that grow too long
+    /// since one group of many is idle.
     fn flush_oldest(slf: &Bound<'_, Self>) -> PyResult<()> {
         let db = engine(slf)?;
         patiently(slf.py(), &handle(slf).store, move || db.flush_oldest())
     }
 
-    /// Deletes a group: every key that begins with its name, in all keyspaces with keys in bytewise order, and how far its log was
-    /// applied. Once this has returned it is gone for good; nobody sees it, not even at an older snapshot. Nothing must be
-    /// applied to it meanwhile. Returns a dict of the `tables`, `value_files` and `file_bytes` that are gone, and the
-    /// `shared_tables` in which it is hidden.
+    /// Deletes a group: every key that begins with its name, in all keyspaces with keys in bytewise
+    /// order, and how far its log was applied. Once this has returned it is gone for good; nobody
+    /// sees it, not even at an older snapshot. Nothing must be applied to it meanwhile. Returns a
+    /// dict of the `tables`, `value_files` and `file_bytes` that are gone, and the `shared_tables`
+    /// in which it is hidden.
     fn delete_group<'py>(
         slf: &Bound<'py, Self>,
         group: BytesLike<'_>,
@@ -241,9 +251,9 @@ impl DbObject {
         groups::deleted(py, &done)
     }
 
-    /// Writes what is persistent of a group, at one moment, into the new directory `path`: a store of its own, with how far its log
-    /// was applied, for `ingest_group` of another store. Returns a dict of its `index` and `note`, and of `tables`,
-    /// `value_files` and `file_bytes`.
+    /// Writes what is persistent of a group, at one moment, into the new directory `path`: a store
+    /// of its own, with how far its log was applied, for `ingest_group` of another store. Returns a
+    /// dict of its `index` and `note`, and of `tables`, `value_files` and `file_bytes`.
     fn export_group<'py>(
         slf: &Bound<'py, Self>,
         group: BytesLike<'_>,
@@ -255,9 +265,10 @@ impl DbObject {
         groups::files(py, &done)
     }
 
-    /// Takes over a group that `export_group` has written into `path`, which stays as it is, in the place of what is there of it:
-    /// persistent, and as far applied as it was there, when this returns. Until then readers and crashes find the old state
-    /// as a whole. Nothing must be applied to it meanwhile. Returns a dict as `export_group` does.
+    /// Takes over a group that `export_group` has written into `path`, which stays as it is, in the
+    /// place of what is there of it: persistent, and as far applied as it was there, when this
+    /// returns. Until then readers and crashes find the old state as a whole. Nothing must be
+    /// applied to it meanwhile. Returns a dict as `export_group` does.
     fn ingest_group<'py>(
         slf: &Bound<'py, Self>,
         group: BytesLike<'_>,
@@ -282,7 +293,8 @@ impl DbObject {
         reported(slf.py(), &stats)
     }
 
-    /// Makes a copy in `path`, which must not exist, as of now. Tables are shared where the file system can.
+    /// Makes a copy in `path`, which must not exist, as of now. Tables are shared where the file
+    /// system can.
     fn checkpoint(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let (db, path) = (engine(slf)?, bytes::path(path)?);
         patiently(slf.py(), &handle(slf).store, move || db.checkpoint(path))

@@ -137,7 +137,8 @@ impl KeyspaceObject {
         }
     }
 
-    /// The value of a key as tables have it, or `default`: of a store with `durability="external"`, what a crash would leave now.
+    /// The value of a key as tables have it, or `default`: of a store with `durability="external"`,
+    /// what a crash would leave now.
     #[pyo3(signature = (key, default=None))]
     fn get_persisted<'py>(
         &self,
@@ -153,7 +154,8 @@ impl KeyspaceObject {
         }
     }
 
-    /// The values of several keys, all as of one moment, in the order of the keys; `None` for those that are not there.
+    /// The values of several keys, all as of one moment, in the order of the keys; `None` for those
+    /// that are not there.
     #[pyo3(signature = (keys, *, snapshot=None))]
     fn multi_get<'py>(
         &self,
@@ -171,7 +173,8 @@ impl KeyspaceObject {
         PyList::new(py, values.into_iter().map(|value| value.map(|value| PyBytes::new(py, &value))))
     }
 
-    /// Sets a key. It survives the death of the process, unless `durability="external"`; `sync`: and a power cut, when it returns.
+    /// Sets a key. It survives the death of the process, unless `durability="external"`; `sync`:
+    /// and a power cut, when it returns.
     #[pyo3(signature = (key, value, *, sync=false))]
     fn put(
         &self,
@@ -213,10 +216,12 @@ impl KeyspaceObject {
         })
     }
 
-    /// The keys from `start` to before `end`, or those with a prefix, in order or in reverse, with their values or alone.
+    /// The keys from `start` to before `end`, or those with a prefix, in order or in reverse, with
+    /// their values or alone.
     ///
-    /// `fill_cache=False`: do not displace what others use, for scans of everything. `persisted`: only what is in tables, which is what a
-    /// crash cannot take from a store with `durability="external"`.
+    /// `fill_cache=False`: do not displace what others use, for scans of everything. `persisted`:
+    /// only what is in tables, which is what a crash cannot take from a store with
+    /// `durability="external"`.
     #[pyo3(signature = (start=None, end=None, *, prefix=None, reverse=false, keys_only=false, snapshot=None, fill_cache=true, persisted=false))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn scan<'py>(
@@ -240,9 +245,11 @@ impl KeyspaceObject {
         self.scan(py, None, None, None, false, false, None, true, false)
     }
 
-    /// Keys and values in the order in which values stand on the disk: for large ranges of values that are kept apart.
+    /// Keys and values in the order in which values stand on the disk: for large ranges of values
+    /// that are kept apart.
     ///
-    /// `memory_bytes`: what it may take for keys and places before it reads values. `persisted`: as of `scan`.
+    /// `memory_bytes`: what it may take for keys and places before it reads values. `persisted`: as
+    /// of `scan`.
     #[pyo3(signature = (start=None, end=None, *, prefix=None, keys_only=false, snapshot=None, memory_bytes=16777216, persisted=false))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn scan_unordered<'py>(
@@ -299,7 +306,8 @@ impl KeyspaceObject {
         Ok(Some(from_record(py, &view)?.into_any()))
     }
 
-    /// Makes an index of a field, for `find`. Returns at once; `wait_indexes` waits until it is built.
+    /// Makes an index of a field, for `find`. Returns at once; `wait_indexes` waits until it is
+    /// built.
     fn create_index(&self, py: Python<'_>, field: &str) -> PyResult<()> {
         let keyspace = self.engine(py)?;
         self.handle.store.run(py, || keyspace.create_index(field))
@@ -311,7 +319,8 @@ impl KeyspaceObject {
         self.handle.store.run(py, || keyspace.drop_index(field))
     }
 
-    /// The indexes of this keyspace: dicts of `field`, `is_ready` and `keys_done`, in the order in which they were made.
+    /// The indexes of this keyspace: dicts of `field`, `is_ready` and `keys_done`, in the order in
+    /// which they were made.
     fn indexes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let keyspace = self.engine(py)?;
         let infos = self.handle.store.run(py, || keyspace.indexes())?;
@@ -327,7 +336,8 @@ impl KeyspaceObject {
 
     /// Waits until the index of `field` is ready, or all indexes of the database if none is named.
     ///
-    /// `progress` is called about ten times a second with the number of keys done, where a field is named.
+    /// `progress` is called about ten times a second with the number of keys done, where a field is
+    /// named.
     #[pyo3(signature = (field=None, *, progress=None))]
     fn wait_indexes(
         &self,
@@ -364,9 +374,11 @@ impl KeyspaceObject {
         self.found(py, field, (&value, &value), snapshot, false)
     }
 
-    /// The keys of records whose field holds a value of a range, in the order of the values, by an index.
+    /// The keys of records whose field holds a value of a range, in the order of the values, by an
+    /// index.
     ///
-    /// The range is given by `ge` or `gt` and `le` or `lt`; what is left out is open. `values`: each key comes with its value.
+    /// The range is given by `ge` or `gt` and `le` or `lt`; what is left out is open. `values`:
+    /// each key comes with its value.
     #[pyo3(signature = (field, *, snapshot=None, values=false, **bounds))]
     fn find_range(
         &self,
@@ -380,7 +392,8 @@ impl KeyspaceObject {
         self.found(py, field, (&start, &end), snapshot, values)
     }
 
-    /// The keys of records whose field holds this value, in order, without an index: reads all records.
+    /// The keys of records whose field holds this value, in order, without an index: reads all
+    /// records.
     #[pyo3(signature = (field, value, *, snapshot=None))]
     fn get_keys_by_field<'py>(
         &self,
@@ -433,7 +446,8 @@ impl KeyspaceObject {
         patiently(py, &self.handle.store, move || keyspace.flush())
     }
 
-    /// Compacts everything from `start` to before `end` into the deepest level, dropping what is deleted.
+    /// Compacts everything from `start` to before `end` into the deepest level, dropping what is
+    /// deleted.
     #[pyo3(signature = (start=None, end=None))]
     fn compact(
         &self,

@@ -31,7 +31,8 @@ pub(super) fn options<'py>(py: Python<'py>, preset: &str) -> PyResult<Bound<'py,
 /// The options of a database: a preset, and what is given beside it.
 ///
 /// # Errors
-/// `InvalidArgumentError` naming the option: an unknown name, with those that there are, or a value that it cannot have.
+/// `InvalidArgumentError` naming the option: an unknown name, with those that there are, or a value
+/// that it cannot have.
 pub(super) fn of_database(
     py: Python<'_>,
     preset: &str,
@@ -151,7 +152,8 @@ fn set<T: DeserializeOwned>(
     Ok(())
 }
 
-/// A choice with a number, as the command has it: `zstd:3`, `bloom:10`, `time-slice:8000`, `fixed:4`, `delimiter:/`.
+/// A choice with a number, as the command has it: `zstd:3`, `bloom:10`, `time-slice:8000`,
+/// `fixed:4`, `delimiter:/`.
 fn choice(given: Value) -> Value {
     let Value::String(word) = &given else { return given };
     let number = |digits: &str| digits.parse::<i64>().map_or(json!(digits), |number| json!(number));

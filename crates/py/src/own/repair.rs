@@ -21,10 +21,12 @@ pub(super) fn reported<'py>(
     to_python(py, &value)
 }
 
-/// Makes a damaged database one that opens, and says of every file what became of it and what is lost.
+/// Makes a damaged database one that opens, and says of every file what became of it and what is
+/// lost.
 ///
-/// Give the options that it is opened with. `progress` is called with a dict after each file; what it raises ends the repair,
-/// and the database is as it was. What cannot be used is kept in the directory `lost` inside of the database's.
+/// Give the options that it is opened with. `progress` is called with a dict after each file; what
+/// it raises ends the repair, and the database is as it was. What cannot be used is kept in the
+/// directory `lost` inside of the database's.
 #[pyfunction]
 #[pyo3(signature = (path, *, preset="default", progress=None, comparator=None, comparator_name=None, **options))]
 pub(super) fn repair<'py>(

@@ -145,7 +145,8 @@ impl Scan {
         })
     }
 
-    /// Goes on at `key`: forward with the first at or behind it, in reverse with the last before it.
+    /// Goes on at `key`: forward with the first at or behind it, in reverse with the last before
+    /// it.
     fn seek(&self, py: Python<'_>, key: BytesLike<'_>) -> PyResult<()> {
         let key = key.get();
         self.slot.run(py, SCAN, |steps| steps.seek(key))

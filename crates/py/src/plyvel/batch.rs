@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 /// Writes that are made together: all of them or none.
 ///
-/// As a context manager it is written at the end of the block; with `transaction` not after an exception.
+/// As a context manager it is written at the end of the block; with `transaction` not after an
+/// exception.
 #[pyclass(name = "WriteBatch", module = "esker.plyvel", frozen)]
 pub(crate) struct WriteBatch {
     handle: Arc<Handle>,

@@ -103,7 +103,8 @@ impl PlyvelDb {
         self.handle.is_closed()
     }
 
-    /// Closes the database, and the iterators and snapshots made from it. The second time it does nothing.
+    /// Closes the database, and the iterators and snapshots made from it. The second time it does
+    /// nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.handle.close(py)
     }
@@ -128,7 +129,8 @@ impl PlyvelDb {
         self.place().get(py, key, default)
     }
 
-    /// Sets a key. `value` is anything that holds bytes; `sync`: return when it is on stable storage.
+    /// Sets a key. `value` is anything that holds bytes; `sync`: return when it is on stable
+    /// storage.
     #[pyo3(signature = (key, value, *, sync=Some(false)), text_signature = "($self, key, value, *, sync=False)")]
     fn put(
         &self,

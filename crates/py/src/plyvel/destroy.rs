@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::Path;
 
-/// Makes a damaged database one that opens. What it cannot use is kept in the directory `lost` inside of it.
+/// Makes a damaged database one that opens. What it cannot use is kept in the directory `lost`
+/// inside of it.
 #[pyfunction]
 #[pyo3(
     signature = (name, *, paranoid_checks=None, write_buffer_size=None, max_open_files=None, lru_cache_size=None, block_size=None, block_restart_interval=None, max_file_size=None, compression=Some(Named::SNAPPY), bloom_filter_bits=0, comparator=None, comparator_name=None),
@@ -60,7 +61,8 @@ pub(super) fn repair_db<'py>(
     )
 }
 
-/// Removes a database: its files, and the directory if nothing else is in it. What is not there is no error.
+/// Removes a database: its files, and the directory if nothing else is in it. What is not there is
+/// no error.
 #[pyfunction]
 pub(super) fn destroy_db(py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<()> {
     let path = bytes::path(name)?;

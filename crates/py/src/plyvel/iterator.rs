@@ -55,8 +55,8 @@ impl Default for Range {
 type Key<'py> = Option<Bound<'py, PyBytes>>;
 
 impl Range {
-    /// From arguments: start, stop and prefix; and in the order of the array reverse, include start, stop, key and value, and
-    /// fill the cache, where `None` is false.
+    /// From arguments: start, stop and prefix; and in the order of the array reverse, include
+    /// start, stop, key and value, and fill the cache, where `None` is false.
     pub(super) fn given(
         (start, stop, prefix): (Key<'_>, Key<'_>, Key<'_>),
         flags: [Option<bool>; 6],
@@ -210,7 +210,8 @@ impl PlyvelIterator {
         }
     }
 
-    /// What is given of the entry that was passed last; `None` if another thread has gone on to the end meanwhile.
+    /// What is given of the entry that was passed last; `None` if another thread has gone on to the
+    /// end meanwhile.
     #[inline]
     fn parts<'py>(&self, py: Python<'py>, steps: &Steps) -> Option<Parts<'py>> {
         let (key, value) = steps.entry()?;

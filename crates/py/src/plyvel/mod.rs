@@ -1,6 +1,7 @@
 //! What `esker.plyvel` offers: the names, arguments and habits of plyvel 1.5, on our engine.
 //!
-//! Semantics are plyvel's documented ones; where it departs from them itself, we do not, see docs/python.md.
+//! Semantics are plyvel's documented ones; where it departs from them itself, we do not, see
+//! docs/python.md.
 
 mod batch;
 mod common;
@@ -15,7 +16,8 @@ mod snapshot;
 
 use pyo3::prelude::*;
 
-/// Adds the classes and functions of this face to the module, under names that begin with `plyvel_`.
+/// Adds the classes and functions of this face to the module, under names that begin with
+/// `plyvel_`.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("plyvel_DB", py.get_type::<db::PlyvelDb>())?;

@@ -56,7 +56,8 @@ pub(super) struct Given<'py> {
 const BESIDE_CACHE_BYTES: u64 = 64 << 20;
 
 impl Given<'_> {
-    /// The options they ask for. Sizes out of range are taken for the nearest in it, as LevelDB does.
+    /// The options they ask for. Sizes out of range are taken for the nearest in it, as LevelDB
+    /// does.
     ///
     /// # Errors
     /// `TypeError` and `ValueError`, as plyvel.

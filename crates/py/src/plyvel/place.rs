@@ -1,4 +1,5 @@
-//! What `DB`, `PrefixedDB` and `Snapshot` do alike: reading and writing the keys of a store that begin with a base.
+//! What `DB`, `PrefixedDB` and `Snapshot` do alike: reading and writing the keys of a store that
+//! begin with a base.
 
 use super::iterator::{PlyvelIterator, Range, RawIterator};
 use crate::bytes::{BytesLike, joined};
@@ -9,7 +10,8 @@ use pyo3::types::PyBytes;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The keys that begin with `base`, which is put before every key that is given and taken off every key that is returned.
+/// The keys that begin with `base`, which is put before every key that is given and taken off every
+/// key that is returned.
 pub(super) struct Place<'a> {
     pub(super) handle: &'a Arc<Handle>,
     pub(super) base: &'a [u8],

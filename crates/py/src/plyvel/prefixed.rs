@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Arc;
 
-/// The keys of a database that begin with a prefix; it is put before every key that is given and taken off every key
-/// that is returned.
+/// The keys of a database that begin with a prefix; it is put before every key that is given and
+/// taken off every key that is returned.
 #[pyclass(name = "PrefixedDB", module = "esker.plyvel", frozen)]
 pub(crate) struct PrefixedDb {
     db: Py<PyAny>,

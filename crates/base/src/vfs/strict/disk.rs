@@ -93,7 +93,8 @@ impl Disk {
         if self.off { Err(machine_is_off(op, path)) } else { Ok(()) }
     }
 
-    /// Begins a call that changes something: counts it, and turns the machine off if it is its turn.
+    /// Begins a call that changes something: counts it, and turns the machine off if it is its
+    /// turn.
     pub(super) fn changing(&mut self, op: &'static str, path: &Path) -> Result<()> {
         self.reading(op, path)?;
         self.calls += 1;

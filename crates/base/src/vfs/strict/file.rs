@@ -209,8 +209,8 @@ impl FileData {
     /// The file after a power cut in which each unsynced block, the length and a cut each
     /// reached the disk with a chance of `percent`.
     ///
-    /// A block that reached the disk may have done so before the last bytes were appended to it: then
-    /// only its beginning is new.
+    /// A block that reached the disk may have done so before the last bytes were appended to it:
+    /// then only its beginning is new.
     pub(super) fn after_losing_some(
         &self,
         percent: u8,

@@ -12,12 +12,13 @@ use std::fmt::Write as _;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 100;
 
-/// What the project measured for a get of a key that is there: at so many entries, in nanoseconds, with nothing, the
-/// index, and index and filter in memory. It kept no blocks.
+/// What the project measured for a get of a key that is there: at so many entries, in nanoseconds,
+/// with nothing, the index, and index and filter in memory. It kept no blocks.
 const THERE_RECORDS: u64 = 64 << 10;
 const THERE_NS: [f64; 3] = [790_000.0, 61_500.0, 56_700.0];
 
-/// As many times as long a get may take at the largest size as at [`THERE_RECORDS`], with everything kept.
+/// As many times as long a get may take at the largest size as at [`THERE_RECORDS`], with
+/// everything kept.
 const GROWTH_MAX: f64 = 2.0;
 
 impl Lab<'_> {

@@ -1,9 +1,9 @@
-//! The experiments of a course's LSM tree: gets with nothing, indexes, and indexes and filters in memory, and how long
-//! puts take over time.
+//! The experiments of a course's LSM tree: gets with nothing, indexes, and indexes and filters in
+//! memory, and how long puts take over time.
 //!
-//! Source: the report of a course project that measured gets at 16 Ki to 64 Ki entries and puts of values of 1, 2 and
-//! 3 KiB. Its keys were put in order, so that filters had nothing to do, and its puts waited for compactions. Here
-//! keys are put in random order, and compactions run beside them.
+//! Source: the report of a course project that measured gets at 16 Ki to 64 Ki entries and puts of
+//! values of 1, 2 and 3 KiB. Its keys were put in order, so that filters had nothing to do, and its
+//! puts waited for compactions. Here keys are put in random order, and compactions run beside them.
 
 mod gets;
 mod puts;

@@ -1,8 +1,10 @@
-//! What a run index is worth, by how many runs there are; and how soon a store that has one answers after it is opened.
+//! What a run index is worth, by how many runs there are; and how soon a store that has one answers
+//! after it is opened.
 //!
-//! Source: LooseKV, a key-value store with tiers and an index of which run has which key. It was measured beside other
-//! engines, which `compare/` does; here the same store is read with and without the index, and nothing else differs.
-//! Each store has as many runs as it is to have, since nothing is compacted.
+//! Source: LooseKV, a key-value store with tiers and an index of which run has which key. It was
+//! measured beside other engines, which `compare/` does; here the same store is read with and
+//! without the index, and nothing else differs. Each store has as many runs as it is to have, since
+//! nothing is compacted.
 
 mod lab;
 mod opening;
@@ -220,8 +222,8 @@ impl Store<'_> {
         Ok(Some((costs, index)))
     }
 
-    /// Opens the store, with an index from so many runs on, or without; and the time that it took to make that, once
-    /// it is made.
+    /// Opens the store, with an index from so many runs on, or without; and the time that it took
+    /// to make that, once it is made.
     fn open(
         &self,
         indexed_from: Option<u32>,

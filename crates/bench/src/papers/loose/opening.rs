@@ -1,6 +1,8 @@
-//! How soon a store that has a run index answers after it is opened, and how soon the index is there.
+//! How soon a store that has a run index answers after it is opened, and how soon the index is
+//! there.
 //!
-//! An index is in memory only: it is made anew from the digests of tables, in the background, while reads do without it.
+//! An index is in memory only: it is made anew from the digests of tables, in the background, while
+//! reads do without it.
 
 use super::lab::Lab;
 use crate::esker_store::{self, Esker, Tree};
@@ -35,8 +37,8 @@ struct Opened {
     knows: [u64; 3],
 }
 
-/// Fills a store of so many bytes and opens it so often, none of it in the system's page cache: a page of results, or `None` if that was
-/// interrupted.
+/// Fills a store of so many bytes and opens it so often, none of it in the system's page cache: a
+/// page of results, or `None` if that was interrupted.
 pub(super) fn run(
     (store_bytes, openings): (u64, u32),
     dir: &Path,
@@ -64,7 +66,8 @@ pub(super) fn run(
     Ok(Some(page(num, disk_bytes(dir), &all)))
 }
 
-/// An index is made from two runs on; memtables are so small that there are some, however little is put.
+/// An index is made from two runs on; memtables are so small that there are some, however little is
+/// put.
 fn options(lab: &Lab<'_>, store_bytes: u64) -> Outcome<Options> {
     let engine = Esker { tree: Tree::Indexed, runs: Some(RUNS), ..Esker::default() };
     let mut options = engine.options(&lab.config(0)?.settings(false));
@@ -75,7 +78,8 @@ fn options(lab: &Lab<'_>, store_bytes: u64) -> Outcome<Options> {
     Ok(options)
 }
 
-/// Opens the store, gets a key that is not there, and waits for the index; `None` if that was interrupted.
+/// Opens the store, gets a key that is not there, and waits for the index; `None` if that was
+/// interrupted.
 fn open(
     dir: &Path,
     options: &Options,

@@ -11,8 +11,8 @@ pub struct Choice {
     /// Parts; all if not given
     #[arg(long, value_delimiter = ',')]
     parts: Vec<Part>,
-    /// The paper's sizes where none are given: 10 million writes, 1 and 10 million pairs, and 10 GB where groups are
-    /// deleted or repaired. Takes about an hour and 15 GB of disk
+    /// The paper's sizes where none are given: 10 million writes, 1 and 10 million pairs, and 10 GB
+    /// where groups are deleted or repaired. Takes about an hour and 15 GB of disk
     #[arg(long)]
     paper: bool,
     /// Writes of each arm; 200 thousand if not given

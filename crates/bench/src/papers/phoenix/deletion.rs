@@ -1,4 +1,5 @@
-//! What it takes to delete one group of many, and what those of the others notice who read and write.
+//! What it takes to delete one group of many, and what those of the others notice who read and
+//! write.
 
 use super::choice::Choice;
 use super::figures::{latencies, percent};
@@ -31,14 +32,16 @@ const FRESH: u64 = 1_000;
 /// The second that begins with the deletion.
 const DURING: Duration = Duration::from_secs(1);
 
-/// The longest that a deletion may take, and by how much longer than before the p99 of others may be meanwhile.
+/// The longest that a deletion may take, and by how much longer than before the p99 of others may
+/// be meanwhile.
 const DELETION_MS_MAX: u64 = 50;
 const P99_PERCENT_MAX: u64 = 20;
 
 const PHASES: [&str; 3] = ["before", "the second it begins", "after"];
 /// Where the load ends.
 const OVER: usize = PHASES.len();
-/// When it does not count: what a store reads for the first time it reads slowly, and that is not to count as what was before.
+/// When it does not count: what a store reads for the first time it reads slowly, and that is not
+/// to count as what was before.
 const UNCOUNTED: usize = OVER + 1;
 /// So many times as long as what is measured before the deletion.
 const WARM_UP_FACTOR: u32 = 2;
@@ -55,7 +58,8 @@ pub(super) struct Deletion {
     /// Tables that held nothing else, and tables shared with others.
     tables: u64,
     shared_tables: u64,
-    /// Bytes of disk before, when the second was over that began with it, and when the store had no more work.
+    /// Bytes of disk before, when the second was over that began with it, and when the store had no
+    /// more work.
     disk_bytes: [u64; 3],
     /// Bytes that compactions wrote after it returned.
     compacted_later_bytes: u64,
@@ -208,7 +212,8 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Reads, or writes if there is an owner, until it is over. Latencies are from when an operation was due.
+    /// Reads, or writes if there is an owner, until it is over. Latencies are from when an
+    /// operation was due.
     fn run(&self, mut owner: Option<&mut Owner>) -> Outcome<[Latency; 3]> {
         // By default the system lets a thread sleep 50 us too long, more than most operations take.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -254,7 +259,8 @@ impl Load<'_> {
         if !wait(pause * WARM_UP_FACTOR, stop) {
             return Ok(None);
         }
-        // Looking at thousands of files takes a processor for a hundredth of a second: not while anything counts.
+        // Looking at thousands of files takes a processor for a hundredth of a second: not while
+        // anything counts.
         let before = disk_bytes(dir);
         self.phase.store(0, Ordering::Relaxed);
         if !wait(pause, stop) {

@@ -32,7 +32,8 @@ pub(super) fn end_of(group: u64) -> Vec<u8> {
     prefix_end(&name(group)).unwrap_or_default()
 }
 
-/// Writes a key of a group over `key`: its name, 16 digits, then zeros. Keys stand in the order of their numbers.
+/// Writes a key of a group over `key`: its name, 16 digits, then zeros. Keys stand in the order of
+/// their numbers.
 pub(super) fn write_key(group: u64, number: u64, key: &mut Vec<u8>) {
     const DIGITS: usize = 16;
     key.clear();

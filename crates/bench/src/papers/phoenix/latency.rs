@@ -106,7 +106,8 @@ impl Lab<'_> {
     pub(super) fn latency(&mut self, each: Each<'_, Run>) -> Outcome<()> {
         let place = self.place;
         for round in 0..self.choice.repeat {
-            // What an arm leaves behind, such as files to be removed, is met by another one each time.
+            // What an arm leaves behind, such as files to be removed, is met by another one each
+            // time.
             let mut arms = Arm::ALL;
             arms.shuffle(&mut Random::seed_from_u64(u64::from(round)));
             for (turn, arm) in arms.into_iter().enumerate() {

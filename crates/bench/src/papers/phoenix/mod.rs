@@ -1,8 +1,10 @@
-//! The experiments of PheonixLSM on one machine: what a write costs without a log, how many tables groups of their own
-//! make, what deleting a group takes, and what replacing the state of a replica does to time and space.
+//! The experiments of PheonixLSM on one machine: what a write costs without a log, how many tables
+//! groups of their own make, what deleting a group takes, and what replacing the state of a replica
+//! does to time and space.
 //!
-//! Source: PheonixLSM, the engine of PheonixKV, was measured beside RocksDB 5.18. Here Esker is measured in the same
-//! ways of working: with a log of its own and below one of somebody else's, with and without groups.
+//! Source: PheonixLSM, the engine of PheonixKV, was measured beside RocksDB 5.18. Here Esker is
+//! measured in the same ways of working: with a log of its own and below one of somebody else's,
+//! with and without groups.
 
 mod choice;
 mod deletion;
@@ -37,7 +39,8 @@ struct Found {
     repairs: Vec<repair::Repair>,
 }
 
-/// Does all of it, with ways of peers beside Esker's in the full repair. Ends early if `stop` is set; what was measured before is kept.
+/// Does all of it, with ways of peers beside Esker's in the full repair. Ends early if `stop` is
+/// set; what was measured before is kept.
 ///
 /// # Errors
 /// Of a store, or of the file system.

@@ -1,8 +1,9 @@
-//! A replica is repaired in full: the state of a group is replaced by a new one, of one group and of all: figure 11 of
-//! the paper.
+//! A replica is repaired in full: the state of a group is replaced by a new one, of one group and
+//! of all: figure 11 of the paper.
 //!
-//! The new state comes from memory, in the order of its keys, as from a replica that is healthy; or as files that such a one has
-//! exported before. A repair is done when it would outlive a crash, and at rest when the store has no more work.
+//! The new state comes from memory, in the order of its keys, as from a replica that is healthy; or
+//! as files that such a one has exported before. A repair is done when it would outlive a crash,
+//! and at rest when the store has no more work.
 
 use super::choice::Choice;
 use super::figures::percent;

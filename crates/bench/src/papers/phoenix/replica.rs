@@ -17,8 +17,8 @@ pub trait Way {
     /// What tables call it.
     fn name(&self) -> &str;
 
-    /// Opens a new store, `store` in a directory that is there, for so many groups, with memtables and tables of about
-    /// `part_bytes`.
+    /// Opens a new store, `store` in a directory that is there, for so many groups, with memtables
+    /// and tables of about `part_bytes`.
     ///
     /// # Errors
     /// Of the store.
@@ -47,7 +47,8 @@ pub trait Replica {
         Ok(())
     }
 
-    /// Takes a state over that was made ready. False if states do not come as files: they are written then.
+    /// Takes a state over that was made ready. False if states do not come as files: they are
+    /// written then.
     ///
     /// # Errors
     /// Of the store.
@@ -160,8 +161,8 @@ impl States<'_> {
 /// Esker's ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ours {
-    /// A range tombstone, then batches, in a store with a log and without groups: what a store does that knows of no
-    /// groups.
+    /// A range tombstone, then batches, in a store with a log and without groups: what a store does
+    /// that knows of no groups.
     Range,
     /// The same by requests, in a store without a log.
     RangeApplied,

@@ -1,4 +1,5 @@
-//! How many tables there are, with groups in tables of their own and without: figure 12 of the paper.
+//! How many tables there are, with groups in tables of their own and without: figure 12 of the
+//! paper.
 
 use super::groups::{Owner, PAIR_BYTES, options, values, write_key};
 use super::lab::{Each, Lab};
@@ -10,7 +11,8 @@ use esker_draw::{Group, Outcome, Palette, bars};
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// What the paper counted with 10 million and with 1 000 million pairs: without and with tables for each group.
+/// What the paper counted with 10 million and with 1 000 million pairs: without and with tables for
+/// each group.
 const THERE: [(u64, [u64; 2]); 2] = [(10_000_000, [20, 210]), (1_000_000_000, [2_161, 2_176])];
 
 const NAMES: [&str; 2] = ["groups share tables", "groups have tables of their own"];
@@ -70,7 +72,8 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Puts so many pairs into all groups alike, in an order that looks random; false if that was interrupted.
+    /// Puts so many pairs into all groups alike, in an order that looks random; false if that was
+    /// interrupted.
     fn fill(&mut self, db: &Db, pairs: u64) -> Outcome<bool> {
         let (order, groups) = (Shuffled::new(pairs), self.choice.groups);
         let (mut owner, mut values) = (Owner::new(groups), values(pairs));

@@ -58,8 +58,8 @@ pub(super) fn written_bytes(db: &Db) -> u64 {
 /// Bytes of disk, by seconds since the beginning.
 pub(super) type Space = Vec<(f64, u64)>;
 
-/// Does something while somebody looks at a directory again and again. Returns what came of it, and the bytes of the
-/// directory: before, meanwhile, and after.
+/// Does something while somebody looks at a directory again and again. Returns what came of it, and
+/// the bytes of the directory: before, meanwhile, and after.
 pub(super) fn space_during<T>(
     dir: &Path,
     work: impl FnOnce() -> Outcome<T>,

@@ -4,7 +4,8 @@ use super::DYNAMIC;
 use esker_draw::Points;
 use esker_lab::Summary;
 
-/// What the thesis measured: gigabytes, and how many times as much was written a second with the slice.
+/// What the thesis measured: gigabytes, and how many times as much was written a second with the
+/// slice.
 pub(super) const MEASURED: [(u64, f64); 2] = [(5, 4.86), (50, 20.17)];
 
 /// Everything that was simulated at one size.
@@ -12,7 +13,8 @@ pub(super) struct AtSize {
     pub(super) gigabytes: u64,
     /// Of every schedule.
     pub(super) summaries: Vec<(String, Summary)>,
-    /// Lines of bytes a second over the slice in milliseconds: the engine's rotation, and the thesis's.
+    /// Lines of bytes a second over the slice in milliseconds: the engine's rotation, and the
+    /// thesis's.
     pub(super) slices: Vec<(&'static str, Points)>,
 }
 

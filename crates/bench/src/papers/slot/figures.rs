@@ -1,4 +1,5 @@
-//! The figures of the thesis, under its numbers, with what it measured beside ours where its text says a number.
+//! The figures of the thesis, under its numbers, with what it measured beside ours where its text
+//! says a number.
 
 use super::at_size::{AtSize, MEASURED, OURS};
 use super::{DYNAMIC, NAMES, level, palette};

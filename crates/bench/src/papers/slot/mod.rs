@@ -1,9 +1,11 @@
-//! The experiments of Slot: a level's compactions in turns of time slices, against level 0 before all others.
+//! The experiments of Slot: a level's compactions in turns of time slices, against level 0 before
+//! all others.
 //!
-//! Source: a thesis on scheduling compactions in LSM-trees by rotating time slices, measured on RocksDB 2.5 with 1 kB
-//! records on one disk. It calls level 0 C1, level 1 C2, and so on; tables of 2 MB, of which the levels may hold
-//! 4, 5, 50, 500; writes are slowed at 8 and stopped at 12 runs in level 0. Simulated, everything is as there. The
-//! real store has everything smaller by one factor, on a disk that is slowed to the same 100 MB a second.
+//! Source: a thesis on scheduling compactions in LSM-trees by rotating time slices, measured on
+//! RocksDB 2.5 with 1 kB records on one disk. It calls level 0 C1, level 1 C2, and so on; tables of
+//! 2 MB, of which the levels may hold 4, 5, 50, 500; writes are slowed at 8 and stopped at 12 runs
+//! in level 0. Simulated, everything is as there. The real store has everything smaller by one
+//! factor, on a disk that is slowed to the same 100 MB a second.
 
 mod at_size;
 mod figures;
@@ -42,8 +44,8 @@ pub struct Choice {
     /// Only load real stores
     #[arg(long)]
     real: bool,
-    /// Simulate tables of so many MiB, and slices longer by as much: the tree of a large load then has no more tables
-    /// than can be computed in minutes
+    /// Simulate tables of so many MiB, and slices longer by as much: the tree of a large load then
+    /// has no more tables than can be computed in minutes
     #[arg(long, default_value_t = TABLE_MIB, value_parser = clap::value_parser!(u64).range(2..=900))]
     table_mib: u64,
     /// On the real store everything is so many times smaller

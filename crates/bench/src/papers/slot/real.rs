@@ -1,9 +1,10 @@
 //! The experiments on real stores, on a slow disk in memory.
 //!
-//! Twice: as the store is, which slows writers and never stops them; and with a writer that stops by itself while level 0 has
-//! as many runs as stop RocksDB 2.5. The store's own pace stays on in both, since `priority` takes the number of
-//! runs from the same options; on a disk this slow it lets through a megabyte a second at the least, which is what
-//! the millisecond for each record of RocksDB 2.5 amounts to.
+//! Twice: as the store is, which slows writers, and has them wait for a second each at twice as
+//! many runs; and with a writer that stops by itself while level 0 has as many runs as stop RocksDB
+//! 2.5. The store's own pace stays on in both, since `priority` takes the number of runs from the
+//! same options; on a disk this slow it lets through a megabyte a second at the least, which is
+//! what the millisecond for each record of RocksDB 2.5 amounts to.
 
 use super::{
     CHOSEN_MS, COLUMNS, DISK_BYTES_PER_SECOND, GB, Lab, MIB, NAMES, RECORD_BYTES, TABLE_MIB,

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Slices that the thesis tried at 5 GB, in milliseconds: all of them at the least size, and the second list,
-/// with the chosen one, at the others.
+/// Slices that the thesis tried at 5 GB, in milliseconds: all of them at the least size, and the
+/// second list, with the chosen one, at the others.
 const SLICES_MS: [u64; 10] = [200, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 24_000, 32_000, 64_000];
 const SOME_SLICES_MS: [u64; 5] = [1_000, 4_000, 8_000, 16_000, 64_000];
 
@@ -28,8 +28,8 @@ const SLICE_MS_MAX: u64 = 3_600_000;
 /// Two slices between which the thesis saw a difference at 50 GB.
 const COMPARED_MS: [u64; 2] = [8_000, 64_000];
 
-/// Bytes a second that the thesis's own figures speak of: 130 s for a compaction of level 0 with 1 500 tables
-/// of level 1, 10 s with 100, 1.2 s for one of level 1.
+/// Bytes a second that the thesis's own figures speak of: 130 s for a compaction of level 0 with 1
+/// 500 tables of level 1, 10 s with 100, 1.2 s for one of level 1.
 const SLOW_DISK_BYTES_PER_SECOND: u64 = 45_000_000;
 
 /// How many simulations run at once, at the most.

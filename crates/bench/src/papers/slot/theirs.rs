@@ -1,10 +1,10 @@
-//! The rotation as the thesis built it into RocksDB 2.5, for the simulator: it differs from the engine's in who has the slice
-//! when a level is done before its slice is used up.
+//! The rotation as the thesis built it into RocksDB 2.5, for the simulator: it differs from the
+//! engine's in who has the slice when a level is done before its slice is used up.
 //!
-//! There the slice then goes to the level of the highest priority, and to level 0 from 8 runs on
-//! a priority of 10 000 is given, from 12 on one of 100 000. Only after a slice that was used up does it go to the
-//! level below; if that one is under its limit, to the highest priority again. So level 0 gets every slice that is not
-//! claimed by the level below the last holder.
+//! There the slice then goes to the level of the highest priority, and to level 0 from 8 runs on a
+//! priority of 10 000 is given, from 12 on one of 100 000. Only after a slice that was used up does
+//! it go to the level below; if that one is under its limit, to the highest priority again. So
+//! level 0 gets every slice that is not claimed by the level below the last holder.
 
 use esker::simulate::{LevelScore, Rule};
 

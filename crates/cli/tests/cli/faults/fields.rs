@@ -1,4 +1,5 @@
-//! The rows on records of fields: loading them, indexes, finding. What there is in each directory stands in `table`.
+//! The rows on records of fields: loading them, indexes, finding. What there is in each directory
+//! stands in `table`.
 
 use super::table::{Case, Kept, held, keeping, plain};
 

@@ -1,9 +1,9 @@
 //! The rows: what is wrong, the line for the shell, the exit code, and what must be left.
 //!
-//! In each directory there are `store` (keys `k1` to `k3` in a table, `k4` in a log; `k3` is large), `empty`,
-//! `foreign` with a file that is not ours, `backwards` (a store in another key order), `leveldb` (a LevelDB
-//! store), the empty file `file`, `rows.csv`, and `unbuilt`, a store whose index of `name` is ready and whose index of
-//! `price` is not.
+//! In each directory there are `store` (keys `k1` to `k3` in a table, `k4` in a log; `k3` is
+//! large), `empty`, `foreign` with a file that is not ours, `backwards` (a store in another key
+//! order), `leveldb` (a LevelDB store), the empty file `file`, `rows.csv`, and `unbuilt`, a store
+//! whose index of `name` is ready and whose index of `price` is not.
 
 use super::fields;
 

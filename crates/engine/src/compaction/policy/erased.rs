@@ -1,4 +1,5 @@
-//! Tables are written anew, where they stand, to be rid of what was erased: deleted groups that share them with others.
+//! Tables are written anew, where they stand, to be rid of what was erased: deleted groups that
+//! share them with others.
 
 use super::taken::is_busy;
 use crate::event::CompactionReason;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 
 /// A table that holds something that was erased, to be written anew in its own run.
 ///
-/// Nothing else is merged: by `group_table_bytes_min` such tables are short. The whole run where a run index is kept, which knows runs
-/// and no tables.
+/// Nothing else is merged: by `group_table_bytes_min` such tables are short. The whole run where a
+/// run index is kept, which knows runs and no tables.
 pub(crate) fn pick_erased(version: &Version, options: &KeyspaceOptions) -> Option<CompactionSpec> {
     if version.erased.is_empty() {
         return None;

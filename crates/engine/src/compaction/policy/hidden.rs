@@ -1,14 +1,17 @@
-//! How much a compaction would free of what range tombstones hide, as far as that can be told without the disk.
+//! How much a compaction would free of what range tombstones hide, as far as that can be told
+//! without the disk.
 //!
-//! Of a table that lies in a range as a whole all is hidden. Of one that reaches beyond it nobody knows without reading it: its keys
-//! are taken to be spread evenly, where their bytes say how far they are from each other.
+//! Of a table that lies in a range as a whole all is hidden. Of one that reaches beyond it nobody
+//! knows without reading it: its keys are taken to be spread evenly, where their bytes say how far
+//! they are from each other.
 
 use crate::version::{KeyRange, Run, Stretch, Table, TableMeta};
 use esker_base::KeyOrder;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Stretches are looked up so often in older runs for one answer; what is left then does not count. Some milliseconds.
+/// Stretches are looked up so often in older runs for one answer; what is left then does not count.
+/// Some milliseconds.
 const LOOKUPS_MAX: usize = 20_000;
 
 /// Adds up what is hidden.
@@ -22,8 +25,8 @@ impl<'o> Hidden<'o> {
         Hidden { order, lookups_left: LOOKUPS_MAX }
     }
 
-    /// Of what `of` says of each table of older runs, as much as a table's range tombstones hide: nothing as long as that was not
-    /// opened.
+    /// Of what `of` says of each table of older runs, as much as a table's range tombstones hide:
+    /// nothing as long as that was not opened.
     pub(super) fn by(
         &mut self,
         table: &Table,
@@ -52,7 +55,8 @@ impl<'o> Hidden<'o> {
     }
 }
 
-/// About which part of an older table lies in the stretch. In an order of one's own those alone count that do as a whole.
+/// About which part of an older table lies in the stretch. In an order of one's own those alone
+/// count that do as a whole.
 fn share(stretch: &Stretch, order: &KeyOrder, meta: &TableMeta) -> f64 {
     if meta.max_seq >= stretch.seq {
         return 0.0;

@@ -1,4 +1,5 @@
-//! Leveled compaction: every level below 0 is one sorted run, each `level_fanout` times the one above.
+//! Leveled compaction: every level below 0 is one sorted run, each `level_fanout` times the one
+//! above.
 //!
 //! Level 0 is compacted when it has too many runs, a deeper level when it has too many bytes.
 //! From a deeper level the table is taken whose compaction rewrites the least of the next level for
@@ -17,8 +18,8 @@ use crate::version::{
 use esker_base::{KeyOrder, Seq};
 use std::sync::Arc;
 
-/// A table moves down unchanged only if it overlaps no more than this many tables' worth of bytes of
-/// the level after: otherwise its own compaction would be too large.
+/// A table moves down unchanged only if it overlaps no more than this many tables' worth of bytes
+/// of the level after: otherwise its own compaction would be too large.
 const GRANDPARENT_TABLES_MAX: u64 = 10;
 
 /// Bytes that a level below 0 should have.
@@ -43,8 +44,8 @@ fn only_run(version: &Version, level: usize) -> Option<&Arc<Run>> {
     }
 }
 
-/// True if a tiered tree left several runs in the level. It is neither compacted nor takes anything before they
-/// are one.
+/// True if a tiered tree left several runs in the level. It is neither compacted nor takes anything
+/// before they are one.
 fn is_stacked(version: &Version, level: usize) -> bool {
     level > 0 && version.level(level).len() > 1
 }
@@ -148,7 +149,8 @@ fn unite(version: &Version, level: usize, reason: CompactionReason) -> Option<Co
     })
 }
 
-/// The tables of `next` that overlap `table`. `from` moves on with it: tables must be asked for in order.
+/// The tables of `next` that overlap `table`. `from` moves on with it: tables must be asked for in
+/// order.
 fn overlap_from<'a>(
     next: &'a [Arc<Table>],
     from: &mut usize,
@@ -173,7 +175,8 @@ fn cost(table: &Table, overlap_bytes: u64) -> f64 {
     plain * (1.0 - 0.75 * relief)
 }
 
-/// Level 0 into level 1 although it has few runs, if its tombstones may have deleted such a share of all records of the tree.
+/// Level 0 into level 1 although it has few runs, if its tombstones may have deleted such a share
+/// of all records of the tree.
 fn pick_tombstones_of_level0(
     version: &Version,
     options: &KeyspaceOptions,
@@ -196,8 +199,8 @@ fn pick_tombstones_of_level0(
     Some(CompactionSpec { reason: CompactionReason::Tombstones, ..spec })
 }
 
-/// A table with enough tombstones that compacting it is worth it although no level is over its limit; or level 0, if it has enough
-/// for all of the tree.
+/// A table with enough tombstones that compacting it is worth it although no level is over its
+/// limit; or level 0, if it has enough for all of the tree.
 pub(super) fn pick_tombstones(
     version: &Version,
     options: &KeyspaceOptions,
@@ -258,8 +261,8 @@ pub(super) fn pick_for_values(
     Some(CompactionSpec { reason: CompactionReason::Values, ..spec })
 }
 
-/// Moves everything of the range one level down, a part at a time; at the target, what lies there in several
-/// runs becomes one, and tombstones that nobody needs go.
+/// Moves everything of the range one level down, a part at a time; at the target, what lies there
+/// in several runs becomes one, and tombstones that nobody needs go.
 pub(super) fn pick_manual(
     version: &Version,
     options: &KeyspaceOptions,

@@ -1,7 +1,7 @@
 //! What to compact: functions from a version and options to a `CompactionSpec`.
 //!
-//! The options say which shape the tree shall have. A tree that has the other one, because the option was
-//! changed, is a tree in need of compaction like any other.
+//! The options say which shape the tree shall have. A tree that has the other one, because the
+//! option was changed, is a tree in need of compaction like any other.
 
 mod erased;
 mod hidden;
@@ -94,8 +94,8 @@ pub(crate) fn pick_tombstones(
     }
 }
 
-/// Tables of which it would have to be known what their range tombstones cover, to find what is to be compacted because of that:
-/// all where values are kept apart.
+/// Tables of which it would have to be known what their range tombstones cover, to find what is to
+/// be compacted because of that: all where values are kept apart.
 pub(crate) fn unknown_covers(version: &Version, options: &KeyspaceOptions) -> Vec<Arc<Table>> {
     let is_asked = |level: usize| {
         let for_tombstones = level == 0 || options.compaction == Compaction::Tiered;
@@ -107,8 +107,8 @@ pub(crate) fn unknown_covers(version: &Version, options: &KeyspaceOptions) -> Ve
     tables.map(|(_, table)| table.clone()).collect()
 }
 
-/// Level 0 into level 1 although it has few runs, so that scans find fewer. Nothing if they would not, or if the
-/// option is off.
+/// Level 0 into level 1 although it has few runs, so that scans find fewer. Nothing if they would
+/// not, or if the option is off.
 pub(crate) fn pick_for_scans(version: &Version, options: &KeyspaceOptions) -> Pick {
     if !options.compact_for_scans {
         return Pick::Nothing;
@@ -131,15 +131,16 @@ pub(crate) fn pick_manual(
     }
 }
 
-/// The run of `version` that takes the output of `spec`, which may have been chosen from an older version; `None`
-/// is a new run.
+/// The run of `version` that takes the output of `spec`, which may have been chosen from an older
+/// version; `None` is a new run.
 pub(crate) fn output_run(
     version: &Version,
     options: &KeyspaceOptions,
     spec: &CompactionSpec,
 ) -> Option<u64> {
     match options.compaction {
-        // What is written anew where it stands was taken from that run, which is there for as long as its tables are.
+        // What is written anew where it stands was taken from that run, which is there for as long
+        // as its tables are.
         _ if spec.reason == CompactionReason::Erased => spec.output_run,
         // Another job may have made the level's run in the meantime, or emptied it.
         Compaction::Leveled if spec.output_level > 0 => {

@@ -1,10 +1,11 @@
-//! Tiered compaction: every level holds several sorted runs, and a full level becomes one run of the next.
+//! Tiered compaction: every level holds several sorted runs, and a full level becomes one run of
+//! the next.
 //!
-//! Whole runs are merged, and nothing of the next level is rewritten. The deepest level is merged in place.
-//! Runs that do not overlap each other move down without being rewritten.
+//! Whole runs are merged, and nothing of the next level is rewritten. The deepest level is merged
+//! in place. Runs that do not overlap each other move down without being rewritten.
 //!
-//! Invariant: one job at a time takes runs out of a level, always its oldest, so that what arrives in the next level
-//! arrives in order. Others may merge newer ones where they stand.
+//! Invariant: one job at a time takes runs out of a level, always its oldest, so that what arrives
+//! in the next level arrives in order. Others may merge newer ones where they stand.
 //! Source: LooseKV; the stepped merge of Jagadish et al. (VLDB '97).
 
 use super::hidden::Hidden;
@@ -74,8 +75,8 @@ pub(super) fn pick(
     }
 }
 
-/// While the oldest runs of a level are in a merge that may take long, runs that came after them are not to pile up: so many that are
-/// about as long become one where they stand.
+/// While the oldest runs of a level are in a merge that may take long, runs that came after them
+/// are not to pile up: so many that are about as long become one where they stand.
 fn merge_behind(
     runs: &[Arc<Run>],
     options: &KeyspaceOptions,
@@ -137,8 +138,8 @@ fn are_disjoint(runs: &[Arc<Run>], order: &KeyOrder) -> bool {
     tables.windows(2).all(|pair| pair[0].ends_before(order, &pair[1].meta.smallest))
 }
 
-/// A run and everything older, if so many of their records are tombstones that merging them is worth it. Those of level 0 go one
-/// level down first, see [`merge_older`].
+/// A run and everything older, if so many of their records are tombstones that merging them is
+/// worth it. Those of level 0 go one level down first, see [`merge_older`].
 pub(super) fn pick_tombstones(
     version: &Version,
     options: &KeyspaceOptions,
@@ -159,8 +160,8 @@ pub(super) fn pick_tombstones(
         let by_ranges: u64 = run.tables.iter().map(hidden_by).sum();
         dead += sum(|meta| meta.tombstones) + by_ranges.max(sum(|meta| meta.range_tombstones));
         older.push(run);
-        // The oldest run of all loses its tombstones alone, and range tombstones that cover nothing are
-        // in the way of every read.
+        // The oldest run of all loses its tombstones alone, and range tombstones that cover nothing
+        // are in the way of every read.
         let useless = at + 1 == all.len() && sum(|meta| meta.range_tombstones) > 0;
         let share = dead as f64 / entries.max(1) as f64;
         if useless || (dead > 0 && share >= options.tombstone_ratio_compact) {
@@ -170,8 +171,9 @@ pub(super) fn pick_tombstones(
     merge_older(&all, found?, options, CompactionReason::Tombstones)
 }
 
-/// The runs from `at` on into one, but for those of level 0 that are not the oldest of all: they go one level down first. A
-/// merge of all that is older may take long, and level 0, from which writes come, must not wait for it.
+/// The runs from `at` on into one, but for those of level 0 that are not the oldest of all: they go
+/// one level down first. A merge of all that is older may take long, and level 0, from which writes
+/// come, must not wait for it.
 fn merge_older(
     all: &[(usize, &Arc<Run>)],
     at: usize,
@@ -214,8 +216,8 @@ fn merge_suffix(
     })
 }
 
-/// Everything into one run, since newer runs are merged with the oldest only together: below level 0, or what that holds one level
-/// down first if most of what may be dead is there.
+/// Everything into one run, since newer runs are merged with the oldest only together: below level
+/// 0, or what that holds one level down first if most of what may be dead is there.
 pub(super) fn pick_for_values(
     version: &Version,
     options: &KeyspaceOptions,
@@ -237,8 +239,8 @@ fn below_level0(spec: CompactionSpec) -> CompactionSpec {
     }
 }
 
-/// Everything into one run: parts of runs are never merged. What level 0 holds goes one level down first, see [`merge_older`];
-/// what comes there meanwhile may stay.
+/// Everything into one run: parts of runs are never merged. What level 0 holds goes one level down
+/// first, see [`merge_older`]; what comes there meanwhile may stay.
 pub(super) fn pick_manual(
     version: &Version,
     options: &KeyspaceOptions,

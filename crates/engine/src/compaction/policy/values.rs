@@ -1,7 +1,9 @@
-//! Compacting for the sake of values that are kept apart: only a compaction finds out that one is dead.
+//! Compacting for the sake of values that are kept apart: only a compaction finds out that one is
+//! dead.
 //!
-//! What newer runs have may overwrite or delete what older ones point to; as long as they are not merged, both are kept. So where
-//! space is short, newer runs may be able to do so with no more than a share of what the oldest points to.
+//! What newer runs have may overwrite or delete what older ones point to; as long as they are not
+//! merged, both are kept. So where space is short, newer runs may be able to do so with no more
+//! than a share of what the oldest points to.
 
 use super::hidden::Hidden;
 use super::{leveled, tiered};
@@ -10,7 +12,8 @@ use crate::version::{CompactionSpec, Run, Table, TableMeta, Version};
 use esker_base::KeyOrder;
 use std::sync::Arc;
 
-/// Limits of that share. The more a tree weighs beside its values, the more it costs to merge it often.
+/// Limits of that share. The more a tree weighs beside its values, the more it costs to merge it
+/// often.
 const SHARE_MIN: f64 = 0.05;
 const SHARE_MAX: f64 = 0.1;
 
@@ -45,9 +48,10 @@ pub(crate) fn newer_bytes(version: &Version, order: &KeyOrder) -> u64 {
     newer.iter().map(bytes_of).sum()
 }
 
-/// Bytes of values that the records of newer tables may have overwritten or deleted of those that an older run points to: as many as
-/// they point to themselves, or as the same number of records and range tombstones would of the older run's on an average, or as
-/// their range tombstones hide, whichever is most.
+/// Bytes of values that the records of newer tables may have overwritten or deleted of those that
+/// an older run points to: as many as they point to themselves, or as the same number of records
+/// and range tombstones would of the older run's on an average, or as their range tombstones hide,
+/// whichever is most.
 pub(crate) fn overwriting_bytes<'a>(
     newer: impl Iterator<Item = &'a Arc<Table>>,
     oldest: &Arc<Run>,

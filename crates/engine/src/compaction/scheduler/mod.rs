@@ -1,5 +1,5 @@
-//! Which level to compact first, by the levels' scores; when to compact although none is over its limit; and how
-//! fast writes may come meanwhile.
+//! Which level to compact first, by the levels' scores; when to compact although none is over its
+//! limit; and how fast writes may come meanwhile.
 //!
 //! Nothing here reads a clock or a disk: times and sizes are told.
 
@@ -11,8 +11,9 @@ use crate::options::{KeyspaceOptions, Scheduler};
 use crate::version::LevelScore;
 use time_slice::Rotation;
 
-/// Added to the runs of level 0 from `level0_runs_slow` and from `level0_runs_max` of them on, under `Priority`, for a score
-/// above any other level's. As in LevelDB and RocksDB 2.5; there all keyspaces that are as far have the same score.
+/// Added to the runs of level 0 from `level0_runs_slow` and from `level0_runs_max` of them on,
+/// under `Priority`, for a score above any other level's. As in LevelDB and RocksDB 2.5; there all
+/// keyspaces that are as far have the same score.
 const FIRST: f64 = 10_000.0;
 const BEFORE_ALL: f64 = 100_000.0;
 
@@ -40,8 +41,9 @@ impl Schedule {
         }
     }
 
-    /// The levels that are over their limits, with their urgency: the first is to be compacted if it can be,
-    /// otherwise the next. The first is as urgent as the worst: whose turn it is says nothing about another keyspace's levels.
+    /// The levels that are over their limits, with their urgency: the first is to be compacted if
+    /// it can be, otherwise the next. The first is as urgent as the worst: whose turn it is says
+    /// nothing about another keyspace's levels.
     pub(crate) fn candidates(&mut self, scores: &[LevelScore]) -> Vec<(usize, f64)> {
         let mut over: Vec<(usize, f64)> = scores
             .iter()

@@ -1,16 +1,16 @@
 //! How fast writes may come: slowed smoothly before anything has to stop them.
 //!
-//! Three things must not grow without bound: memory held by memtables, runs in level 0, and dead values. As one nears
-//! its limit, the rate falls from twice what flushes (or compactions out of level 0, or collections) were
-//! measured to drain, to a small part of it at the limit.
+//! Three things must not grow without bound: memory held by memtables, runs in level 0, and dead
+//! values. As one nears its limit, the rate falls from twice what flushes (or compactions out of
+//! level 0, or collections) were measured to drain, to a small part of it at the limit.
 //!
 //! ```text
 //! fill 0 ......... START ............ 1
 //! rate unlimited   | 2 x drained ... 1/8 x drained
 //! ```
 //!
-//! Source: the idea of pacing by measured drain is bLSM's and that of RocksDB's delayed writes; here the
-//! rate is a continuous function of the fill, so that it settles instead of oscillating.
+//! Source: the idea of pacing by measured drain is bLSM's and that of RocksDB's delayed writes;
+//! here the rate is a continuous function of the fill, so that it settles instead of oscillating.
 
 /// Share of the memory for memtables from which writes are slowed.
 pub(crate) const START: f64 = 0.5;
@@ -30,8 +30,8 @@ pub(crate) struct Drained {
     pub(crate) level0: u64,
 }
 
-/// Bytes per second that may be written; `None` is no limit. Memory is full at 1.0, level 0 at 1.0 and starts to
-/// matter above 0.0.
+/// Bytes per second that may be written; `None` is no limit. Memory is full at 1.0, level 0 at 1.0
+/// and starts to matter above 0.0.
 pub(crate) fn rate(memory_fill: f64, level0_fill: f64, drained: Drained) -> Option<f64> {
     let by_memory = (memory_fill > START)
         .then(|| paced(drained.flushes as f64, (memory_fill - START) / (1.0 - START)));
@@ -39,8 +39,8 @@ pub(crate) fn rate(memory_fill: f64, level0_fill: f64, drained: Drained) -> Opti
     by_memory.into_iter().chain(by_level0).min_by(f64::total_cmp)
 }
 
-/// Bytes per second of large values that may be written while files with values are by `fill` of the way (0.0 to 1.0) over
-/// what they should take; `None` is no limit.
+/// Bytes per second of large values that may be written while files with values are by `fill` of
+/// the way (0.0 to 1.0) over what they should take; `None` is no limit.
 pub(crate) fn values_rate(fill: f64, freed: u64) -> Option<f64> {
     (fill > 0.0).then(|| paced(freed as f64, fill))
 }

@@ -6,21 +6,25 @@
 //! revoke   the time is used up, or the level is under its limit, or enough of the excess has left it
 //! ```
 //!
-//! The slice follows the data: what level 0 hands to level 1, level 1 hands on next, before level 0 comes again.
-//! So no level piles up, and what a compaction must rewrite of the next level stays in proportion.
+//! The slice follows the data: what level 0 hands to level 1, level 1 hands on next, before level 0
+//! comes again. So no level piles up, and what a compaction must rewrite of the next level stays in
+//! proportion.
 //!
-//! Flushes are no part of it. With several threads the holder has as many as it has work for that can be done
-//! side by side, and only what it leaves idle goes to others, whose time is not counted.
+//! Flushes are no part of it. With several threads the holder has as many as it has work for that
+//! can be done side by side, and only what it leaves idle goes to others, whose time is not
+//! counted.
 //!
-//! Source: Slot; there the slice has one length for all. Ours can also be measured out: as long as the compactions of
-//! level 0 so far suggest that its excess takes, for whoever has it; while level 0 is under its limit, as long as
-//! the holder's own takes. And a turn can end when a share of the excess has left.
+//! Source: Slot; there the slice has one length for all. Ours can also be measured out: as long as
+//! the compactions of level 0 so far suggest that its excess takes, for whoever has it; while level
+//! 0 is under its limit, as long as the holder's own takes. And a turn can end when a share of the
+//! excess has left.
 //!
-//! Why all turns are equally long: in the long run as many bytes leave each level, so in equal times they leave it at
-//! equal cost. What a byte costs is how many times larger the next level is; the product of these is given, namely
-//! what all levels hold over what level 0 hands down, and of factors with a given product the sum is
-//! least when they are equal. With turns until each level is under its limit the costs are as unequal as the limits
-//! make them: 5 to 7 % fewer bytes a second, more the more is written.
+//! Why all turns are equally long: in the long run as many bytes leave each level, so in equal
+//! times they leave it at equal cost. What a byte costs is how many times larger the next level is;
+//! the product of these is given, namely what all levels hold over what level 0 hands down, and of
+//! factors with a given product the sum is least when they are equal. With turns until each level
+//! is under its limit the costs are as unequal as the limits make them: 5 to 7 % fewer bytes a
+//! second, more the more is written.
 
 use crate::options::TimeSlice;
 use crate::version::{DEEPEST_LEVEL, LevelScore};
@@ -96,7 +100,8 @@ impl Rotation {
         }
     }
 
-    /// The time that a level's excess takes, as measured; without a measure one compaction, which gives one.
+    /// The time that a level's excess takes, as measured; without a measure one compaction, which
+    /// gives one.
     fn needed_ns(&self, score: &LevelScore) -> u64 {
         let drained = self.drained.get(score.level).copied().flatten();
         drained.map_or(0, |rate| (score.excess_bytes as f64 / rate) as u64)
@@ -213,7 +218,8 @@ mod tests {
             assert_eq!(rotation.holder(&over), Some(level));
             rotation.note_job(level, 100, ms * MS);
         }
-        // The 400 bytes of level 0 take 80 ms, and so long is every turn, although level 1 needs but 10 ms.
+        // The 400 bytes of level 0 take 80 ms, and so long is every turn, although level 1 needs
+        // but 10 ms.
         for level in [1, 2, 0, 1] {
             assert_eq!(rotation.holder(&over), Some(level));
             rotation.note_job(level, 395, 79 * MS);

@@ -1,12 +1,14 @@
 //! When level 0 is compacted because scans pay for it.
 //!
-//! A scan seeks in every run, and pays again wherever it goes over from one run to another. Once nobody
-//! writes any more, level 0 would keep its last few runs for ever. So what scans pay for them is added up,
-//! and as soon as that is what a compaction costs, it is made: the rule for whether to rent or to buy,
-//! which never costs more than twice as much as knowing beforehand how much will be scanned.
+//! A scan seeks in every run, and pays again wherever it goes over from one run to another. Once
+//! nobody writes any more, level 0 would keep its last few runs for ever. So what scans pay for
+//! them is added up, and as soon as that is what a compaction costs, it is made: the rule for
+//! whether to rent or to buy, which never costs more than twice as much as knowing beforehand how
+//! much will be scanned.
 //!
-//! Source: LevelDB compacts a table after gets have looked into it in vain so many times, Pebble after
-//! sampled reads. We count the time that is lost, and gets are left out: filters spare them most of it.
+//! Source: LevelDB compacts a table after gets have looked into it in vain so many times, Pebble
+//! after sampled reads. We count the time that is lost, and gets are left out: filters spare them
+//! most of it.
 //! Threads: any.
 
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,7 +73,8 @@ impl Toll {
             && !self.due.swap(true, Ordering::Relaxed)
     }
 
-    /// Sets the price; true if it has been paid. `None`: there is nothing to be had, and what was paid is forgotten.
+    /// Sets the price; true if it has been paid. `None`: there is nothing to be had, and what was
+    /// paid is forgotten.
     pub(crate) fn quote(&self, price_ns: Option<u64>) -> bool {
         self.price_ns.store(price_ns.unwrap_or(u64::MAX), Ordering::Relaxed);
         if price_ns.is_none() {
@@ -79,7 +82,8 @@ impl Toll {
         }
         let paid = self.is_paid();
         if !paid {
-            // Somebody may have seen the old price paid; who sets this wakes whoever asks here again.
+            // Somebody may have seen the old price paid; who sets this wakes whoever asks here
+            // again.
             self.due.store(false, Ordering::Relaxed);
         }
         paid

@@ -10,7 +10,8 @@ use crate::version::{Change, TableMeta, VersionEdit};
 use esker_base::{Kind, Result, Vfs, batch};
 use std::path::Path;
 
-/// Tells all that is readable of a log, in order; which kind it is, its header says, or else its name.
+/// Tells all that is readable of a log, in order; which kind it is, its header says, or else its
+/// name.
 ///
 /// # Errors
 /// Of the file system only; damage is told as events.

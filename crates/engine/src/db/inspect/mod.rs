@@ -1,6 +1,7 @@
 //! Inspection: what stands in a file, event by event, for dumps and for finding damage.
 //!
-//! Flow: log::Salvager and table::TableReader -> events -> sink. Events are data, and print as text.
+//! Flow: log::Salvager and table::TableReader -> events -> sink. Events are data, and print as
+//! text.
 //! Invariant: damaged files are gone through as far as possible; no bytes make this panic.
 
 mod events;
@@ -26,8 +27,8 @@ pub struct DumpOptions {
     pub records: bool,
     /// Bytes shown of each value; its length is always told. Default: 64.
     pub value_bytes_max: usize,
-    /// The file's salt, if it is known from elsewhere: lets a file be read whose header or footer is
-    /// damaged. Default: none.
+    /// The file's salt, if it is known from elsewhere: lets a file be read whose header or footer
+    /// is damaged. Default: none.
     pub salt: Option<u64>,
 }
 

@@ -26,13 +26,14 @@ struct Dump<'a> {
     sink: &'a mut dyn FnMut(&TableEvent),
 }
 
-/// Tells what stands in a table: file, properties, partitions with their index entries and blocks, range
-/// tombstones. Where indexes or footer are damaged, blocks are found by their checksums.
+/// Tells what stands in a table: file, properties, partitions with their index entries and blocks,
+/// range tombstones. Where indexes or footer are damaged, blocks are found by their checksums.
 ///
 /// `order` must be the order of its keys; with another one only the properties are told.
 ///
 /// # Errors
-/// Of the file system; `Incompatible` if the keys have another order, or the format is another. Damage is told as events.
+/// Of the file system; `Incompatible` if the keys have another order, or the format is another.
+/// Damage is told as events.
 pub fn dump_table(
     vfs: &dyn Vfs,
     path: &Path,

@@ -75,9 +75,9 @@ impl Evidence {
 
     /// The manifest whose state can be relied on.
     ///
-    /// The one that CURRENT names, if it is whole: CURRENT says how long it was at least. Without CURRENT
-    /// the newest whole one most of whose files are there; without a mark it may still have been
-    /// being written when power failed.
+    /// The one that CURRENT names, if it is whole: CURRENT says how long it was at least. Without
+    /// CURRENT the newest whole one most of whose files are there; without a mark it may still have
+    /// been being written when power failed.
     pub(super) fn reliable(&self, files: &BTreeMap<FileKind, u64>) -> Option<&ManifestRemains> {
         let whole = |m: &&ManifestRemains| m.state.is_some();
         match &self.current {
@@ -174,10 +174,11 @@ impl Facts {
         }
     }
 
-    /// True if the table was replaced by others that are there, or that were replaced in their turn.
+    /// True if the table was replaced by others that are there, or that were replaced in their
+    /// turn.
     ///
-    /// An edit that failed may be on the disk without ever having been in force; then what it added is
-    /// not there.
+    /// An edit that failed may be on the disk without ever having been in force; then what it added
+    /// is not there.
     pub(super) fn is_obsolete(&self, number: u64, files: &BTreeMap<FileKind, u64>) -> bool {
         let Some(fact) = self.tables.get(&number) else { return false };
         if self.dropped.contains(&fact.keyspace) {
@@ -223,7 +224,8 @@ pub(in crate::db) fn is_ours(
     Ok(false)
 }
 
-/// Fails if a newer version made one of the files: what cannot be read here would be put aside as lost.
+/// Fails if a newer version made one of the files: what cannot be read here would be put aside as
+/// lost.
 ///
 /// # Errors
 /// `Incompatible`, of that file. What else is wrong is left for later.

@@ -60,7 +60,8 @@ impl Values {
         self.by_log.get(&log).is_some_and(|&nth| self.holders[nth].has(log, from))
     }
 
-    /// True if a record can be kept: it points to nothing, or to a value that can be read. Others are counted.
+    /// True if a record can be kept: it points to nothing, or to a value that can be read. Others
+    /// are counted.
     pub(super) fn keeps(&mut self, trailer: Trailer, value: &[u8]) -> bool {
         if trailer.kind() != Some(Kind::PutPointer) {
             return true;

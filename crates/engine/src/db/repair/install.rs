@@ -35,8 +35,8 @@ impl Repair<'_> {
         // If this fails nobody knows whether the new manifest is in force: what it names must stay.
         let made = std::mem::take(&mut self.made);
         write_state(&self.store, &state, self.report.last_seq)?;
-        // From here on the repaired database is in force. What cannot be removed now is in its way no
-        // more than leftovers of a crash are.
+        // From here on the repaired database is in force. What cannot be removed now is in its way
+        // no more than leftovers of a crash are.
         let live: BTreeSet<u64> = state.tables().map(|meta| meta.number).collect();
         for kind in &leaving {
             if *kind != FileKind::Current {
@@ -114,8 +114,8 @@ impl Repair<'_> {
     }
 }
 
-/// Puts a file into `lost_dir` under a free name; a copy that is there from a repair that was cut off
-/// is used again.
+/// Puts a file into `lost_dir` under a free name; a copy that is there from a repair that was cut
+/// off is used again.
 fn second_name(vfs: &dyn Vfs, dir: &Path, lost_dir: &Path, name: &str) -> Result<String> {
     let from = dir.join(name);
     for i in 0..NAMES_MAX {

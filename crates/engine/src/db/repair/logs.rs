@@ -1,9 +1,10 @@
 //! Write-ahead logs: every readable record, in write order, into tables.
 //!
-//! Several logs may hold the same records: a log is carried over into the next at open. And a log whose
-//! append failed may hold records that a later log replaced. So the logs are read twice: first to
-//! learn which sequence numbers each of them holds, as stretches without gaps; then stretch by stretch in
-//! the order of the sequence numbers, each number from the newest log that has it.
+//! Several logs may hold the same records: a log is carried over into the next at open. And a log
+//! whose append failed may hold records that a later log replaced. So the logs are read twice:
+//! first to learn which sequence numbers each of them holds, as stretches without gaps; then
+//! stretch by stretch in the order of the sequence numbers, each number from the newest log that
+//! has it.
 
 use super::evidence::{Facts, name_of};
 use super::{FileFate, MissingWrites, Repair, Target};
@@ -145,7 +146,8 @@ impl Repair<'_> {
             torn: false,
             used: 0,
         };
-        // A log that was being created when power failed, before any manifest named it, or was never begun.
+        // A log that was being created when power failed, before any manifest named it, or was
+        // never begun.
         let blank = match salt {
             None => log.is_blank(),
             Some(salt) => log.is_unbegun(number, salt),
@@ -213,7 +215,8 @@ impl Repair<'_> {
         closed: Option<Seq>,
         state: Option<&Recovered>,
     ) {
-        // Logs begin at or before what is not in tables yet, and reach at least as far as the tables.
+        // Logs begin at or before what is not in tables yet, and reach at least as far as the
+        // tables.
         let in_tables = state.map_or(0, Recovered::newest_table_seq);
         let first = stretches.first().map(|stretch| stretch.first);
         let begin = first.into_iter().chain(starts).min();
@@ -411,7 +414,8 @@ fn is_empty(payload: &[u8]) -> bool {
     batch::decode(payload).is_ok_and(|(_, count, _)| count == 0)
 }
 
-/// Cuts the stretches so that each sequence number comes from the newest log that holds it; in order.
+/// Cuts the stretches so that each sequence number comes from the newest log that holds it; in
+/// order.
 fn choose(found: &[Found]) -> Vec<Stretch> {
     let mut chosen: Vec<Stretch> = Vec::new();
     for log in found.iter().rev() {

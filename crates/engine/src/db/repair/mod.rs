@@ -10,13 +10,13 @@
 //! -> remove the first names
 //! ```
 //!
-//! Invariants: (1) until CURRENT names the new manifest, every old file stands where it stood; (2) a
-//! file that was not used, or not used completely, is in `lost/` before CURRENT changes; (3)
+//! Invariants: (1) until CURRENT names the new manifest, every old file stands where it stood; (2)
+//! a file that was not used, or not used completely, is in `lost/` before CURRENT changes; (3)
 //! whatever is passed over stands in the report.
-//! Logs: opening stops at the first gap, since what follows was never promised without what is missing.
-//! Repair goes on behind gaps and lists them: whoever calls it wants all there is.
-//! Crash: run it again. Before CURRENT changed it starts anew; what it had written is then unneeded, or
-//! merged with what it came from, which changes nothing.
+//! Logs: opening stops at the first gap, since what follows was never promised without what is
+//! missing. Repair goes on behind gaps and lists them: whoever calls it wants all there is.
+//! Crash: run it again. Before CURRENT changed it starts anew; what it had written is then
+//! unneeded, or merged with what it came from, which changes nothing.
 
 pub(super) mod evidence;
 mod holders;
@@ -62,20 +62,21 @@ const READAHEAD_BYTES: usize = 64 << 20;
 /// Repairs the closed database in `dir`.
 ///
 /// `options` are those it is opened with: key orders must be the right ones, or the keyspaces
-/// concerned are skipped. `progress` is called after each table and log; returning false ends the repair
-/// with `Cancelled` and leaves the database as it was.
+/// concerned are skipped. `progress` is called after each table, log and file with values;
+/// returning false ends the repair with `Cancelled` and leaves the database as it was.
 ///
-/// How far groups were applied ([`crate::Db::groups`]) is kept only if nothing at all is missing, be it no more than the end of the
-/// manifest; otherwise it is forgotten for all of them, see docs/external-durability.md.
+/// How far groups were applied ([`crate::Db::groups`]) is kept only if nothing at all is missing,
+/// be it no more than the end of the manifest; otherwise it is forgotten for all of them, see
+/// docs/external-durability.md.
 ///
 /// # Errors
-/// `Busy`: somebody has it open. `NotFound`: no file of a database is there. `Incompatible`: the
-/// default keyspace has another key order, or a newer version made a file. Of the disk. The database is
-/// as it was, unless the last step failed: then it may be repaired already, and repairing again does no
-/// harm.
+/// `InvalidArgument`: an option is out of range. `Busy`: somebody has it open. `NotFound`: no file
+/// of a database is there. `Incompatible`: the default keyspace has another key order, or a newer
+/// version made a file. Of the disk. The database is as it was, unless the last step failed: then
+/// it may be repaired already, and repairing again does no harm.
 /// # Cost
-/// Reads everything once, twice if no manifest can be relied on; then it also writes everything once
-/// and keeps the old files in `lost/`.
+/// Reads everything once, twice if no manifest can be relied on; then it also writes everything
+/// once and keeps the old files in `lost/`.
 pub fn repair(
     dir: &Path,
     options: &Options,
@@ -225,15 +226,16 @@ impl Repair<'_> {
         });
     }
 
-    /// A table of an index is not used: entries follow from records, and the next open makes them anew.
+    /// A table of an index is not used: entries follow from records, and the next open makes them
+    /// anew.
     fn leave_index_table(&mut self, number: u64) -> Result<()> {
         let reason = "it held an index, which is built anew";
         self.speak_for(FileKind::Table(number), FileFate::Unneeded, reason, 0);
         self.advance(FileKind::Table(number))
     }
 
-    /// True if the manifest is whole but says less than the directory: edits are missing at its end,
-    /// and tables that they would name are there.
+    /// True if the manifest is whole but says less than the directory: edits are missing at its
+    /// end, and tables that they would name are there.
     fn has_lost_its_end(&self, evidence: &Evidence, manifest: &ManifestRemains) -> Result<bool> {
         let Some(state) = &manifest.state else { return Ok(true) };
         if evidence.is_closed(manifest) {
@@ -348,8 +350,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Keyspaces that got back from logs what their tables had lost: older records stand beside newer
-    /// ones, so that their tables have to be merged.
+    /// Keyspaces that got back from logs what their tables had lost: older records stand beside
+    /// newer ones, so that their tables have to be merged.
     fn merge_revived(&mut self) -> Result<()> {
         let revived = self.keyspaces.iter().filter(|(_, target)| target.revived);
         let ids: Vec<KeyspaceId> = revived.map(|(&id, _)| id).collect();
@@ -442,8 +444,8 @@ impl Repair<'_> {
 
     /// True if CURRENT could only name the manifest that was kept, so that nothing is lost with it.
     ///
-    /// A mark vouches for its last edit, as CURRENT would, and nothing in the directory says more than it
-    /// does. Any doubt counts.
+    /// A mark vouches for its last edit, as CURRENT would, and nothing in the directory says more
+    /// than it does. Any doubt counts.
     fn tells_all(&self, evidence: &Evidence, kept: Option<u64>) -> bool {
         let ([manifest], true) = (&evidence.manifests[..], evidence.unreadable.is_empty()) else {
             return false;
@@ -487,11 +489,12 @@ impl Repair<'_> {
         Ok(Recovered::of(keyspaces, self.wals.clone(), values, groups))
     }
 
-    /// How far groups were applied, if nothing is missing of what that stands for. Otherwise nobody may rely on it: whoever
-    /// has their logs must put the groups in anew.
+    /// How far groups were applied, if nothing is missing of what that stands for. Otherwise nobody
+    /// may rely on it: whoever has their logs must put the groups in anew.
     ///
-    /// A tail of the manifest that nobody vouches for counts as missing. Groups of what stands before it are no safer: the tail may
-    /// have said that they were further, by which their logs were cut off, or deleted.
+    /// A tail of the manifest that nobody vouches for counts as missing. Groups of what stands
+    /// before it are no safer: the tail may have said that they were further, by which their logs
+    /// were cut off, or deleted.
     fn keep_groups(&mut self) -> NamedGroups {
         let groups = std::mem::take(&mut self.groups);
         let whole = |file: &FileReport| !matches!(file.fate, FileFate::Lost | FileFate::Salvaged);

@@ -3,8 +3,8 @@
 //! Tables say whose they are; records carry sequence numbers, so that a merge puts them in order.
 //! What only a manifest knows is taken from readable edits where there are any, and is otherwise
 //! missing: how old bulk-loaded tables are, and which tables had been replaced but not removed yet.
-//! Records whose age a compaction forgot (number 0) count as older than all others; so of a log nothing counts that was in tables
-//! before, as these say.
+//! Records whose age a compaction forgot (number 0) count as older than all others; so of a log
+//! nothing counts that was in tables before, as these say.
 
 use super::evidence::{Evidence, Facts};
 use super::tables::Checked;
@@ -64,8 +64,8 @@ impl Repair<'_> {
             self.advance(FileKind::Table(number))?;
         }
         self.note_missing(facts);
-        // What a log holds that is kept for its values is in tables, and may have been deleted since. If not all of these can be
-        // read, it is better than nothing.
+        // What a log holds that is kept for its values is in tables, and may have been deleted
+        // since. If not all of these can be read, it is better than nothing.
         let is_hurt = self.fates.iter().any(|(kind, said)| {
             // What no edit names is a leftover of a crash.
             let counts = match kind {
@@ -380,7 +380,8 @@ fn chains(order: &KeyOrder, mut tables: Vec<Arc<Table>>) -> Vec<Vec<Arc<Table>>>
 /// What a manifest would say of a table that only speaks for itself.
 fn meta_of(number: u64, file_bytes: u64, salt: u64, properties: Properties) -> TableMeta {
     TableMeta {
-        // Nobody knows what was erased before it was written: better that it comes back than that what is there is lost.
+        // Nobody knows what was erased before it was written: better that it comes back than that
+        // what is there is lost.
         erased_seq: SEQ_MAX,
         number,
         salt,

@@ -8,9 +8,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RepairProgress {
-    /// Tables and logs looked at so far.
+    /// Tables, logs and files with values looked at so far.
     pub files: u64,
-    /// Tables and logs there are.
+    /// Tables, logs and files with values there are.
     pub files_total: u64,
     /// Their bytes so far.
     pub bytes: u64,

@@ -1,9 +1,9 @@
 //! Repair on specimens: every file missing, cut at every length, with flipped bits; and a crash at
 //! every call of the repair itself.
 //!
-//! What must hold: opening gives the right data or names the damaged file; after a repair the database
-//! opens and verifies, holds no key or value that was never written, loses nothing it does not
-//! report, and nothing at all where the damage is in what can be made again.
+//! What must hold: opening gives the right data or names the damaged file; after a repair the
+//! database opens and verifies, holds no key or value that was never written, loses nothing it does
+//! not report, and nothing at all where the damage is in what can be made again.
 
 use super::{FileFate, RepairReport, Structure, repair};
 use crate::db::{Db, Setup};
@@ -559,8 +559,8 @@ fn a_default_keyspace_in_another_order_is_an_error_and_nothing_changes() {
     }
 }
 
-/// Found by cutting the log of a closed database: the failed open had written the manifest anew, without
-/// what it had failed by, and the second open succeeded with less.
+/// Found by cutting the log of a closed database: the failed open had written the manifest anew,
+/// without what it had failed by, and the second open succeeded with less.
 #[test]
 fn a_failed_open_leaves_the_damage_to_be_found_again() {
     let (mut s, db) = Specimen::new();
@@ -576,8 +576,8 @@ fn a_failed_open_leaves_the_damage_to_be_found_again() {
     }
 }
 
-/// Found by cutting logs: the records of an idle keyspace in an older log were gone, and what followed in
-/// the next log was taken, because tables of another keyspace reached that far.
+/// Found by cutting logs: the records of an idle keyspace in an older log were gone, and what
+/// followed in the next log was taken, because tables of another keyspace reached that far.
 #[test]
 fn an_older_log_that_lost_everything_is_noticed() {
     let (mut s, db) = Specimen::new();

@@ -1,8 +1,8 @@
 //! Values kept apart: which of them can be read, and what becomes of their files.
 //!
-//! A record that points to a value which nobody can read is left out, so that what is repaired can be read throughout;
-//! an older value of its key may come back by that. Sound files of values stay where they are; what can be read of a damaged
-//! one is moved, as a collection would move it.
+//! A record that points to a value which nobody can read is left out, so that what is repaired can
+//! be read throughout; an older value of its key may come back by that. Sound files of values stay
+//! where they are; what can be read of a damaged one is moved, as a collection would move it.
 
 use super::evidence::{Facts, name_of};
 use super::holders::{Holder, Values};
@@ -83,8 +83,8 @@ impl Repair<'_> {
             let Some(holder) = found else { continue };
             let nth = self.values.holders.len();
             for &log in &*holder.meta.logs {
-                // What was moved stands in files of higher numbers than the log's own. But one that is damaged may have been left by a
-                // collection that was cut off.
+                // What was moved stands in files of higher numbers than the log's own. But one that
+                // is damaged may have been left by a collection that was cut off.
                 let Values { holders, by_log, .. } = &mut self.values;
                 let is_sound = |holder: &Holder| holder.readable.is_none();
                 let before = by_log.get(&log).map(|&nth| &holders[nth]);
@@ -182,7 +182,8 @@ impl Repair<'_> {
             if wanted.peek().is_none() {
                 continue;
             }
-            // Tables that nobody checked may point to values of a log of which none can be read: it must be named all the same.
+            // Tables that nobody checked may point to values of a log of which none can be read: it
+            // must be named all the same.
             let is_moved = holder.readable.is_some() && wanted.all(|&log| holder.has_any_of(log));
             let (kind, mut meta) = (holder.kind, holder.meta.clone());
             // Whatever was taken from it as a log.

@@ -1,8 +1,10 @@
-//! Building: a thread in the background puts the entries of records that were there before an index.
+//! Building: a thread in the background puts the entries of records that were there before an
+//! index.
 //!
-//! Writes go on meanwhile and keep the entries of the keys that they change, wherever the building is. A chunk's
-//! keys are read again under their stripes, so that what is put for them is as new as what writes have put; how far it is
-//! is written along with the entries, and is right for whatever part of the log a crash leaves.
+//! Writes go on meanwhile and keep the entries of the keys that they change, wherever the building
+//! is. A chunk's keys are read again under their stripes, so that what is put for them is as new as
+//! what writes have put; how far it is is written along with the entries, and is right for whatever
+//! part of the log a crash leaves.
 
 use super::catalogue::{Index, IndexList, Indexes};
 use super::declare::missing;
@@ -49,8 +51,8 @@ pub(in crate::db) fn build_next(core: &Core) -> Result<bool> {
 
 /// Builds the index for some keys more.
 fn build_chunk(core: &Core, index: &Index) -> Result<()> {
-    // From here on nobody drops the index, begins it anew, or brings keys past it: the keys that are read now, and
-    // those that writes bring, are all there are.
+    // From here on nobody drops the index, begins it anew, or brings keys past it: the keys that
+    // are read now, and those that writes bring, are all there are.
     let _shared = core.indexes.gate.read();
     let list = core.indexes.list();
     let is_current = list.find(index.of, &index.field).is_some_and(|found| found.id == index.id);
@@ -70,7 +72,8 @@ fn build_chunk(core: &Core, index: &Index) -> Result<()> {
             }
         }
         let after = State {
-            // Keys behind the last one came while this was under way, by writes that have put their entries.
+            // Keys behind the last one came while this was under way, by writes that have put their
+            // entries.
             is_ready: keys.len() < CHUNK_KEYS,
             keys_done: before.keys_done + keys.len() as u64,
             last_key: keys.last().cloned(),
@@ -105,8 +108,8 @@ fn next_keys(core: &Core, keyspace: &KeyspaceCore, last: Option<&[u8]>) -> Resul
 /// Waits until all indexes are ready. Without threads, builds them.
 ///
 /// # Errors
-/// Why one cannot be built, or why work in the background failed meanwhile; it is tried again when somebody waits again, and
-/// where the disk failed by itself too.
+/// Why one cannot be built, or why work in the background failed meanwhile; it is tried again when
+/// somebody waits again, and where the disk failed by itself too.
 pub(in crate::db) fn wait(core: &Core) -> Result<()> {
     if Indexes::is_empty_at(core.indexes.number()) {
         return Ok(());
@@ -117,7 +120,8 @@ pub(in crate::db) fn wait(core: &Core) -> Result<()> {
 /// Waits until one index is ready. Without threads, builds.
 ///
 /// # Errors
-/// As `wait`, of this index; `Cancelled` if `progress`, which is given the keys done, returns false.
+/// As `wait`, of this index; `Cancelled` if `progress`, which is given the keys done, returns
+/// false.
 pub(in crate::db) fn wait_one(
     core: &Core,
     keyspace: &KeyspaceCore,

@@ -1,10 +1,12 @@
 //! Which fields are indexed, and the locks of those who write to indexed keyspaces.
 //!
-//! The list follows from the names of keyspaces: nothing else says that a keyspace holds an index. It changes under the
-//! gate and `Core::commit`; a write that was completed by an older list is refused in its turn and begins anew.
+//! The list follows from the names of keyspaces: nothing else says that a keyspace holds an index.
+//! It changes under the gate and `Core::commit`; a write that was completed by an older list is
+//! refused in its turn and begins anew.
 //!
-//! Threads: whoever changes keys of an indexed keyspace holds the gate shared and the stripe of each key from before it
-//! reads what they hold until what it wrote is visible. Who changes a whole range, or the list, holds the gate alone.
+//! Threads: whoever changes keys of an indexed keyspace holds the gate shared and the stripe of
+//! each key from before it reads what they hold until what it wrote is visible. Who changes a whole
+//! range, or the list, holds the gate alone.
 
 use crate::names;
 use crate::options::{Filter, KeyspaceOptions, Options};
@@ -95,8 +97,8 @@ pub struct IndexInfo {
     pub keys_done: u64,
 }
 
-/// The options of a keyspace when the database is opened. Those of an index are the default keyspace's, but for what suits
-/// keys without values that are scanned.
+/// The options of a keyspace when the database is opened. Those of an index are the default
+/// keyspace's, but for what suits keys without values that are scanned.
 pub(in crate::db) fn options_for(options: &Options, name: &str) -> KeyspaceOptions {
     if !names::is_index(name) {
         return options.for_keyspace(name).clone();
@@ -189,7 +191,8 @@ impl Indexes {
         self.list.load_full()
     }
 
-    /// Puts other indexes in the place of those there are. Under the gate, alone, and `Core::commit`.
+    /// Puts other indexes in the place of those there are. Under the gate, alone, and
+    /// `Core::commit`.
     pub(super) fn replace(&self, indexes: impl Iterator<Item = Arc<Index>>) {
         let list = IndexList::with(indexes, self.number() + STEP);
         let number = list.number;

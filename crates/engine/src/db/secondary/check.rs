@@ -50,7 +50,8 @@ impl Sum {
 /// Checks an index; `None` if it is not ready.
 ///
 /// # Cost
-/// Reads all entries and all records front to back. If these do not agree, looks each up in the other.
+/// Reads all entries and all records front to back. If these do not agree, looks each up in the
+/// other.
 pub(in crate::db) fn check(core: &Core, index: &Index) -> Result<Option<Checked>> {
     let (Some(keyspace), Some(holder)) = (core.keyspace(index.of), core.keyspace(index.id)) else {
         return Ok(None);

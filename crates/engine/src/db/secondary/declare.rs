@@ -101,13 +101,15 @@ fn info(core: &Core, index: &Index) -> Result<Option<IndexInfo>> {
     Ok(Some(IndexInfo { field: index.field.clone(), state, keys_done }))
 }
 
-/// True if an index is ready, as it stands in the index: nobody builds where a database is only read.
+/// True if an index is ready, as it stands in the index: nobody builds where a database is only
+/// read.
 pub(in crate::db) fn is_ready(core: &Core, index: &Index) -> bool {
     index.is_built()
         || matches!(State::read(core, index, None), Ok(Some(State { is_ready: true, .. })))
 }
 
-/// Does what changes a keyspace past its indexes, which begin anew before: durably, and nobody writes to it meanwhile.
+/// Does what changes a keyspace past its indexes, which begin anew before: durably, and nobody
+/// writes to it meanwhile.
 pub(in crate::db) fn with_indexes_reset<T, E: From<Error>>(
     core: &Core,
     keyspace: &KeyspaceCore,
@@ -140,7 +142,8 @@ fn reset(core: &Core, keyspace: &KeyspaceCore) -> Result<()> {
     for index in list.of(keyspace.id) {
         put_reset(&mut batch, index);
     }
-    // The batch is written or not, whatever an error says: a building that was not needed finds nothing to do.
+    // The batch is written or not, whatever an error says: a building that was not needed finds
+    // nothing to do.
     for index in list.of(keyspace.id) {
         index.is_built.store(false, Ordering::Release);
     }

@@ -17,7 +17,8 @@ const UNREADABLE: &str = "a record that is to be written is damaged as it was, a
 /// What a batch leaves of the keys that it changes: a value, or nothing.
 type Changes<'b> = BTreeMap<(KeyspaceId, Cow<'b, [u8]>), Option<&'b [u8]>>;
 
-/// What an index holds of a record: the coded value of the field. `None` if it lacks the field or is no record.
+/// What an index holds of a record: the coded value of the field. `None` if it lacks the field or
+/// is no record.
 pub(super) fn indexed<'v>(value: &'v [u8], field: &str) -> Option<&'v [u8]> {
     // All is checked only where there is something to be found.
     find_coded(value, field).filter(|_| RecordView::parse(value).is_ok())
@@ -48,10 +49,12 @@ pub(super) fn entry(index: &Index, coded: &[u8], key: &[u8]) -> Result<Vec<u8>> 
     Ok(entry)
 }
 
-/// Adds to a batch what it changes in indexes. Under the stripes of its keys, or the gate alone if it deletes ranges.
+/// Adds to a batch what it changes in indexes. Under the stripes of its keys, or the gate alone if
+/// it deletes ranges.
 ///
 /// # Errors
-/// `Corruption` if a record that the batch changes cannot be read as it was: then nobody knows which entries it has.
+/// `Corruption` if a record that the batch changes cannot be read as it was: then nobody knows
+/// which entries it has.
 pub(super) fn complete(core: &Core, list: &IndexList, batch: &mut Batch) -> Result<()> {
     add_entries(core, list, batch).map_err(|error| match error {
         Error::Corruption { path, offset_bytes, .. } => {
@@ -74,7 +77,8 @@ fn add_entries(core: &Core, list: &IndexList, batch: &mut Batch) -> Result<()> {
             }
             if let Some(coded) = was.filter(|_| !core.indexes.keeps_old_entries()) {
                 let entry = entry_key(coded, key);
-                // Of a longer one there is none: the record is older than the index, which cannot be built.
+                // Of a longer one there is none: the record is older than the index, which cannot
+                // be built.
                 if entry.len() <= KEY_BYTES_MAX {
                     entries.delete_in(index.id, &entry);
                 }

@@ -1,4 +1,5 @@
-//! Finding keys by what a field of their records holds: through an index, or by reading all records.
+//! Finding keys by what a field of their records holds: through an index, or by reading all
+//! records.
 
 use super::declare::missing;
 use super::entries::indexed;
@@ -44,10 +45,12 @@ impl<'a> FindOptions<'a> {
     }
 }
 
-/// The keys that were found, in the order of the values of the field, and of keys where values are equal.
+/// The keys that were found, in the order of the values of the field, and of keys where values are
+/// equal.
 ///
-/// It sees the database as it was when it was made, or as the snapshot does that it was given. As any cursor it keeps what it
-/// reads alive; do not keep one for hours. After an error it stands on nothing.
+/// It sees the database as it was when it was made, or as the snapshot does that it was given. As
+/// any cursor it keeps what it reads alive; do not keep one for hours. After an error it stands on
+/// nothing.
 pub struct Found {
     cursor: Cursor,
     begun: bool,
@@ -85,7 +88,8 @@ impl Found {
     /// The key of a record, good until the next move.
     ///
     /// # Panics
-    /// If it stands on nothing: before the first [`Found::advance`], or after one that was not true.
+    /// If it stands on nothing: before the first [`Found::advance`], or after one that was not
+    /// true.
     pub fn key(&self) -> &[u8] {
         let entry = self.cursor.key();
         &entry[entry.len() - self.key_bytes..]

@@ -5,7 +5,8 @@
 //!        0x03, varint keys done                      ready
 //! ```
 //!
-//! Where it is absent, or says that nothing was done, no entry stands in the index but those that writes have put there.
+//! Where it is absent, or says that nothing was done, no entry stands in the index but those that
+//! writes have put there.
 
 use super::catalogue::Index;
 use crate::db::core::Core;

@@ -47,7 +47,8 @@ fn an_entry_of_an_old_value_is_found() {
     assert_eq!(index.example.as_deref(), Some(&5u64.to_be_bytes()[..]));
 }
 
-/// Writers of one key that do not wait for each other delete the same old entry, and each puts its own.
+/// Writers of one key that do not wait for each other delete the same old entry, and each puts its
+/// own.
 #[test]
 fn writers_that_take_no_stripes_are_found_out() {
     for (fault, is_sound) in [(None, true), (Some(Fault::LocksNothing), false)] {

@@ -31,7 +31,8 @@ pub(in crate::db) fn write(core: &Core, batch: &mut Batch, how: How<'_>) -> Resu
     }
 }
 
-/// As `write`; false if the list of indexes has changed before it was the turn of the batch, which is then as it was.
+/// As `write`; false if the list of indexes has changed before it was the turn of the batch, which
+/// is then as it was.
 #[cold]
 fn write_indexed(core: &Core, batch: &mut Batch, how: How<'_>) -> Result<bool> {
     write::check(core, batch)?;

@@ -24,7 +24,8 @@ pub(super) struct Case {
 /// The call.
 type Run = Box<dyn Fn(&World) -> Result<()>>;
 
-/// What is done to the files of the closed database first. Files are named by the begin or end of their names.
+/// What is done to the files of the closed database first. Files are named by the begin or end of
+/// their names.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Harm {
     None,
@@ -184,6 +185,17 @@ fn ranges() -> Vec<Case> {
                     Options { run_index_bytes_max, default_keyspace, ..Options::default() };
                 world.open_with(options).map(drop)
             }
+        },
+    ));
+    rows.push(row(
+        "Db::open",
+        "a run index, and `block_cache_bytes` = all that memtables and compactions leave",
+        "InvalidArgument",
+        move |world| {
+            let block_cache_bytes = Some(224 << 20);
+            let default_keyspace = indexed();
+            let options = Options { block_cache_bytes, default_keyspace, ..Options::default() };
+            world.open_with(options).map(drop)
         },
     ));
     rows.push(row(
