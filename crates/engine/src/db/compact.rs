@@ -271,7 +271,11 @@ impl Chosen {
             Some(_) => spec.tables().map(|(_, table)| table.clone()).collect(),
             None => Vec::new(),
         };
-        let flushed_seq = core.lock_versions()?.keyspace(self.keyspace.id)?.flushed_seq;
+        // Of one that was dropped by now nothing stays.
+        let flushed_seq = match core.lock_versions()?.keyspace(self.keyspace.id) {
+            Ok(record) => record.flushed_seq,
+            Err(_) => 0,
+        };
         let context = JobContext {
             store: core.store.clone(),
             options: self.options.clone(),
