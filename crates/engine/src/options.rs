@@ -410,10 +410,13 @@ impl Options {
             )));
         }
         in_range("manifest_bytes_max", self.manifest_bytes_max, 4 * KIB, u64::MAX)?;
-        self.keyspaces.values().try_for_each(KeyspaceOptions::validate)?;
-        self.default_keyspace.validate()?;
-        let keyspaces = self.keyspaces.values().chain([&self.default_keyspace]);
-        keyspaces.into_iter().try_for_each(|keyspace| self.check_run_index(keyspace))
+        self.all_keyspaces().try_for_each(KeyspaceOptions::validate)?;
+        self.all_keyspaces().try_for_each(|keyspace| self.check_run_index(keyspace))
+    }
+
+    /// Options of keyspaces that have their own, and the default ones.
+    fn all_keyspaces(&self) -> impl Iterator<Item = &KeyspaceOptions> {
+        self.keyspaces.values().chain([&self.default_keyspace])
     }
 
     /// The options of a keyspace that exists.

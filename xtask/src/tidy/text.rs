@@ -90,6 +90,7 @@ mod tests {
         assert!(found[0].starts_with("b.rs:1: has no head"));
         assert!(found[1].starts_with("docs/c.md:1: names the directory"));
     }
+
     #[test]
     fn wide_prose_is_found() {
         let (words, word) = ("word ".repeat(20), "word".repeat(25));

@@ -326,6 +326,15 @@ mod tests {
     }
 
     #[test]
+    fn a_short_payload_does_not_grow() {
+        for len in 0..8 {
+            for compression in [Compression::Lz4, Compression::Zstd { level: 3 }] {
+                assert_eq!(round_trip(&[7; 8][..len], compression), len);
+            }
+        }
+    }
+
+    #[test]
     fn payloads_round_trip() {
         let mut state = 1u64;
         let noise: Vec<u8> = (0..5_000)

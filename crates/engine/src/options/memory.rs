@@ -40,15 +40,20 @@ impl Options {
         }
     }
 
+    /// What memtables leave: buffers of compactions, and what is kept in memory.
+    fn work_and_kept_bytes(&self) -> (u64, u64) {
+        let left = self.memory_budget_bytes - self.memtables_limit_bytes();
+        (left / 8, left - left / 8)
+    }
+
     /// How the rest of the memory is shared out.
     pub(crate) fn memory_shares(&self) -> MemoryShares {
-        let left = self.memory_budget_bytes - self.memtables_limit_bytes();
-        let work = left / 8;
+        let (work, kept) = self.work_and_kept_bytes();
         let given = [self.block_cache_bytes, self.pinned_bytes_max].into_iter().flatten();
-        let not_given = (left - work).saturating_sub(given.fold(0, u64::saturating_add));
-        let usual = if self.has_run_index() { not_given.min((left - work) / 4) } else { 0 };
+        let not_given = kept.saturating_sub(given.fold(0, u64::saturating_add));
+        let usual = if self.has_run_index() { not_given.min(kept / 4) } else { 0 };
         let run_index_bytes = self.run_index_bytes_max.unwrap_or(usual);
-        let blocks = (left - work).saturating_sub(run_index_bytes);
+        let blocks = kept.saturating_sub(run_index_bytes);
         let pinned_bytes = match (self.pinned_bytes_max, self.block_cache_bytes) {
             (Some(pinned), _) => pinned,
             (None, Some(cache)) => blocks.saturating_sub(cache),
@@ -76,8 +81,7 @@ impl Options {
             ("run_index_bytes_max", self.run_index_bytes_max),
         ];
         let given = given.map(|(name, bytes)| (name, bytes.unwrap_or(0)));
-        let left = self.memory_budget_bytes - self.memtables_limit_bytes();
-        let left = left - left / 8;
+        let (_, left) = self.work_and_kept_bytes();
         if given.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes)) > left {
             let given = given.iter().filter(|(_, bytes)| *bytes > 0);
             let given: Vec<String> =
@@ -94,8 +98,7 @@ impl Options {
 
     /// True if a keyspace that is named has a run index.
     fn has_run_index(&self) -> bool {
-        let mut keyspaces = self.keyspaces.values().chain([&self.default_keyspace]);
-        keyspaces.any(|keyspace| keyspace.run_index)
+        self.all_keyspaces().any(|keyspace| keyspace.run_index)
     }
 
     /// Fails if the keyspace has a run index and there is no memory for it.
@@ -106,12 +109,12 @@ impl Options {
         let why = match self.run_index_bytes_max {
             Some(_) => "run_index_bytes_max = 0: raise it, or leave it out",
             None if self.has_run_index() => {
-                "block_cache_bytes and pinned_bytes_max leave none of memory_budget_bytes: lower one, or raise the \
-                 budget"
+                "block_cache_bytes and pinned_bytes_max leave none of memory_budget_bytes: lower \
+                 one, or raise the budget"
             }
             None => {
-                "the store was opened without a keyspace that has one: set run_index_bytes_max then, or name the \
-                 keyspace with its options"
+                "the store was opened without a keyspace that has one: set run_index_bytes_max \
+                 then, or name the keyspace with its options"
             }
         };
         Err(Error::invalid(format!("run_index = true needs memory, and {why}")))

@@ -467,6 +467,15 @@ fn a_damaged_header_of_a_file_with_values_costs_no_value() {
     assert!(moved > 20, "{moved} files were moved");
 }
 
+/// Only a rebuild helps then.
+fn lose_manifests(disk: &StrictVfs) {
+    for name in disk.file_names(Path::new(DIR)) {
+        if name == "CURRENT" || name.starts_with("MANIFEST") {
+            disk.remove(&Path::new(DIR).join(name)).expect("remove");
+        }
+    }
+}
+
 /// Tables have forgotten how old their records are, and what was deleted; logs that are kept for
 /// their values have not.
 #[test]
@@ -492,11 +501,7 @@ fn without_a_manifest_logs_that_are_kept_for_their_values_say_nothing_of_what_wa
     assert!(logs > 1, "one is kept, another is in use");
     // What a rebuild makes says it too.
     for _ in 0..2 {
-        for name in disk.file_names(Path::new(DIR)) {
-            if name == "CURRENT" || name.starts_with("MANIFEST") {
-                disk.remove(&Path::new(DIR).join(name)).expect("remove");
-            }
-        }
+        lose_manifests(&disk);
         repaired(&disk);
         let db = open(&disk, options());
         for nth in 0..40 {
@@ -603,11 +608,7 @@ fn logs_that_stay_after_a_repair_hold_nothing() {
     db.put(b"last", b"in a log").expect("put");
     model.insert(b"last".to_vec(), b"in a log".to_vec());
     db.close().expect("close");
-    for name in disk.file_names(Path::new(DIR)) {
-        if name == "CURRENT" || name.starts_with("MANIFEST") {
-            esker::base::Vfs::remove(&disk, &Path::new(DIR).join(name)).expect("remove");
-        }
-    }
+    lose_manifests(&disk);
     let faulty = FaultyVfs::new(Arc::new(disk.clone()));
     let is_log = |path: &Path| path.extension().is_some_and(|ending| ending == "wal");
     faulty.inject(FaultRule::nth(1, &[Op::Remove], Fault::Eio).from_then_on().on(is_log));
@@ -625,11 +626,7 @@ fn logs_that_stay_after_a_repair_hold_nothing() {
 fn a_store_without_its_manifest_gets_its_values_back() {
     let disk = StrictVfs::new();
     let model = closed_store(&disk);
-    for name in disk.file_names(Path::new(DIR)) {
-        if name == "CURRENT" || name.starts_with("MANIFEST") {
-            esker::base::Vfs::remove(&disk, &Path::new(DIR).join(name)).expect("remove");
-        }
-    }
+    lose_manifests(&disk);
     let report = repaired(&disk);
     let db = open(&disk, options());
     for (key, value) in &model {

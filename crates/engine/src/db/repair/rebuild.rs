@@ -104,7 +104,8 @@ impl Repair<'_> {
         self.report.notes.push(
             "no manifest could be relied on: records were ordered by their sequence numbers; tables \
              that had been replaced but not removed yet count again, so that deleted or older \
-             values may have come back or taken the place of newer ones, and so may what deleted groups left in tables that they shared"
+             values may have come back or taken the place of newer ones, and so may what deleted \
+             groups left in tables that they shared"
                 .to_owned(),
         );
         Ok(())
@@ -163,7 +164,7 @@ impl Repair<'_> {
                     said.fate = FileFate::Read;
                     said.records = records;
                 }
-                vec![known.meta.clone()]
+                vec![known.meta]
             }
             Checked::Written(tables) => tables,
             Checked::Lost => {
