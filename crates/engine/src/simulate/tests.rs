@@ -303,8 +303,8 @@ fn a_measured_slice_is_as_good_as_the_best_of_a_given_length() {
     let given = [200, 1_000, 4_000].map(|ms| loaded_us(slice(ms)));
     let measured = loaded_us(Scheduler::TimeSlice(TimeSlice::default()));
     let best = given.into_iter().min().expect("several");
-    // Turns until each level is under its limit take 3 % longer.
-    assert!(measured as f64 <= 1.02 * best as f64, "{measured} beside {given:?} us");
+    // Turns as long as each level's own excess takes need a fifth more.
+    assert!(measured as f64 <= 1.05 * best as f64, "{measured} beside {given:?} us");
 }
 
 /// Levels 0 and 1 alone, the upper one first.

@@ -391,8 +391,10 @@ fn pick_level0(version: &Version, options: &KeyspaceOptions) -> Option<Compactio
             is_move: true,
         });
     }
-    // Oldest first, as many as make a job of a bounded size.
-    let limit = options.level_base_bytes.max(4 * options.memtable_bytes);
+    // Oldest first, as many as make a job of a bounded size; but where level 1 has piled up, as
+    // much as it has, or else it would be rewritten several times for as much.
+    let least = options.level_base_bytes.max(4 * options.memtable_bytes);
+    let limit = least.max(version.level_bytes(1));
     let mut bytes = 0;
     let wanted = runs.iter().rev().take_while(|run| {
         let fits = bytes == 0 || bytes + run.bytes() <= limit;

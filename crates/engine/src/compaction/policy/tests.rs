@@ -388,6 +388,27 @@ fn what_comes_into_a_tier_whose_oldest_runs_are_taken_becomes_fewer() {
 }
 
 #[test]
+fn level_0_hands_down_as_much_as_level_1_has_if_that_has_piled_up() {
+    let chosen = |tables_of_level1: u32| {
+        let level0 = (1..=9).rev().map(|run| table(0, 10 + run, "a", "z"));
+        let keys: Vec<String> = (0..tables_of_level1).map(|n| format!("b{n:02}")).collect();
+        let level1 = keys.iter().map(|key| table(1, 1, key, key));
+        let spec = Tree::new(Compaction::Leveled, level0.chain(level1).collect()).pick(0);
+        spec.expect("level 0 is over its limit")
+    };
+    let of_level0 = |spec: &CompactionSpec| {
+        let runs = spec.inputs.iter().filter(|run| run.level == 0);
+        runs.count() as u64
+    };
+    // Of a mebibyte each; a job of level 0 has four mebibytes of it at the least.
+    for (level1, level0) in [(1, 4), (4, 4), (5, 5), (8, 8), (20, 9)] {
+        let spec = chosen(level1);
+        assert_eq!(of_level0(&spec), level0, "{level1} tables in level 1");
+        assert_eq!(spec.input_bytes(), (level0 + u64::from(level1)) * MIB);
+    }
+}
+
+#[test]
 fn a_few_runs_of_level_0_are_compacted_if_they_delete_half_of_the_tree() {
     let below = || [table(1, 7, "a", "m"), table(1, 7, "n", "z"), table(2, 3, "d", "z")];
     let chosen = |level0: (u32, u64, TableMeta), oldest_snapshot: Seq| {
