@@ -397,9 +397,9 @@ mod tests {
 
     #[test]
     fn it_begins_with_each_byte_once_however_they_come() {
-        let mut dir = std::env::temp_dir();
-        dir.push(format!("esker-posix-{}", std::process::id()));
-        let mut writer = PosixWriter::new(create_file(&dir).expect("a file"), &dir);
+        let name = format!("esker-posix-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut writer = PosixWriter::new(create_file(&path).expect("a file"), &path);
         let mut begun = 0;
         for bytes in [1_000_000, 50_000, 3 << 20, 1, 4_095, 2 << 20] {
             writer.append(&vec![7; bytes]).expect("room");
@@ -412,6 +412,6 @@ mod tests {
         writer.append_parts(&parts).expect("room");
         assert!(writer.begun_bytes > begun, "parts are appended too");
         writer.sync().expect("synced");
-        std::fs::remove_file(&dir).expect("removed");
+        std::fs::remove_file(&path).expect("removed");
     }
 }
