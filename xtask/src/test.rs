@@ -168,6 +168,7 @@ pub(crate) fn run(root: &Path, only: Option<&str>, long: bool) -> bool {
         return false;
     }
     let mut passed = 0;
+    let mut times = Vec::new();
     for step in &chosen {
         println!("== {} ({})", step.name, step.run.describe());
         let (ok, took) = timed(|| step.start(root));
@@ -179,9 +180,19 @@ pub(crate) fn run(root: &Path, only: Option<&str>, long: bool) -> bool {
             return false;
         }
         passed += 1;
+        times.push((step.name, took));
     }
+    println!("{}", longest_first(times));
     println!("{passed} passed, 0 failed");
     true
+}
+
+/// How long all steps took, and each of them.
+fn longest_first(mut times: Vec<(&str, f64)>) -> String {
+    times.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let all: f64 = times.iter().map(|(_, took)| took).sum();
+    let each: Vec<String> = times.iter().map(|(name, took)| format!("{name} {took:.0}")).collect();
+    format!("{all:.0} s: {}", each.join(", "))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a tool for people, outside any simulation")]

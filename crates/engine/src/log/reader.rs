@@ -116,7 +116,9 @@ impl Reader {
             Err(fault @ HeaderFault::Newer(_)) => return Err(fault.at(path)),
             Err(_) if reader.file_bytes < HEADER_BYTES as u64 => "the log is cut short; run repair",
             Err(fault) if !reader.may_be_unbegun(number, salt)? => fault.what(),
-            Err(_) if reader.mark_behind(salt, 0)? => "the log has lost its header; run repair",
+            Err(_) if reader.mark_behind(salt, 0, reader.file_bytes)? => {
+                "the log has lost its header; run repair"
+            }
             Err(_) => return Ok(reader),
         };
         Err(Error::corruption(path, 0, what))
@@ -258,10 +260,11 @@ impl Reader {
         self.pos = self.file_bytes;
         self.readable_end = at;
         self.header = None;
-        if self.durable_bytes > at || self.mark_behind(salt, at)? {
+        // What was reserved and not written to is zero, and so is all that is left of most logs.
+        let content_end = self.end_of_content(at)?;
+        if self.durable_bytes > at || self.mark_behind(salt, at, content_end)? {
             return Err(Error::corruption(&self.path, at, "a durable log record cannot be read"));
         }
-        let content_end = self.end_of_content(at)?;
         if content_end <= at {
             return Ok(());
         }
@@ -269,14 +272,15 @@ impl Reader {
         Ok(())
     }
 
-    /// True if a sound mark somewhere after `at` says that `at` was durable.
-    fn mark_behind(&mut self, salt: u64, at: u64) -> Result<bool> {
+    /// True if a sound mark somewhere after `at` says that `at` was durable. Behind `content_end`
+    /// all is zero, so none begins there.
+    fn mark_behind(&mut self, salt: u64, at: u64, content_end: u64) -> Result<bool> {
         let mark_bytes = RECORD_HEADER_BYTES + MARK_PAYLOAD_BYTES;
         let mut from = at;
-        loop {
+        while from < content_end {
             let window = self.window(from, READ_BYTES)?;
             if window.len() < mark_bytes {
-                return Ok(false);
+                break;
             }
             let places = window.len() - mark_bytes + 1;
             // What is in the window is looked at before it moves. Of what is no mark, no sum is
@@ -299,6 +303,7 @@ impl Reader {
             }
             from += places as u64;
         }
+        Ok(false)
     }
 
     /// Offset after the last byte at or behind `from` that is not zero; `from` if there is none.
@@ -309,7 +314,7 @@ impl Reader {
             if window.is_empty() {
                 break;
             }
-            if let Some(last) = window.iter().rposition(|&byte| byte != 0) {
+            if let Some(last) = last_that_is_not_zero(window) {
                 end = at + last as u64 + 1;
             }
             at += window.len() as u64;
@@ -333,6 +338,19 @@ impl Reader {
         let end = (start + len).min(self.buf.len());
         Ok(&self.buf[start..end])
     }
+}
+
+/// Where the last byte stands that is not zero. Bytes are looked at by the line, for which the
+/// compiler takes wide registers.
+fn last_that_is_not_zero(bytes: &[u8]) -> Option<usize> {
+    let mut end = bytes.len();
+    for line in bytes.rchunks(64) {
+        end -= line.len();
+        if line.iter().fold(0, |all, byte| all | byte) != 0 {
+            return line.iter().rposition(|&byte| byte != 0).map(|place| end + place);
+        }
+    }
+    None
 }
 
 /// Where a needle stands.

@@ -1,6 +1,7 @@
 //! Logs: round trips, torn tails, damage at every bit, the golden example.
 
-use super::format::HEADER_BYTES;
+use super::format::{HEADER_BYTES, MARK_PAYLOAD_BYTES, RECORD_HEADER_BYTES};
+use super::reader::READ_BYTES;
 use super::{LogHeader, LogKind, Reader, Writer};
 use esker_base::checksum::crc32c;
 use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
@@ -158,6 +159,58 @@ fn every_flip_is_found_and_every_cut_is_a_prefix() {
         }
     }
     assert!(whole.len() > HEADER_BYTES);
+}
+
+/// A log of one record of `len` bytes and the mark behind it.
+fn record_and_mark(path: &Path, len: usize) -> Vec<u8> {
+    let mut writer = Writer::create(&PosixVfs::with_plain_logs(), path, header(), 0).expect("create");
+    writer.append(&vec![0x5a; len]).expect("append");
+    writer.sync().expect("sync");
+    writer.finish().expect("finish");
+    std::fs::read(path).expect("bytes")
+}
+
+#[test]
+fn the_end_of_what_was_written_is_found_to_the_byte() {
+    let vfs = PosixVfs::with_plain_logs();
+    let path = temp("content");
+    let whole = record_and_mark(&path, 10);
+    let at = whole.len();
+    assert_eq!(read(&vfs, &path).expect("read"), (vec![vec![0x5a; 10]], false));
+    // Within a few lines, and around the end of the first read of what is left.
+    for places in [0..200, READ_BYTES - 70..READ_BYTES + 70] {
+        let mut bytes = whole.clone();
+        bytes.resize(at + places.end, 0);
+        for place in places {
+            bytes[at + place] = 1;
+            std::fs::write(&*path, &bytes).expect("write");
+            bytes[at + place] = 0;
+            let mut reader = Reader::open(&vfs, &path, LogKind::Wal, 7, 0).expect("open");
+            while reader.next().expect("read").is_some() {}
+            let torn = reader.torn_tail().expect("there is a byte");
+            let found = (torn.offset_bytes, torn.dropped_bytes);
+            assert_eq!(found, (at as u64, place as u64 + 1));
+        }
+    }
+}
+
+#[test]
+fn a_mark_far_behind_a_lost_record_says_that_it_was_durable() {
+    let vfs = PosixVfs::with_plain_logs();
+    let path = temp("far");
+    let mark_bytes = RECORD_HEADER_BYTES + MARK_PAYLOAD_BYTES;
+    // The last place that the first search looks at, and those around it.
+    for mark_at in READ_BYTES - 2 * mark_bytes..READ_BYTES + mark_bytes {
+        let mut bytes = record_and_mark(&path, mark_at - RECORD_HEADER_BYTES);
+        assert_eq!(bytes.len(), HEADER_BYTES + mark_at + mark_bytes);
+        bytes[HEADER_BYTES + RECORD_HEADER_BYTES] ^= 1;
+        for zeros in [0, 4096] {
+            bytes.resize(HEADER_BYTES + mark_at + mark_bytes + zeros, 0);
+            std::fs::write(&*path, &bytes).expect("write");
+            let error = read(&vfs, &path).expect_err("a durable record is lost");
+            assert!(error.is_corruption(), "{mark_at}, {zeros}: {error}");
+        }
+    }
 }
 
 /// Sets the version in a header, with a checksum that holds.
