@@ -163,7 +163,8 @@ fn every_flip_is_found_and_every_cut_is_a_prefix() {
 
 /// A log of one record of `len` bytes and the mark behind it.
 fn record_and_mark(path: &Path, len: usize) -> Vec<u8> {
-    let mut writer = Writer::create(&PosixVfs::with_plain_logs(), path, header(), 0).expect("create");
+    let mut writer =
+        Writer::create(&PosixVfs::with_plain_logs(), path, header(), 0).expect("create");
     writer.append(&vec![0x5a; len]).expect("append");
     writer.sync().expect("sync");
     writer.finish().expect("finish");

@@ -389,6 +389,7 @@ impl TableBuilder {
         payload.clear();
         DataIndex::encode(&mut payload, self.partition_at, &self.index);
         self.properties.index_bytes += payload.len() as u64;
+        self.properties.separator_bytes += self.index.whole_bytes as u64;
         let index = self.put_block(&payload, Compression::None);
         payload.clear();
         let mut filter = None;

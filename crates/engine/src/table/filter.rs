@@ -198,6 +198,12 @@ impl FilterBlock {
         };
         size_of::<FilterBlock>() + 16 + inside
     }
+
+    /// Heap bytes of so many filters of so many bytes in all: no less than their `memory_bytes`.
+    pub(super) fn memory_bytes_of(filters: u64, stored_bytes: u64) -> u64 {
+        let each = size_of::<FilterBlock>() + 16 + LINE_BYTES;
+        filters.saturating_mul(each as u64).saturating_add(stored_bytes)
+    }
 }
 
 fn decode_line(chunk: &[u8; LINE_BYTES]) -> Line {

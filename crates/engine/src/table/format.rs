@@ -217,6 +217,9 @@ pub struct Properties {
     pub index_bytes: u64,
     /// Bytes of all filter blocks.
     pub filter_bytes: u64,
+    /// Bytes of the keys in these index blocks, where they do not share any; 0 if the table does
+    /// not say.
+    pub separator_bytes: u64,
     /// Name of the key order.
     pub order: String,
     /// Name of the filter; "none" if there is none.
@@ -266,6 +269,7 @@ mod tag {
     pub(super) const DIGEST: u64 = 22;
     pub(super) const REFERENCES: u64 = 23;
     pub(super) const FLUSHED_SEQ: u64 = 24;
+    pub(super) const SEPARATOR_BYTES: u64 = 25;
 }
 
 impl Properties {
@@ -312,6 +316,9 @@ impl Properties {
         if flushed_seq > 0 {
             bytes(tag::FLUSHED_SEQ, &flushed_seq.to_le_bytes());
         }
+        if self.separator_bytes > 0 {
+            bytes(tag::SEPARATOR_BYTES, &self.separator_bytes.to_le_bytes());
+        }
     }
 
     pub(super) fn decode(payload: &[u8]) -> std::result::Result<Properties, Damage> {
@@ -356,6 +363,7 @@ impl Properties {
             tag::DIGEST => self.digest = decode_row(value)?,
             tag::REFERENCES => self.references = decode_references(value)?,
             tag::FLUSHED_SEQ => self.origin_mut().flushed_seq = number()?,
+            tag::SEPARATOR_BYTES => self.separator_bytes = number()?,
             _ => {}
         }
         Some(())

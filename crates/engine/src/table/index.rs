@@ -42,7 +42,8 @@ pub(super) struct SeparatorWriter {
     pub(super) entries: u64,
     last: Vec<u8>,
     last_trailer: Trailer,
-    whole_bytes: usize,
+    /// Bytes of the keys, where they do not share any.
+    pub(super) whole_bytes: usize,
 }
 
 impl Default for SeparatorWriter {
@@ -385,6 +386,16 @@ impl DataIndex {
     pub(super) fn memory_bytes(&self) -> usize {
         let inside = self.separators.memory_bytes() + self.starts.len() * 8;
         size_of::<DataIndex>() + 16 + inside + self.slots.len() * SLOT_BYTES
+    }
+
+    /// Heap bytes of so many indexes with so many blocks in all, whose separators have so many
+    /// bytes: no less than their `memory_bytes`, but for trailers, which few separators have.
+    pub(super) fn memory_bytes_of(indexes: u64, blocks: u64, separator_bytes: u64) -> u64 {
+        // A start more than there are blocks.
+        let each = size_of::<DataIndex>() + 16 + 8;
+        let block = 8 + 8 / GROUP + 4 + 8 + SLOT_BYTES;
+        let blocks = blocks.saturating_mul(block as u64);
+        indexes.saturating_mul(each as u64).saturating_add(blocks).saturating_add(separator_bytes)
     }
 }
 

@@ -11,7 +11,6 @@ use super::file::TableFile;
 use super::filter::{FilterBlock, Probes};
 use super::format::{FOOTER_BYTES, Handle, Properties, decode_range_tombstones};
 use super::index::{DataIndex, TopIndex};
-use super::slot::SLOT_BYTES;
 use super::{BlockCache, CursorOptions, TableCursor};
 use crate::block::{Block, Damage, Payload};
 use crate::cache::CacheKey;
@@ -462,11 +461,17 @@ impl Parts {
     }
 }
 
-/// What the decoded indexes and filters of a table take, about, and the most that is pinned of
-/// them: of an index whose keys share a lot, which stand there whole, a part is left to the cache.
+/// What the decoded indexes and filters of a table take, and the most that is pinned of them.
 fn pinnable_bytes(properties: &Properties) -> u64 {
-    // An entry is an integer, two offsets, a slot, and a key that is no longer prefix-compressed.
-    let per_block = properties.data_blocks.saturating_mul(24 + SLOT_BYTES as u64);
-    let index = properties.index_bytes.saturating_mul(2).saturating_add(per_block);
-    properties.filter_bytes.saturating_add(index)
+    let Properties { partitions, data_blocks, index_bytes, .. } = *properties;
+    let separators = match properties.separator_bytes {
+        // What keys share is not known, and of those that share a lot a part is left to the cache.
+        0 => index_bytes.saturating_mul(2),
+        bytes => bytes,
+    };
+    let filters = match properties.filter_bytes {
+        0 => 0,
+        bytes => FilterBlock::memory_bytes_of(partitions, bytes),
+    };
+    filters.saturating_add(DataIndex::memory_bytes_of(partitions, data_blocks, separators))
 }

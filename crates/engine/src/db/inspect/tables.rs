@@ -213,6 +213,7 @@ fn pairs(p: &Properties) -> Vec<(&'static str, String)> {
         ("data bytes", p.data_bytes.to_string()),
         ("partitions", p.partitions.to_string()),
         ("index bytes", p.index_bytes.to_string()),
+        ("separator bytes", p.separator_bytes.to_string()),
         ("filter bytes", p.filter_bytes.to_string()),
         (
             "digest bytes",
