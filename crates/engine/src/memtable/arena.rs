@@ -34,6 +34,9 @@ const CHUNK_BYTES: usize = GRANULE << CHUNK_BITS;
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
 const CHUNKS_MAX: usize = CHUNKS.1;
 const HEADER_BYTES: usize = 20;
+const LINE_BYTES: usize = 64;
+/// How much of a record is asked for ahead: what is behind, the processor sees coming.
+const AHEAD_BYTES: usize = 512;
 /// With so many chunks a memtable is as good as full.
 const CROWDED_CHUNKS: usize = if CHECKED { CHUNKS_MAX } else { CHUNKS_MAX / 4 };
 /// The most records with chunks of their own in a batch.
@@ -253,10 +256,21 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(self.at(entry, from, len), len) }
     }
 
-    /// Pulls a record's first bytes towards the processor.
+    /// Pulls a record's first bytes towards the processor, which may stand in two lines.
     #[inline]
     pub(super) fn prefetch(&self, entry: EntryRef) {
         prefetch(self.at(entry, 0, 0));
+        prefetch(self.at(entry, HEADER_BYTES, 0));
+    }
+
+    /// Pulls what follows a record's first line, which should be near by now.
+    #[inline]
+    pub(super) fn prefetch_rest(&self, entry: EntryRef) {
+        let [_, key_len, value_len] = self.lens(entry);
+        let bytes = HEADER_BYTES + key_len as usize + value_len as usize;
+        for from in (LINE_BYTES..bytes.min(AHEAD_BYTES)).step_by(LINE_BYTES) {
+            prefetch(self.at(entry, from, 0));
+        }
     }
 
     /// Calls `visit` for each record appended at or after `from`; returns where it ended.

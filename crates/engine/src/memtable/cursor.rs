@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// How far ahead of a forward scan records are pulled into the cache.
 const PREFETCH_DISTANCE: usize = 8;
 
+/// And how far ahead the rest of those that are longer than a line.
+const REST_DISTANCE: usize = 4;
+
 impl Memtable {
     /// Cursors that together hold all point records inserted so far. Sorts what is not sorted yet.
     pub(crate) fn cursors(self: &Arc<Memtable>) -> Vec<MemCursor> {
@@ -87,6 +90,9 @@ impl Cursor for MemCursor {
         self.at += 1;
         if let Some(ahead) = self.piece.entry(self.at + PREFETCH_DISTANCE) {
             self.mem.arena.prefetch(ahead);
+        }
+        if let Some(ahead) = self.piece.entry(self.at + REST_DISTANCE) {
+            self.mem.arena.prefetch_rest(ahead);
         }
         Ok(())
     }
