@@ -6,7 +6,9 @@
 //! number of times, a scan merges few pieces, and a memtable that nobody scans is sorted once.
 //!
 //! In bytewise order a piece also holds, beside each name, eight bytes of the key (after the prefix
-//! that all keys of the piece share) as an integer, so that most comparisons touch no record.
+//! that all keys of the piece share) as an integer, so that most comparisons touch no record. Where
+//! many records have the same, as those of one table or tenant in a store of several, these are
+//! sorted by the eight bytes after what they share, and so on.
 
 use super::arena::{Arena, EntryRef, Position};
 use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
@@ -18,6 +20,11 @@ use std::sync::Arc;
 
 /// A piece is merged with the one after it when it is not this many times larger.
 const MERGE_RATIO: usize = 4;
+
+/// No more records than these are sorted by their keys, rather than by integers made of them.
+const FEW: usize = 12;
+/// As often as this, further bytes are made an integer.
+const ROUNDS_MAX: u32 = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
@@ -103,12 +110,8 @@ impl Piece {
         let shared = names
             .iter()
             .fold(first.len(), |shared, &name| shared_prefix_len(&first[..shared], key(name)));
-        for (entry, &name) in entries.iter_mut().zip(names) {
-            *entry = (prefix_u64(&key(name)[shared..]), name);
-        }
-        entries.sort_unstable_by(|a, b| {
-            a.0.cmp(&b.0).then_with(|| compare(arena, EntryRef(a.1), EntryRef(b.1)))
-        });
+        entries.iter_mut().zip(names).for_each(|(entry, &name)| entry.1 = name);
+        sort(arena, &mut entries, shared, ROUNDS_MAX);
         Piece { shared, entries }
     }
 
@@ -146,6 +149,32 @@ impl Piece {
             Ordering::Equal => before(EntryRef(e.1)),
             unequal => unequal.is_lt(),
         })
+    }
+}
+
+/// Sorts records by internal key, bytewise. All keys share `shared` bytes; the integers become the
+/// eight bytes after these.
+fn sort(arena: &Arena, entries: &mut [(u64, u32)], shared: usize, rounds: u32) {
+    let key = |name: u32| &arena.key(EntryRef(name))[shared..];
+    for entry in &mut *entries {
+        entry.0 = prefix_u64(key(entry.1));
+    }
+    entries.sort_unstable_by_key(|entry| entry.0);
+    for same in entries.chunk_by_mut(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
+        if same.len() > FEW && rounds > 0 {
+            let first = key(same[0].1);
+            let more =
+                |more: usize, entry: &(u64, u32)| shared_prefix_len(&first[..more], key(entry.1));
+            let more = same[1..].iter().fold(first.len(), more);
+            // Keys that end before have the integer of such as go on with zeros.
+            if more >= size_of::<u64>() {
+                let integer = same[0].0;
+                sort(arena, same, shared + more, rounds - 1);
+                same.iter_mut().for_each(|entry| entry.0 = integer);
+                continue;
+            }
+        }
+        same.sort_unstable_by(|a, b| compare(arena, EntryRef(a.1), EntryRef(b.1)));
     }
 }
 

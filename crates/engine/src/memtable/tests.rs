@@ -99,6 +99,50 @@ fn check_seeks(order: &KeyOrder, cursor: &mut impl Cursor, expected: &[(Vec<u8>,
     assert!(!cursor.valid());
 }
 
+/// Keys of which many have the same eight bytes behind what all share.
+fn crowded_keys() -> Vec<Vec<u8>> {
+    let tenants = (0..40u64).flat_map(|tenant| {
+        let name = format!("{}/table{:05}/", mix64(tenant) % 5, tenant % 7);
+        (0..50).map(move |row| format!("{name}{:012}", mix64(row) % 30 * 1_000).into_bytes())
+    });
+    // One that ends has the integer of one that goes on with zeros.
+    let zeros = (0..30).map(|n| [&b"ends"[..], &vec![0; n]].concat());
+    let zeros_behind = (0..30).map(|n| [&b"behind eight"[..], &vec![0; n]].concat());
+    // More rounds than there are.
+    let steps = (0..60).map(|n| vec![b's'; 8 * n]);
+    let longer = (0..60).map(|n| [&vec![b's'; 4 * n][..], b"\xff"].concat());
+    let often = (0..40).map(|_| b"one key".to_vec());
+    tenants.chain(zeros).chain(zeros_behind).chain(steps).chain(longer).chain(often).collect()
+}
+
+#[test]
+fn keys_that_share_a_lot_are_in_order() {
+    let keys = crowded_keys();
+    for of_each in [1, 3] {
+        let mem = Arc::new(Memtable::new(KeyOrder::Bytewise));
+        let mut model = Model::new();
+        let mut seq = 0;
+        for at in (0..keys.len() * of_each).map(|i| i * 7919 % keys.len()) {
+            seq += 1;
+            put(&mem, &mut model, seq, &keys[at], &seq.to_le_bytes());
+        }
+        let expected: Vec<_> =
+            model.iter().map(|((k, t), v)| (k.clone(), t.0, v.clone())).collect();
+        let mut cursor = mem.sealed_cursor();
+        assert_eq!(all(&mut cursor), expected);
+        check_seeks(&KeyOrder::Bytewise, &mut cursor, &expected);
+        for probe in ["ends\0\0", "behind eight\0", "ssssssssssssssss", "one key", "3/table00002/"]
+        {
+            let target = (probe.as_bytes(), Trailer::seek(seq));
+            cursor.seek(target.0, target.1).expect("seek");
+            let at = expected.partition_point(|e| {
+                KeyOrder::Bytewise.compare_internal((&e.0, Trailer(e.1)), target).is_lt()
+            });
+            assert_eq!(cursor.key(), expected[at].0, "{probe}");
+        }
+    }
+}
+
 #[test]
 fn range_tombstones_cover_old_and_recent_alike() {
     let mem = Memtable::new(KeyOrder::Bytewise);
