@@ -37,6 +37,8 @@ const HEADER_BYTES: usize = 20;
 const LINE_BYTES: usize = 64;
 /// How much of a record is asked for ahead: what is behind, the processor sees coming.
 const AHEAD_BYTES: usize = 512;
+/// How many records ahead a walk over all of them looks.
+const WALK_DISTANCE: usize = 8;
 /// With so many chunks a memtable is as good as full.
 const CROWDED_CHUNKS: usize = if CHECKED { CHUNKS_MAX } else { CHUNKS_MAX / 4 };
 /// The most records with chunks of their own in a batch.
@@ -285,7 +287,12 @@ impl Arena {
                 visit(entry);
                 let [_, key_len, value_len] = self.lens(entry);
                 let bytes = HEADER_BYTES + key_len as usize + value_len as usize;
-                granule += bytes.div_ceil(GRANULE) as u32;
+                let granules = bytes.div_ceil(GRANULE);
+                // Where later ones begin, if they are as long: there is no knowing before.
+                let ahead = (granule as usize + WALK_DISTANCE * granules) * GRANULE;
+                let base = self.chunks[index as usize].base.load(Ordering::Relaxed);
+                prefetch(base.wrapping_add(ahead));
+                granule += granules as u32;
             }
             position = Position { chunk: index, granule };
         }

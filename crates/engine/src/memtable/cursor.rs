@@ -25,7 +25,7 @@ impl Memtable {
 
     /// One cursor over all point records. For a memtable that takes no more writes.
     pub(crate) fn sealed_cursor(self: &Arc<Memtable>) -> MemCursor {
-        let piece = self.sorted.whole(&self.order, &self.arena);
+        let piece = self.sorted.whole(&self.order, &self.arena, self.entries() as usize);
         MemCursor::new(self.clone(), piece)
     }
 }

@@ -73,19 +73,26 @@ impl Sorted {
         state.pieces.clone()
     }
 
-    /// One piece with every record appended before the call.
-    pub(super) fn whole(&self, order: &KeyOrder, arena: &Arena) -> Arc<Piece> {
+    /// One piece with every record appended before the call; it takes longer if there are not as
+    /// many as `expected`.
+    pub(super) fn whole(&self, order: &KeyOrder, arena: &Arena, expected: usize) -> Arc<Piece> {
         let mut state = self.state.lock();
         if state.pieces.len() != 1 || !arena.ends_at(state.until) {
-            let mut count = 0;
-            let until = arena.walk(Position::default(), |_| count += 1);
-            let mut all = Pages::<u32>::huge(count);
-            let mut slots = all.iter_mut();
-            arena.walk(Position::default(), |entry| {
-                if let Some(slot) = slots.next() {
-                    *slot = entry.0;
+            let mut all = Pages::<u32>::huge(expected);
+            let mut until;
+            loop {
+                let mut count = 0;
+                until = arena.walk(Position::default(), |entry| {
+                    if let Some(slot) = all.get_mut(count) {
+                        *slot = entry.0;
+                    }
+                    count += 1;
+                });
+                if count == all.len() {
+                    break;
                 }
-            });
+                all = Pages::huge(count);
+            }
             let piece = Arc::new(Piece::build(order, arena, &all));
             state.until = until;
             state.pieces = Arc::new(vec![piece]);

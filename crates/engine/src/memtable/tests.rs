@@ -1,6 +1,6 @@
 //! Memtable against a plain ordered map; readers beside a writer.
 
-use super::Memtable;
+use super::{MemCursor, Memtable};
 use crate::cursor::Cursor;
 use esker_base::checksum::{hash64, mix64};
 use esker_base::{Comparator, KeyOrder, Kind, Seq, Trailer};
@@ -140,6 +140,20 @@ fn keys_that_share_a_lot_are_in_order() {
             });
             assert_eq!(cursor.key(), expected[at].0, "{probe}");
         }
+    }
+}
+
+#[test]
+fn all_records_are_sorted_however_many_were_expected() {
+    for expected in [0, 1, 99, 100, 101, 5_000] {
+        let mem = Arc::new(Memtable::new(KeyOrder::Bytewise));
+        let mut model = Model::new();
+        for seq in 1..=100 {
+            put(&mem, &mut model, seq, &mix64(seq).to_be_bytes(), b"");
+        }
+        let piece = mem.sorted.whole(&mem.order, &mem.arena, expected);
+        let found: Vec<_> = all(&mut MemCursor::new(mem, piece)).into_iter().map(|r| r.0).collect();
+        assert!(found.iter().eq(model.keys().map(|(key, _)| key)), "{expected} expected");
     }
 }
 

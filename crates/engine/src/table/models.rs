@@ -46,8 +46,8 @@ fn a_slot_has_only_what_the_cache_has() {
     explore("blocks that push each other out", 3, move || {
         let (bytes, options) = (bytes.clone(), options.clone());
         let body = move || {
-            // An index, which is too small to be pinned, and one block of 600 bytes, but not two.
-            let context = context(1_600, u64::MAX);
+            // An index, since nothing is pinned, and one block of 600 bytes, but not two.
+            let context = context(1_600, 0);
             let table = open_in(bytes, file_bytes, &options, &context).expect("open");
             let index = table.index(0).expect("index");
             let other = {
@@ -76,7 +76,7 @@ fn a_capacity_that_is_taken_away_holds_at_once() {
     explore("a capacity that is taken away", 3, move || {
         let (bytes, options) = (bytes.clone(), options.clone());
         let body = move || {
-            let context = context(4_000, u64::MAX);
+            let context = context(4_000, 0);
             let table = open_in(bytes, file_bytes, &options, &context).expect("open");
             let index = table.index(0).expect("index");
             let other = {
