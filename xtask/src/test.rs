@@ -167,7 +167,6 @@ pub(crate) fn run(root: &Path, only: Option<&str>, long: bool) -> bool {
         eprintln!("no such step: `cargo xtask test --list` names them");
         return false;
     }
-    let mut passed = 0;
     let mut times = Vec::new();
     for step in &chosen {
         println!("== {} ({})", step.name, step.run.describe());
@@ -176,12 +175,12 @@ pub(crate) fn run(root: &Path, only: Option<&str>, long: bool) -> bool {
         if !ok {
             let long = if long { " --long" } else { "" };
             println!("to run this step alone: cargo xtask test{long} --only {}", step.name);
-            println!("{passed} passed, 1 failed");
+            println!("{} passed, 1 failed", times.len());
             return false;
         }
-        passed += 1;
         times.push((step.name, took));
     }
+    let passed = times.len();
     println!("{}", longest_first(times));
     println!("{passed} passed, 0 failed");
     true

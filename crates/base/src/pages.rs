@@ -148,6 +148,9 @@ pub(crate) unsafe fn prefer_huge(start: *mut u8, bytes: usize) {
     let _ = unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxHugepage) };
 }
 
+/// What the processor fetches at once.
+pub const LINE_BYTES: usize = 64;
+
 /// Pulls the line at an address towards the processor. Any address will do: nothing is read that
 /// could be missed.
 #[inline]

@@ -12,6 +12,7 @@ use super::search::{self, Hit, HitKey};
 use super::{Block, Damage, Layout, Record, StoredBlock, restart};
 use crate::cursor::Step;
 use crate::value::Value;
+use esker_base::pages::LINE_BYTES;
 use esker_base::{KeyOrder, Trailer};
 
 /// A key buffer always has this much room behind the key, so that short suffixes are copied whole.
@@ -20,8 +21,6 @@ const SLACK_BYTES: usize = 16;
 /// How far behind the value of a record further values are brought near. Keys stand close together,
 /// and whoever walks them finds values one by one.
 const VALUES_AHEAD_BYTES: usize = 256;
-/// Memory comes in lines of so many bytes.
-const LINE_BYTES: usize = 64;
 
 /// Keys of one interval kept for walking backward, at most.
 const PASSED_KEYS_BYTES_MAX: usize = 64 << 10;

@@ -8,6 +8,7 @@ use super::format::{
     FIRST_SEQ_AT, HEADER_BYTES, HeaderFault, LogHeader, LogKind, MARK_MAGIC, MARK_PAYLOAD_BYTES,
     RECORD_HEADER_BYTES, RecordType, mark_offset, may_become_header, parse_header,
 };
+use esker_base::pages::LINE_BYTES;
 use esker_base::vfs::{Access, ReadableFile};
 use esker_base::{Error, Result, Vfs};
 use std::path::{Path, PathBuf};
@@ -344,7 +345,7 @@ impl Reader {
 /// compiler takes wide registers.
 fn last_that_is_not_zero(bytes: &[u8]) -> Option<usize> {
     let mut end = bytes.len();
-    for line in bytes.rchunks(64) {
+    for line in bytes.rchunks(LINE_BYTES) {
         end -= line.len();
         if line.iter().fold(0, |all, byte| all | byte) != 0 {
             return line.iter().rposition(|&byte| byte != 0).map(|place| end + place);

@@ -15,7 +15,7 @@
 
 use super::supply::Supply;
 use esker_base::Trailer;
-use esker_base::pages::{Pages, prefetch};
+use esker_base::pages::{LINE_BYTES, Pages, prefetch};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use esker_base::sync::{CHECKED, Mutex, Witness};
 use std::sync::Arc;
@@ -34,7 +34,6 @@ const CHUNK_BYTES: usize = GRANULE << CHUNK_BITS;
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
 const CHUNKS_MAX: usize = CHUNKS.1;
 const HEADER_BYTES: usize = 20;
-const LINE_BYTES: usize = 64;
 /// How much of a record is asked for ahead: what is behind, the processor sees coming.
 const AHEAD_BYTES: usize = 512;
 /// How many records ahead a walk over all of them looks.

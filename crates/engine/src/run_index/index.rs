@@ -3,15 +3,12 @@
 use super::entry::{Prefix, PrefixBuf, Slots};
 use super::leaf::{Finished, LEAF_BYTES, Leaf, LeafBuilder, LongEntry};
 use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
-use esker_base::pages::{Pages, prefetch};
+use esker_base::pages::{LINE_BYTES, Pages, prefetch};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Leaves of a chunk: as many as fill a huge page.
 const CHUNK_LEAVES: usize = (2 << 20) / LEAF_BYTES;
-
-/// What the processor fetches at once.
-const LINE_BYTES: usize = 64;
 
 /// Which runs may hold which keys. Immutable.
 #[derive(Debug, Default)]

@@ -273,7 +273,7 @@ mod tag {
 }
 
 impl Properties {
-    /// Appends tag, length and bytes of each property, in the order of the tags.
+    /// Appends tag, length and bytes of each property.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let mut number = |tag, value: u64| {
             put_varint(out, tag);
