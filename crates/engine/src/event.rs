@@ -196,11 +196,11 @@ pub enum Event {
         /// Time it took, in microseconds.
         duration_us: u64,
     },
-    /// A file with values is not collected any more, since one of them that is needed cannot be
-    /// read: it keeps the space of its dead values. [`crate::repair`] gives up the record and moves
-    /// the rest.
+    /// A file with values is not collected, since one of them that is needed cannot be read: it
+    /// keeps the space of its dead values. If it is damaged, [`crate::repair`] gives up the record
+    /// and moves the rest; if the disk failed, it is tried again, after longer each time.
     ValueUnreadable {
-        /// Where the damage is.
+        /// Where the damage is, or what failed.
         error: Error,
     },
     /// A file that is not needed could not be removed; the next open tries again.

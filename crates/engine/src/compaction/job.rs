@@ -36,6 +36,9 @@ pub(crate) struct JobContext {
     pub(crate) version: Arc<Version>,
     /// Sequence numbers of live snapshots, ascending.
     pub(crate) snapshots: Vec<Seq>,
+    /// Logs may hold records from this sequence number on: a repair that takes them from there must
+    /// find out which are older than those of the tables.
+    pub(crate) logged_from: Seq,
     /// Asked between two pieces of work, by every thread that works; true ends the job with
     /// `Cancelled`.
     pub(crate) stop: Box<dyn Fn() -> bool + Send + Sync>,
@@ -151,7 +154,7 @@ impl Job {
 
     /// Copies what is still seen of the part.
     fn merge(&self, part: &Part, stop: &dyn Fn() -> bool, output: &mut RunOutput) -> Result<()> {
-        let JobContext { store, options, version, snapshots, .. } = &self.context;
+        let JobContext { store, options, version, snapshots, logged_from, .. } = &self.context;
         let order = &options.order;
         let keep = Keep {
             compression: options.compression_at(self.spec.output_level),
@@ -192,8 +195,10 @@ impl Job {
                 match cursor.stored_block() {
                     // Its age stands in there.
                     Some(stored) => output.add_stored(key, trailer, value, stored)?,
-                    // Its age tells it from what was erased.
-                    None if erased.is_some() => output.add(key, trailer, value)?,
+                    // Its age tells it from what was erased, and from what logs hold.
+                    None if erased.is_some() || trailer.seq() >= *logged_from => {
+                        output.add(key, trailer, value)?;
+                    }
                     None => output.add(key, ageless, value)?,
                 }
             }

@@ -123,9 +123,16 @@ struct Job {
     spec: CompactionSpec,
     version: Arc<Version>,
     snapshots: Vec<Seq>,
+    logged_from: Seq,
 }
 
 impl Job {
+    /// Nothing is below, there are no snapshots, and logs hold nothing.
+    fn of(spec: CompactionSpec) -> Job {
+        let version = Arc::new(Version::default());
+        Job { spec, version, snapshots: Vec::new(), logged_from: Seq::MAX }
+    }
+
     fn new(fixture: &Fixture, random: &mut Random) -> Job {
         let levels = [2, 1, 0, 0];
         let mut inputs = Vec::new();
@@ -148,7 +155,7 @@ impl Job {
             (0..random.below(4)).map(|_| random.below(4 * BAND)).collect();
         snapshots.sort_unstable();
         let spec = spec_of(inputs);
-        Job { spec, version: Arc::new(version), snapshots }
+        Job { version: Arc::new(version), snapshots, ..Job::of(spec) }
     }
 
     fn run(&self, fixture: &Fixture, parts: Vec<Part>) -> JobResult {
@@ -167,6 +174,7 @@ impl Job {
             origin: Origin::new(KeyspaceId::DEFAULT, "default"),
             version: self.version.clone(),
             snapshots: self.snapshots.clone(),
+            logged_from: self.logged_from,
             stop: Box::new(|| false),
             rest: Box::new(rest),
         };
@@ -259,7 +267,7 @@ fn a_part_counts_only_what_lies_below_it() {
     version.levels.resize(3, Vec::new());
     version.levels[2].push(Arc::new(Run::new(1, grandparents)));
     let spec = spec_of(vec![InputRun { level: 0, tables }]);
-    let job = Job { spec, version: Arc::new(version), snapshots: Vec::new() };
+    let job = Job { version: Arc::new(version), ..Job::of(spec) };
     let start = Some(1_000u32.to_be_bytes().as_slice().into());
     let parts = vec![Part { start: None, end: start.clone() }, Part { start, end: None }];
     assert_eq!(job.run(&fixture, parts).tables.len(), 1, "one table, as large as it may be");
@@ -272,7 +280,7 @@ fn a_job_may_rest_between_pieces_also_of_large_values() {
     for (records, value_bytes, rests) in [(1_000, 330, 20), (10, 20 << 10, 10)] {
         let tables = fixture.plain_run(0, 0..records, value_bytes);
         let spec = spec_of(vec![InputRun { level: 0, tables }]);
-        let job = Job { spec, version: Arc::new(Version::default()), snapshots: Vec::new() };
+        let job = Job::of(spec);
         let calls = Arc::new(AtomicUsize::new(0));
         let rested = calls.clone();
         let rest = move || {
@@ -283,9 +291,9 @@ fn a_job_may_rest_between_pieces_also_of_large_values() {
     }
 }
 
-/// Merges two runs of level 0 into one of level 1, and says with which sequence numbers small and
-/// large values are there then.
-fn ages_after(compression: Vec<Compression>) -> (Vec<Seq>, Vec<Seq>) {
+/// Merges two runs of level 0 into one of level 1, while logs hold records from `logged_from` on,
+/// and says with which sequence numbers small and large values are there then.
+fn ages_after(compression: Vec<Compression>, logged_from: Seq) -> (Vec<Seq>, Vec<Seq>) {
     let mut fixture = Fixture::new(1 << 20);
     fixture.options = Arc::new(KeyspaceOptions { compression, ..(*fixture.options).clone() });
     let run = |first: u8| {
@@ -297,8 +305,7 @@ fn ages_after(compression: Vec<Compression>) -> (Vec<Seq>, Vec<Seq>) {
         let tables = fixture.tables(output.finish().expect("finish"));
         InputRun { level: 0, tables }
     };
-    let spec = spec_of(vec![run(0), run(1)]);
-    let job = Job { spec, version: Arc::new(Version::default()), snapshots: Vec::new() };
+    let job = Job { logged_from, ..Job::of(spec_of(vec![run(0), run(1)])) };
     let written = job.run(&fixture, vec![Part::default()]).tables;
     let told = written.iter().map(|meta| (meta.min_seq, meta.max_seq)).next();
     let (records, _) = contents(&fixture, &fixture.tables(written));
@@ -318,10 +325,20 @@ fn ages_after(compression: Vec<Compression>) -> (Vec<Seq>, Vec<Seq>) {
 fn large_records_are_copied_and_keep_their_age() {
     let (none, lz4) = (Compression::None, Compression::Lz4);
     for compression in [vec![none], vec![lz4], vec![Compression::Zstd { level: 1 }]] {
-        assert_eq!(ages_after(compression), (vec![0; 20], vec![3; 20]));
+        assert_eq!(ages_after(compression, Seq::MAX), (vec![0; 20], vec![3; 20]));
     }
     // Level 1 is compressed otherwise than level 0.
-    assert_eq!(ages_after(vec![none, lz4]), (vec![0; 20], vec![0; 20]));
+    assert_eq!(ages_after(vec![none, lz4], Seq::MAX), (vec![0; 20], vec![0; 20]));
+}
+
+/// Records of such numbers may come back from a log, and must not be taken for newer ones.
+#[test]
+fn records_keep_their_age_that_are_as_new_as_what_logs_hold() {
+    let otherwise = || vec![Compression::None, Compression::Lz4];
+    assert_eq!(ages_after(otherwise(), 4), (vec![0; 20], vec![0; 20]));
+    for logged_from in [0, 3] {
+        assert_eq!(ages_after(otherwise(), logged_from), (vec![3; 20], vec![3; 20]));
+    }
 }
 
 #[test]

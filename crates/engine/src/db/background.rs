@@ -17,7 +17,7 @@
 //! asks for work to be done ends the pauses, and is told of failures since it asked, never of those
 //! before: the disk may have been mended.
 
-use super::full_disk::FullDisk;
+use super::turns::Turns;
 use crate::compaction::parts::{Helpers, Shared};
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::{Condvar, Mutex};
@@ -45,8 +45,8 @@ pub(super) struct Background {
     /// No threads: those who would wait do the work.
     inline: bool,
     pub(super) compactions_running: AtomicU64,
-    /// What is tried while there is no room.
-    pub(super) full_disk: FullDisk,
+    /// What is tried after failures.
+    pub(super) turns: Turns,
     /// Jobs of threads that compact since it was looked whether a run index is due.
     pub(super) jobs_since_index: AtomicU64,
     /// Threads that work with rests.
@@ -129,7 +129,7 @@ impl Background {
             progress: Condvar::new(),
             left: Condvar::new(),
             compactions_running: AtomicU64::new(0),
-            full_disk: FullDisk::default(),
+            turns: Turns::default(),
             jobs_since_index: AtomicU64::new(0),
             at_leisure: AtomicU64::new(0),
         }

@@ -215,6 +215,8 @@ impl Export<'_> {
             options,
             version,
             flushed_seq: EXPORTED_SEQ,
+            logged_seq: 0,
+            remembered: Vec::new(),
         })
     }
 

@@ -93,7 +93,11 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     let (keyspaces, wals, values, map, groups, seq, writers) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
-        commit.rotate(core)?;
+        // A log without records is not needed in the copy. Nor is another one here then:
+        // checkpoints of a store that nobody writes to would pile them up.
+        if commit.has_records() {
+            commit.rotate(core)?;
+        }
         let versions = core.lock_versions()?;
         let newest = core.current_wal.lock().number;
         let mut wals = versions.wals().clone();

@@ -11,7 +11,7 @@ use super::value_use::length_max;
 use crate::compaction::policy;
 use crate::event::Event;
 use crate::gc::{self, Balance, FileUse, Victim};
-use crate::names;
+use crate::names::{self, FileKind};
 use crate::value_log::{Place, ValueFileMeta};
 use crate::version::{Change, Table, VersionEdit, VersionSet, live_bytes};
 use esker_base::sync::atomic::Ordering;
@@ -55,7 +55,8 @@ struct Limits {
 /// What became of a collection.
 pub(super) enum Ran {
     Done(CollectReport),
-    /// A value that is needed cannot be read: its file stays as it is, and is not chosen any more.
+    /// Something that is needed cannot be read: its file stays as it is, and is not chosen any
+    /// more, or for a while.
     PassedBy(Error),
 }
 
@@ -112,6 +113,11 @@ impl Core {
         let from = usage.slow_from_bytes.load(Ordering::Relaxed) as f64;
         let to = usage.bytes_max.load(Ordering::Relaxed) as f64;
         (bytes as f64 - from) / (to - from).max(1.0)
+    }
+
+    /// How long until files with values that could not be read are tried again, if there are any.
+    pub(super) fn next_value_retry(&self) -> Option<Duration> {
+        self.value_use.unreadable.lock().left(self.env.clock.now_ns())
     }
 
     /// Collects the values of all files of which at least such a share is dead.
@@ -197,7 +203,12 @@ impl Core {
         let tables = tables_of(&versions);
         let live = live_bytes(tables.iter().map(|table| &table.meta));
         let mut taken = self.value_use.taken.lock();
-        let unreadable = self.value_use.unreadable.lock().clone();
+        let unreadable = {
+            let mut unreadable = self.value_use.unreadable.lock();
+            let is_there = |number| versions.values().0.contains_key(&number);
+            unreadable.renew(self.env.clock.now_ns(), is_there);
+            unreadable.numbers()
+        };
         // Records of these may be in memtables.
         let needed_from = oldest_wal_of_memtables(self);
         let is_needed = |meta: &ValueFileMeta| {
@@ -256,7 +267,7 @@ impl Core {
         let live_bytes = least_bytes.max(live_min);
         let amp = self.options.value_log_space_amp_max;
         let waste = live_bytes as f64 * (amp - 1.0);
-        let unreadable = self.value_use.unreadable.lock().clone();
+        let unreadable = self.value_use.unreadable.lock().numbers();
         // What is dead in files that nobody collects is no reason to slow writes, or to collect
         // more of the others.
         let bytes_of = |meta: &ValueFileMeta| match unreadable.contains(&meta.number) {
@@ -299,7 +310,8 @@ fn tables_of(versions: &VersionSet) -> Vec<Arc<Table>> {
 /// The collection that is due, if there is one. It counts as running.
 pub(super) fn choose(core: &Core) -> Result<Option<Collection>> {
     let usage = &core.value_use;
-    if !usage.changed.load(Ordering::Acquire) {
+    let is_due = || core.next_value_retry().is_some_and(|left| left.is_zero());
+    if !usage.changed.load(Ordering::Acquire) && !is_due() {
         return Ok(None);
     }
     usage.begin();
@@ -385,21 +397,51 @@ impl Collection {
         Ok(Ran::Done(report))
     }
 
-    /// If the damage is in one of the files that are collected, the others can be without it. False
-    /// if it is elsewhere.
+    /// If what cannot be read is in one of the files that are collected, the others can be without
+    /// it; if it is in a table, others may not need that. False if it is elsewhere.
     fn pass_by(&self, core: &Core, error: &Error) -> bool {
-        let Error::Corruption { path, .. } = error else { return false };
-        let damaged = self.victims.iter().find(|victim| victim.file.path() == path);
-        let Some(damaged) = damaged else { return false };
-        core.value_use.unreadable.lock().insert(damaged.meta.number);
-        core.events.emit(&Event::ValueUnreadable { error: error.clone() });
-        true
+        let (path, is_damage) = match error {
+            Error::Corruption { path, .. } => (path, true),
+            Error::Io { path, .. } | Error::NotFound { path } => (path, false),
+            _ => return false,
+        };
+        let unreadable = &core.value_use.unreadable;
+        let now_ns = core.env.clock.now_ns();
+        if let Some(victim) = self.victims.iter().find(|victim| victim.file.path() == path) {
+            match is_damage {
+                true => unreadable.lock().note_damage(victim.meta.number),
+                false => unreadable.lock().note_failure(victim.meta.number, now_ns),
+            }
+            core.events.emit(&Event::ValueUnreadable { error: error.clone() });
+            return true;
+        }
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(FileKind::Table(number)) = name.and_then(names::parse).filter(|_| !is_damage)
+        else {
+            return false;
+        };
+        let table = self.tables.iter().find(|table| table.meta.number == number);
+        // Only this table says which of their values are needed.
+        let leads_into = |victim: &&Victim| {
+            let references = table.iter().flat_map(|table| &*table.meta.references);
+            references.into_iter().any(|share| victim.meta.logs.contains(&share.log))
+        };
+        let mut is_known = false;
+        for victim in self.victims.iter().filter(leads_into) {
+            unreadable.lock().note_failure(victim.meta.number, now_ns);
+            is_known = true;
+        }
+        if is_known {
+            core.events.emit(&Event::BackgroundRetry { error: error.clone() });
+        }
+        is_known
     }
 }
 
 /// Removes a new file that no manifest has named.
 fn discard(core: &Core, number: u64) {
     if number != 0 {
-        let _ = core.env.vfs.remove(&names::values(&core.dir, number));
+        let path = names::values(&core.dir, number);
+        let _ = core.store.in_directory(|vfs| vfs.remove(&path));
     }
 }

@@ -254,6 +254,11 @@ impl CommitState {
         core.events.emit(&Event::MemtableSealed { keyspace: keyspace.id, memory_bytes });
     }
 
+    /// True if the current log holds a record.
+    pub(super) fn has_records(&self) -> bool {
+        self.journal.has_records()
+    }
+
     /// Goes on to the next log. Waits for the disk only if no spare is ready, or after a failed
     /// append.
     ///

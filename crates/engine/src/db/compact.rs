@@ -1,8 +1,8 @@
 //! Choosing a compaction, running it, and making its result current.
 
 use super::core::{Core, KeyspaceCore};
-use super::full_disk::Turn;
 use super::leisure::Leisure;
+use super::turns::Turn;
 use crate::compaction::choice;
 use crate::compaction::job::{self, JobContext, JobResult};
 use crate::compaction::policy::{self, ManualStep, Pick};
@@ -97,7 +97,7 @@ fn price_ns(spec: &CompactionSpec) -> u64 {
     toll::compaction_ns(spec.input_bytes())
 }
 
-/// The most urgent compaction that can run now; while the disk is full, in turns with others, see
+/// The most urgent compaction that can run now; where jobs fail, in turns with others, see
 /// [`Turn`]. It counts as running.
 pub(super) fn choose(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
     if turn != Turn::Usual {
@@ -271,10 +271,11 @@ impl Chosen {
             Some(_) => spec.tables().map(|(_, table)| table.clone()).collect(),
             None => Vec::new(),
         };
-        // Of one that was dropped by now nothing stays.
-        let flushed_seq = match core.lock_versions()?.keyspace(self.keyspace.id) {
-            Ok(record) => record.flushed_seq,
-            Err(_) => 0,
+        let (flushed_seq, logged_from) = {
+            let versions = core.lock_versions()?;
+            // Of one that was dropped by now nothing stays.
+            let record = versions.keyspace(self.keyspace.id);
+            (record.map_or(0, |record| record.flushed_seq), versions.logged_from())
         };
         let context = JobContext {
             store: core.store.clone(),
@@ -282,6 +283,7 @@ impl Chosen {
             origin: Origin { flushed_seq, ..self.keyspace.origin() },
             version: self.version.clone(),
             snapshots: core.snapshots.list(),
+            logged_from,
             stop: Box::new(move || {
                 keyspace.dropped.load(Ordering::Relaxed)
                     || held.iter().any(|table| table.is_obsolete())

@@ -1,6 +1,6 @@
 //! Where batches are logged before they are in memtables: the store's own log, or nowhere.
 
-use crate::log::Writer;
+use crate::log::{HEADER_BYTES, Writer};
 use esker_base::Result;
 
 /// Where batches are logged.
@@ -25,6 +25,16 @@ impl Journal {
     pub(super) fn is_broken(&self) -> bool {
         match self {
             Journal::Wal(writer) => writer.is_broken(),
+            Journal::External => false,
+        }
+    }
+
+    /// True if a log holds a record, or a part of one.
+    pub(super) fn has_records(&self) -> bool {
+        match self {
+            Journal::Wal(writer) => {
+                writer.is_broken() || writer.records_end() > HEADER_BYTES as u64
+            }
             Journal::External => false,
         }
     }

@@ -209,11 +209,12 @@ impl Opening {
         let wals = recovered.wals.clone();
         let options_of = |name: &str| Arc::new(options_for(&self.options, name));
         recover::check_unnamed_logs(&self.env, &self.dir, &files, &recovered)?;
-        let records = recovered.keyspaces(&self.store, options_of)?;
+        let mut records = recovered.keyspaces(&self.store, options_of)?;
         self.check_named(records.values().map(|record| &*record.name))?;
         self.store.skip_numbers_below(recovered.next_number);
         // Before the manifest is written anew: an open that fails must leave what it failed by.
         let replayed = recover::replay(&self.store, &records, &wals, &target, Spill::ToTables)?;
+        replayed.tell_logged(&mut records);
         let versions = recovered.into_set(&self.store, records, self.options.manifest_bytes_max)?;
         // Before a log is made and what is in memory written: while that fails and is tried again,
         // it takes no more space.
@@ -230,8 +231,7 @@ impl Opening {
         mut replayed: Replayed,
         mut files: Vec<FileKind>,
     ) -> Result<Core> {
-        let last_seq = replayed.last_seq;
-        let number = self.store.new_number();
+        let (number, last_seq) = (self.store.new_number(), replayed.last_seq);
         let options = &self.options;
         let mut edit = VersionEdit::new();
         // Small logs are copied into the new one; large ones become tables, and all where there is
@@ -253,6 +253,7 @@ impl Opening {
             Some((batches, wal)) => {
                 // The new log must be named before it holds records, and whole before the old ones
                 // go.
+                versions.note_copies(number, replayed.first_seq.unwrap_or(0));
                 versions.commit(edit, None)?;
                 replayed.carry_over(&self.store, batches, wal, number)?;
                 wal.sync()?;

@@ -284,7 +284,7 @@ impl Replay<'_> {
                 self.apply(op, first + i as u64)?;
             }
             pointers |= value_bytes > 0;
-            self.out.carry(payload, value_bytes);
+            self.out.carry(first, payload, value_bytes);
             self.log_seq = Some(last);
             batches += 1;
         }
@@ -322,6 +322,7 @@ impl Replay<'_> {
             return Err(Error::corruption(path, 0, what));
         };
         if seq <= record.flushed_seq {
+            self.out.note_logged(&op, seq);
             return Ok(());
         }
         self.out.insert(self.store, record, &op, seq, self.spill)

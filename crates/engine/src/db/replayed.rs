@@ -30,6 +30,10 @@ pub(super) enum Spill {
 #[derive(Default)]
 pub(super) struct Replayed {
     pub(super) last_seq: Seq,
+    /// Of the oldest record, if there is any.
+    pub(super) first_seq: Option<Seq>,
+    /// By keyspace, the newest pair that tables hold too.
+    logged: BTreeMap<KeyspaceId, Seq>,
     keyspaces: BTreeMap<KeyspaceId, ReplayedKeyspace>,
     /// The batches themselves, as long as they are few.
     carried: Option<Vec<Vec<u8>>>,
@@ -122,8 +126,25 @@ impl Replayed {
         Replayed { carried: Some(Vec::new()), ..Replayed::default() }
     }
 
+    /// Notes an operation that tables hold too.
+    pub(super) fn note_logged(&mut self, op: &batch::BatchOp<'_>, seq: Seq) {
+        if matches!(op.kind, Kind::Put | Kind::PutPointer) {
+            let newest = self.logged.entry(op.keyspace).or_default();
+            *newest = seq.max(*newest);
+        }
+    }
+
+    /// Tells the keyspaces what logs hold of what is in their tables.
+    pub(super) fn tell_logged(&self, records: &mut BTreeMap<KeyspaceId, KeyspaceRecord>) {
+        for (id, record) in records {
+            record.logged_seq = self.logged.get(id).copied().unwrap_or(0);
+            record.forget_erased(self.first_seq.unwrap_or(Seq::MAX));
+        }
+    }
+
     /// Keeps a batch for the new log, as long as there are few.
-    pub(super) fn carry(&mut self, payload: &[u8], value_bytes: u64) {
+    pub(super) fn carry(&mut self, first_seq: Seq, payload: &[u8], value_bytes: u64) {
+        self.first_seq.get_or_insert(first_seq);
         self.carried_bytes += payload.len() as u64 + value_bytes;
         if self.carried_bytes > CARRY_BYTES_MAX {
             self.carried = None;

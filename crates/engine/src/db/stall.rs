@@ -172,11 +172,11 @@ impl Stall {
         }
         let mut next = gate.next.lock();
         let now = self.clock.now_ns();
-        // Who comes next pays for it, but not for minutes.
-        let cost_ns = ((bytes as f64 * 1e9 / rate) as u64).min(COST_MS_MAX * 1_000_000);
+        let cost_ns = (bytes as f64 * 1e9 / rate) as u64;
         // What was not used in the past is not saved up.
         let due = (*next).max(now);
-        *next = due + cost_ns;
+        // Who comes next pays for it, but neither for minutes nor for what many have left unpaid.
+        *next = due.saturating_add(cost_ns).min(now + COST_MS_MAX * 1_000_000).max(due);
         let wait_ns = due - now;
         if wait_ns < WAIT_NS_MIN {
             return;
@@ -217,6 +217,13 @@ mod tests {
         clock.advance_ns(2_000_000_000);
         stall.admit(100, 0, 1 << 30);
         assert_eq!(stall.totals().0, 1, "two seconds later nobody does");
+        for _ in 0..10 {
+            stall.admit(256 << 20, 0, 1 << 30);
+        }
+        let (waits, ..) = stall.totals();
+        clock.advance_ns(2_000_000_000);
+        stall.admit(100, 0, 1 << 30);
+        assert_eq!(stall.totals().0, waits, "nor for ten of them");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What is counted of files with values, and who collects them.
 
 use super::collect_report::CollectReport;
+use super::patience::Patience;
 use crate::options::Options;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Files are no longer than this part of what is alive, and than that where space is short, but for
 /// [`FILE_BYTES_MIN`].
@@ -42,6 +44,71 @@ impl Overwriting {
     }
 }
 
+/// Files that could not be collected since something was not to be read: they stay as they are.
+#[derive(Debug, Default)]
+pub(super) struct Unreadable(BTreeMap<u64, Left>);
+
+/// For how long a file is left alone.
+#[derive(Debug)]
+enum Left {
+    /// A live value is damaged.
+    Damaged,
+    /// The disk failed, and may not the next time.
+    For(Patience),
+    /// That time is over.
+    Due(Patience),
+}
+
+impl Unreadable {
+    /// A live value of the file is damaged.
+    pub(super) fn note_damage(&mut self, number: u64) {
+        self.0.insert(number, Left::Damaged);
+    }
+
+    /// The disk failed.
+    pub(super) fn note_failure(&mut self, number: u64, now_ns: u64) {
+        let mut patience = match self.0.get(&number) {
+            Some(Left::Damaged) => return,
+            Some(Left::For(patience) | Left::Due(patience)) => *patience,
+            None => Patience::default(),
+        };
+        patience.note_failure(now_ns);
+        self.0.insert(number, Left::For(patience));
+    }
+
+    /// How much longer the next file is left alone; `None` if none is to be tried again.
+    pub(super) fn left(&self, now_ns: u64) -> Option<Duration> {
+        let left = |left: &Left| match left {
+            Left::For(patience) => Some(patience.left(now_ns)),
+            Left::Damaged | Left::Due(_) => None,
+        };
+        self.0.values().filter_map(left).min()
+    }
+
+    /// Has the files be tried again whose time is over, and forgets those that are not there.
+    pub(super) fn renew(&mut self, now_ns: u64, is_there: impl Fn(u64) -> bool) {
+        self.0.retain(|&number, _| is_there(number));
+        for left in self.0.values_mut() {
+            if let Left::For(patience) = left
+                && patience.left(now_ns).is_zero()
+            {
+                *left = Left::Due(*patience);
+            }
+        }
+    }
+
+    /// The files that are left alone.
+    pub(super) fn numbers(&self) -> BTreeSet<u64> {
+        let alone = self.0.iter().filter(|(_, left)| !matches!(left, Left::Due(_)));
+        alone.map(|(number, _)| *number).collect()
+    }
+
+    /// Has all files be tried again: they may have been put back.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// What files with values take, as of the newest change of the versions.
 #[derive(Debug)]
 pub(super) struct ValueUse {
@@ -71,9 +138,8 @@ pub(super) struct ValueUse {
     collecting: AtomicU64,
     /// The files that are being collected, and what of each is dead.
     pub(super) taken: Mutex<BTreeMap<u64, u64>>,
-    /// Files that a live value could not be read of when they were collected: they stay as they
-    /// are.
-    pub(super) unreadable: Mutex<BTreeSet<u64>>,
+    /// Files that could not be collected.
+    pub(super) unreadable: Mutex<Unreadable>,
     /// What was collected since open.
     pub(super) collected: Mutex<CollectReport>,
 }
@@ -131,6 +197,32 @@ pub(super) fn length_max(options: &Options, live_bytes: u64, is_short: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_tried_again_but_damaged_ones() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut unreadable = Unreadable::default();
+        let now = |unreadable: &mut Unreadable, now_ns| {
+            unreadable.renew(now_ns, |number| number != 9);
+            unreadable.numbers().into_iter().collect::<Vec<u64>>()
+        };
+        assert_eq!(unreadable.left(0), None);
+        unreadable.note_damage(3);
+        unreadable.note_failure(3, 0);
+        assert_eq!(unreadable.left(0), None, "it stays damaged");
+        unreadable.note_failure(5, 0);
+        unreadable.note_failure(9, 0);
+        assert_eq!(unreadable.numbers(), [3, 5, 9].into());
+        assert_eq!(now(&mut unreadable, SECOND - 1), [3, 5], "one is gone");
+        assert_eq!(unreadable.left(SECOND - 1), Some(Duration::from_nanos(1)));
+        assert_eq!(now(&mut unreadable, SECOND), [3]);
+        assert_eq!(unreadable.left(SECOND), None, "nobody need wait");
+        unreadable.note_failure(5, SECOND);
+        assert_eq!(now(&mut unreadable, 3 * SECOND - 1), [3, 5], "longer the second time");
+        assert_eq!(now(&mut unreadable, 3 * SECOND), [3]);
+        unreadable.clear();
+        assert!(unreadable.numbers().is_empty());
+    }
 
     #[test]
     fn what_overwrites_counts_at_once_and_is_forgotten_slowly() {

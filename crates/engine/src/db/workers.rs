@@ -7,9 +7,9 @@
 use super::background::Asked;
 use super::core::Core;
 use super::flushing::FlushSet;
-use super::full_disk::Turn;
 use super::secondary::build::build_next;
 use super::spare::prepare_next;
+use super::turns::Turn;
 use super::{collect, compact, indexing};
 use crate::event::Event;
 use esker_base::sync::atomic::Ordering;
@@ -98,9 +98,13 @@ impl Workers {
         core.store.cache.heap().listen(want_heap);
         workers.spawn(core, "esker-log".to_owned(), |core| run(core, prepare_next))?;
         workers.spawn(core, "esker-flush".to_owned(), |core| run_and_look(core, flush_next))?;
-        workers.spawn(core, "esker-index".to_owned(), |core| run(core, build_next))?;
+        workers.spawn(core, "esker-index".to_owned(), |core| {
+            run_while(core, build_next, || retry_in(core, core.next_index_retry()));
+        })?;
         for i in 0..core.options.compaction_thread_count() {
-            workers.spawn(core, format!("esker-compact-{i}"), |core| run(core, compact_next))?;
+            workers.spawn(core, format!("esker-compact-{i}"), |core| {
+                run_while(core, compact_next, || retry_in(core, core.next_value_retry()));
+            })?;
         }
         Ok(workers)
     }
@@ -127,6 +131,15 @@ impl Workers {
             let _ = thread.join();
         }
     }
+}
+
+/// What is tried again is not looked for more often than this.
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(10);
+
+/// How long to wait for what is tried again, if it can be.
+fn retry_in(core: &Core, left: Option<Duration>) -> Option<Duration> {
+    let left = left.filter(|_| core.check_writable().is_ok());
+    left.map(|left| left.max(RETRY_WAIT_MIN))
 }
 
 /// Does one piece of work, if there is any.
@@ -223,14 +236,14 @@ pub(super) fn compact_next(core: &Core) -> Result<bool> {
     if core.background.help() {
         return Ok(true);
     }
-    let full_disk = &core.background.full_disk;
-    let turn = full_disk.turn();
+    let turns = &core.background.turns;
+    let turn = turns.turn();
     let mut result = job_next(core, turn);
     if matches!(result, Ok(false)) && turn != Turn::Usual {
         // There may be what only the usual turn looks for.
         result = job_next(core, Turn::Usual);
     }
-    full_disk.note(&result);
+    turns.note(&result);
     if matches!(result, Ok(true)) {
         core.value_use.failed.store(false, Ordering::Relaxed);
     }

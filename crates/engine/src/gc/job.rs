@@ -42,7 +42,8 @@ pub(crate) fn collect(
     let written = copy(store, number, &logs, &live, stop);
     if written.is_err() {
         // What stays behind is an orphan, which the next open removes.
-        let _ = store.env.vfs.remove(&crate::names::values(&store.dir, number));
+        let path = crate::names::values(&store.dir, number);
+        let _ = store.in_directory(|vfs| vfs.remove(&path));
     }
     written.map(Some)
 }
@@ -81,7 +82,7 @@ fn copy(
     live: &[(u64, u64)],
     stop: &dyn Fn() -> bool,
 ) -> Result<ValueFileMeta> {
-    let mut writer = MovedWriter::create(&store.env, &store.dir, number)?;
+    let mut writer = store.in_directory(|_| MovedWriter::create(&store.env, &store.dir, number))?;
     for of_log in live.chunk_by(|a, b| a.0 == b.0) {
         let log = of_log[0].0;
         let at = logs.binary_search_by_key(&log, |(number, _)| *number);

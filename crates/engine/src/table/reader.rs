@@ -19,8 +19,8 @@ use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::stats::TableCounters;
 use esker_base::heap::Heap;
 use esker_base::key::SEQ_MAX;
-use esker_base::sync::OnceLock;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::sync::{Mutex, OnceLock};
 use esker_base::{Error, KeyOrder, Result, Seq, Trailer};
 use std::ops::Deref;
 use std::path::Path;
@@ -56,6 +56,8 @@ pub struct TableReader {
     /// One for each partition; empty if nothing is pinned.
     pub(super) pins: Box<[Pins]>,
     pinned_bytes: AtomicU64,
+    /// The right to pin. What two threads have read at once counts once, or it could be too much.
+    pinning: Mutex<()>,
     tombstones: Vec<RangeTombstone>,
     fragments: Arc<RangeTombstones>,
 }
@@ -122,6 +124,7 @@ impl TableReader {
             counters: context.counters.clone(),
             pins,
             pinned_bytes: AtomicU64::new(0),
+            pinning: Mutex::new(()),
             fragments: Arc::new(RangeTombstones::build(&options.order, &parts.tombstones)),
             tombstones: parts.tombstones,
         })
@@ -276,20 +279,16 @@ impl TableReader {
     /// back, for the cache.
     fn pin<'a, T>(&self, pin: &'a OnceLock<T>, part: T, bytes: usize) -> Result<&'a T, T> {
         let (bytes, limit) = (bytes as u64, self.pin_limit_bytes());
-        let before = self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) > limit {
-            self.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return pin.get().ok_or(part);
+        let _one_at_a_time = self.pinning.lock();
+        if let Some(pinned) = pin.get() {
+            return Ok(pinned);
         }
-        let mut is_first = false;
-        let pinned = pin.get_or_init(|| {
-            is_first = true;
-            part
-        });
-        if !is_first {
-            self.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let all = self.pinned_bytes.load(Ordering::Relaxed).saturating_add(bytes);
+        if all > limit {
+            return Err(part);
         }
-        Ok(pinned)
+        self.pinned_bytes.store(all, Ordering::Relaxed);
+        Ok(pin.get_or_init(|| part))
     }
 
     /// Reads the index of a partition from the file.

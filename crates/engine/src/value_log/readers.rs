@@ -10,6 +10,7 @@ use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::thread::{self, JoinHandle};
 use esker_base::sync::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The most threads that read for one store.
@@ -137,7 +138,8 @@ impl Readers {
             }
             offers.idle -= 1;
             drop(offers);
-            work.work(&|| !self.has_ended());
+            // Whoever offered it does what is left, and is told. The thread is there for others.
+            let _ = catch_unwind(AssertUnwindSafe(|| work.work(&|| !self.has_ended())));
             // Nothing is left to begin. It may be the last to hold what it reads, and lets go
             // without the lock.
             self.withdraw(&work);
@@ -161,5 +163,40 @@ impl Readers {
             // failed.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+    use std::time::Duration;
+
+    struct Faulty;
+
+    impl Work for Faulty {
+        fn work(&self, _: &dyn Fn() -> bool) {
+            panic!("what somebody else has written and is called for each key");
+        }
+    }
+
+    struct Sound(Mutex<Sender<()>>);
+
+    impl Work for Sound {
+        fn work(&self, _: &dyn Fn() -> bool) {
+            let _ = self.0.lock().send(());
+        }
+    }
+
+    #[test]
+    fn a_fault_in_what_is_read_takes_no_thread_away() {
+        let readers = Readers::new(2);
+        for _ in 0..9 {
+            readers.offer(Arc::new(Faulty), 1);
+        }
+        let (sender, done) = channel();
+        readers.offer(Arc::new(Sound(Mutex::new(sender))), 1);
+        done.recv_timeout(Duration::from_secs(60)).expect("somebody is there to do it");
+        readers.end();
     }
 }

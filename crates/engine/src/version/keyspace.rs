@@ -7,6 +7,7 @@ use super::tree::Version;
 use super::values::NamedValues;
 use super::wals::NamedWals;
 use crate::options::KeyspaceOptions;
+use crate::range_tombstone::RangeTombstone;
 use esker_base::{KeyspaceId, Seq};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,9 +20,26 @@ pub(crate) struct KeyspaceRecord {
     pub(crate) version: Arc<Version>,
     /// Records up to here are in tables.
     pub(crate) flushed_seq: Seq,
+    /// Of what is in tables, nothing newer than this was ever in a log that is there.
+    pub(crate) logged_seq: Seq,
+    /// What was erased and hides nothing any more, though a log may hold some of it: a repair that
+    /// takes from logs what damaged tables have lost must know of it.
+    pub(crate) remembered: Vec<RangeTombstone>,
 }
 
 impl KeyspaceRecord {
+    /// Forgets what was erased and stands nowhere any more; what only logs may hold is remembered.
+    /// The logs that are there begin at `logged_from`.
+    pub(crate) fn forget_erased(&mut self, logged_from: Seq) {
+        if !self.version.erased.is_empty() {
+            let version = Arc::make_mut(&mut self.version);
+            let gone = version.forget_erased(&self.options.order, self.flushed_seq);
+            self.remembered.extend(gone);
+        }
+        let is_logged = self.logged_seq >= logged_from;
+        self.remembered.retain(|erased| is_logged && erased.seq >= logged_from);
+    }
+
     /// All live tables of the keyspace.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.version.tables().map(|(_, table)| table)
@@ -48,7 +66,7 @@ pub(super) fn snapshot(
         let order = record.options.order.name().to_owned();
         edit.push(Change::KeyspaceCreated { id, name: record.name.clone(), order });
         edit.push(Change::Flushed { id, seq: record.flushed_seq });
-        for erased in record.version.erased.records() {
+        for erased in record.version.erased.records().chain(record.remembered.iter().cloned()) {
             let (start, end) = (Box::from(&*erased.start), Box::from(&*erased.end));
             edit.push(Change::Erased { id, start, end, seq: erased.seq });
         }

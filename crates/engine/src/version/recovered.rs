@@ -184,13 +184,16 @@ impl Recovered {
                 .collect();
             let mut version = empty.apply(&options.order, &[], added).map_err(damaged)?;
             version.erase(&options.order, &raw.erased);
-            version.forget_erased(&options.order, raw.flushed_seq);
-            let record = KeyspaceRecord {
+            let mut record = KeyspaceRecord {
                 name: raw.name.clone(),
                 options,
                 version: Arc::new(version),
                 flushed_seq: raw.flushed_seq,
+                logged_seq: raw.flushed_seq,
+                remembered: Vec::new(),
             };
+            // Nobody knows yet what logs hold.
+            record.forget_erased(0);
             keyspaces.insert(id, record);
         }
         Ok(keyspaces)

@@ -34,6 +34,9 @@ pub(crate) struct VersionSet {
     void_files: Vec<(u64, PathBuf)>,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
     wals: NamedWals,
+    /// The log that holds copies of older records, which were carried over when the database was
+    /// opened, and from which on.
+    copies: Option<(u64, Seq)>,
     values: NamedValues,
     value_map: Arc<ValueMap>,
     groups: NamedGroups,
@@ -59,7 +62,15 @@ impl VersionSet {
         options: Arc<KeyspaceOptions>,
     ) -> Result<VersionSet> {
         let version = Arc::default();
-        let record = KeyspaceRecord { name: name.to_owned(), options, version, flushed_seq: 0 };
+        let name = name.to_owned();
+        let record = KeyspaceRecord {
+            name,
+            options,
+            version,
+            flushed_seq: 0,
+            logged_seq: 0,
+            remembered: Vec::new(),
+        };
         let keyspaces = BTreeMap::from([(KeyspaceId::DEFAULT, record)]);
         VersionSet::start(store, manifest_bytes_max, keyspaces, Named::default(), 1)
     }
@@ -92,6 +103,7 @@ impl VersionSet {
             void_files: Vec::new(),
             keyspaces,
             wals,
+            copies: None,
             values,
             value_map: Arc::new(value_map),
             groups,
@@ -108,6 +120,24 @@ impl VersionSet {
     /// The write-ahead logs that are still needed.
     pub(crate) fn wals(&self) -> &NamedWals {
         &self.wals
+    }
+
+    /// This log holds copies of older records, from this sequence number on.
+    pub(crate) fn note_copies(&mut self, number: u64, from: Seq) {
+        self.copies = Some((number, from));
+    }
+
+    /// The oldest sequence number that a log may hold and a table too: a repair may take it from
+    /// there. What is newer and was never in a log, bulk loads and what was erased, must stay
+    /// recognizable as newer.
+    pub(crate) fn logged_from(&self) -> Seq {
+        self.logged_from_in(&self.wals)
+    }
+
+    fn logged_from_in(&self, wals: &NamedWals) -> Seq {
+        let copied = self.copies.filter(|(number, _)| wals.0.contains_key(number));
+        let begun = wals.0.values().filter_map(|wal| wal.first_seq);
+        begun.chain(copied.map(|(_, from)| from)).min().unwrap_or(Seq::MAX)
     }
 
     /// The files with values that tables point to.
@@ -222,6 +252,8 @@ impl VersionSet {
                         options,
                         version: Arc::new(Version::default().with_values(values.clone())),
                         flushed_seq: 0,
+                        logged_seq: 0,
+                        remembered: Vec::new(),
                     };
                     next.insert(*id, record);
                 }
@@ -231,14 +263,21 @@ impl VersionSet {
                 Change::Flushed { id, seq } => {
                     if let Some(record) = next.get_mut(id) {
                         record.flushed_seq = record.flushed_seq.max(*seq);
+                        // A deletion says so of keyspaces that had nothing to flush.
+                        if !edit.erases_in(*id) {
+                            record.logged_seq = record.logged_seq.max(*seq);
+                        }
                     }
                 }
                 _ => {}
             }
         }
+        let mut wals = self.wals.clone();
+        edit.changes.iter().try_for_each(|change| wals.apply(change)).map_err(damaged)?;
+        let logged_from = self.logged_from_in(&wals);
         let ids: Vec<KeyspaceId> = next.keys().copied().collect();
         for id in ids {
-            self.derive_version(edit, id, &mut next)?;
+            self.derive_version(edit, id, logged_from, &mut next)?;
         }
         Ok(Derived { keyspaces: next, value_map: values.clone() })
     }
@@ -268,6 +307,7 @@ impl VersionSet {
         &self,
         edit: &VersionEdit,
         wanted: KeyspaceId,
+        logged_from: Seq,
         next: &mut BTreeMap<KeyspaceId, KeyspaceRecord>,
     ) -> Result<()> {
         let record = next.get_mut(&wanted).expect("listed from the same map");
@@ -295,6 +335,7 @@ impl VersionSet {
         }
         let may_forget = !record.version.erased.is_empty();
         if removed.is_empty() && added.is_empty() && erased.is_empty() && !may_forget {
+            record.forget_erased(logged_from);
             return Ok(());
         }
         let order = &record.options.order;
@@ -304,9 +345,9 @@ impl VersionSet {
             .map_err(|what| Error::corruption(&self.store.dir, 0, what))?;
         if may_forget || !erased.is_empty() {
             version.erase(order, &erased);
-            version.forget_erased(order, record.flushed_seq);
         }
         record.version = Arc::new(version);
+        record.forget_erased(logged_from);
         Ok(())
     }
 

@@ -113,20 +113,24 @@ impl Version {
         self.erased = Arc::new(RangeTombstones::build(order, &all).newest());
     }
 
-    /// Forgets what was erased and stands nowhere any more. Memtables hold nothing up to
-    /// `flushed_seq`.
-    pub(crate) fn forget_erased(&mut self, order: &KeyOrder, flushed_seq: Seq) {
+    /// Forgets what was erased and is in no table and no memtable any more, and returns it.
+    /// Memtables hold nothing up to `flushed_seq`.
+    pub(crate) fn forget_erased(
+        &mut self,
+        order: &KeyOrder,
+        flushed_seq: Seq,
+    ) -> Vec<RangeTombstone> {
         let stays = |erased: &RangeTombstone| {
             let (start, end) = (Some(&erased.start[..]), Some(&erased.end[..]));
             let range = KeyRange { start, end, end_inclusive: false };
             let mut tables = self.runs().flat_map(|(_, run)| run.overlapping(order, &range));
             erased.seq > flushed_seq || tables.any(|table| table.meta.may_hold(order, erased))
         };
-        let all: Vec<RangeTombstone> = self.erased.records().collect();
-        let left: Vec<RangeTombstone> = all.iter().filter(|one| stays(one)).cloned().collect();
-        if left.len() < all.len() {
+        let (left, gone): (Vec<_>, Vec<_>) = self.erased.records().partition(stays);
+        if !gone.is_empty() {
             self.erased = Arc::new(RangeTombstones::build(order, &left));
         }
+        gone
     }
 
     /// Up to which sequence number what was erased is not in a table that is about to come in the

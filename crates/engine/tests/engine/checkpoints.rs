@@ -3,6 +3,7 @@
 use crate::support::{DIR, setup_on};
 use esker::base::vfs::strict::StrictVfs;
 use esker::{Db, Error, Options};
+use std::path::Path;
 use std::sync::{Arc, Barrier};
 
 #[test]
@@ -49,4 +50,22 @@ fn a_copy_that_is_read_is_not_written() {
     assert!(read.get(b"key").expect("get").is_some());
     read.close().expect("close");
     Db::open_with("/copy", Options::default(), setup()).expect("open").close().expect("close");
+}
+
+#[test]
+fn copies_of_a_store_that_nobody_writes_to_leave_no_logs_in_it() {
+    let disk = StrictVfs::new();
+    let setup = || setup_on(Arc::new(disk.clone()), 1);
+    let db = Db::open_with(DIR, Options::default(), setup()).expect("open");
+    db.put(b"key", b"value").expect("put");
+    for round in 0..20 {
+        let copy = format!("/copy{round}");
+        db.checkpoint(&copy).expect("checkpoint");
+        let read = Db::open_read_only_with(&copy, Options::default(), setup()).expect("open");
+        assert!(read.get(b"key").expect("get").is_some());
+    }
+    let names = disk.file_names(Path::new(DIR)).into_iter();
+    let logs = names.filter(|name| name.ends_with(".wal")).count();
+    // That of the record, the current one, and one that is ready.
+    assert!(logs <= 3, "{logs}");
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Values of 100 bytes and more stand apart, in files of a few of them.
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     let default_keyspace = KeyspaceOptions {
         memtable_bytes: 64 << 10,
         block_bytes: 1 << 10,

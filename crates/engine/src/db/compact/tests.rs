@@ -2,7 +2,7 @@
 
 use super::choose;
 use crate::db::core::KeyspaceCore;
-use crate::db::full_disk::Turn;
+use crate::db::turns::Turn;
 use crate::db::workers::compact_next;
 use crate::db::{Db, Setup};
 use crate::event::CompactionReason;

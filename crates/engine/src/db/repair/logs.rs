@@ -58,13 +58,16 @@ impl Repair<'_> {
         Ok(false)
     }
 
-    /// The logs that count beside a manifest: those it names, and newer ones.
+    /// The logs that count beside a manifest: those it names, and newer ones, but for such as it
+    /// says nobody needs any more.
     pub(super) fn logs_of(&self, state: &Recovered) -> Vec<(u64, Option<u64>)> {
         let mut logs: Vec<_> = state.wals.0.iter().map(|(&n, wal)| (n, Some(wal.salt))).collect();
         let newest = state.wals.0.keys().next_back().copied().unwrap_or(0);
         logs.extend(self.files.keys().filter_map(|kind| match *kind {
             FileKind::Wal(number) if state.values.0.contains_key(&number) => None,
-            FileKind::Wal(number) if number > newest => Some((number, None)),
+            FileKind::Wal(number) if number > newest && number >= state.wals.1 => {
+                Some((number, None))
+            }
             _ => None,
         }));
         logs

@@ -318,6 +318,7 @@ impl Repair<'_> {
     fn keep(&mut self, evidence: &Evidence, manifest: &ManifestRemains) -> Result<()> {
         let Some(state) = &manifest.state else { return Ok(()) };
         self.report.structure = Structure::Kept { manifest: manifest.number };
+        self.tell_unread(Some(state));
         self.groups = state.groups.clone();
         let erased = |(&id, raw): (&KeyspaceId, &RawKeyspace)| (id, raw.erased.clone());
         self.erased = state.keyspaces.iter().map(erased).collect();
@@ -408,11 +409,26 @@ impl Repair<'_> {
                 self.speak_for(kind, FileFate::Lost, "missing, although CURRENT names it", 0);
             }
         }
-        for (number, why) in &evidence.unreadable {
-            self.speak_for(FileKind::Manifest(*number), FileFate::Lost, why, 0);
+        // What others lack is no loss: nobody has gone by them yet, or does so any more.
+        let is_in_force = evidence.current.as_ref().is_ok_and(|now| kept == Some(now.number));
+        let is_other = |number: u64| is_in_force && kept != Some(number);
+        let unneeded = |number: u64| match kept.is_some_and(|kept| kept < number) {
+            true => "CURRENT never named it: its creation was cut off",
+            false => "not the manifest in force",
+        };
+        for &(number, ref why) in &evidence.unreadable {
+            let (fate, why) = match is_other(number) {
+                true => (FileFate::Unneeded, unneeded(number)),
+                false => (FileFate::Lost, &**why),
+            };
+            self.speak_for(FileKind::Manifest(number), fate, why, 0);
         }
         for manifest in &evidence.manifests {
             let kind = FileKind::Manifest(manifest.number);
+            if is_other(manifest.number) {
+                self.speak_for(kind, FileFate::Unneeded, unneeded(manifest.number), 0);
+                continue;
+            }
             let name = name_of(kind);
             for gap in &manifest.gaps {
                 let vouched = manifest.durable_bytes > gap.offset_bytes;

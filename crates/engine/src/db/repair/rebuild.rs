@@ -48,6 +48,7 @@ impl Repair<'_> {
     /// Puts the database together from its tables and logs.
     pub(super) fn rebuild(&mut self, evidence: &Evidence) -> Result<()> {
         self.report.structure = Structure::Rebuilt;
+        self.tell_unread(None);
         let facts = &evidence.facts;
         self.report.last_seq = facts.newest_seq;
         self.erased.clone_from(&facts.erased);

@@ -5,12 +5,12 @@
 //! where they are; what can be read of a damaged one is moved, as a collection would move it.
 
 use super::evidence::{Facts, name_of};
-use super::holders::{Holder, Values};
+use super::holders::{Holder, Unread, Values};
 use super::{FileFate, Repair};
 use crate::log::{Gap, HEADER_BYTES, LogKind, Piece, Salvager};
 use crate::names::FileKind;
 use crate::value_log::{Directory, MovedWriter, Place, ValueFileMeta};
-use crate::version::{NamedValues, Table};
+use crate::version::{NamedValues, Recovered, Table};
 use esker_base::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -120,22 +120,28 @@ impl Repair<'_> {
             Ok(header) if header.kind == wanted && header.number == number => (header.salt, true),
             Err(_) if known.is_some() => (known.unwrap_or_default(), false),
             Err(_) if wanted == LogKind::Values => {
-                let what = "its header cannot be read, and no manifest knows the file";
-                self.speak_for(kind, FileFate::Lost, what, 0);
+                let why = "its header cannot be read, and no manifest knows the file";
+                self.values.unread.push(Unread { number, why, gaps: Vec::new() });
                 return Ok(None);
             }
             _ => return Ok(None),
         };
         let found = Found::read(&mut log, wanted == LogKind::Values)?;
-        let damaged = !has_header || found.is_damaged();
+        let mut damaged = !has_header || found.is_damaged();
         let mut gaps = Vec::new();
         if kind == FileKind::Values(number) {
             gaps = found.gaps;
+            // No database opens with one that is longer than it should be.
+            damaged |= self.files.get(&kind) != Some(&found.end_bytes);
             if found.directory.is_none() {
-                self.lose_values(kind, &gaps);
-                let what = "the directory of its values cannot be read";
-                self.speak_for(kind, FileFate::Lost, what, 0);
-                return Ok(None);
+                let why = "the directory of its values cannot be read";
+                self.values.unread.push(Unread { number, why, gaps });
+                if found.values.is_empty() {
+                    return Ok(None);
+                }
+                // Which values were moved there nobody knows; those that are its own stand where
+                // records point to.
+                (gaps, damaged) = (Vec::new(), true);
             }
         }
         let Found { directory, directory_at, .. } = found;
@@ -150,6 +156,18 @@ impl Repair<'_> {
         let readable = damaged.then_some(found.values);
         let durable_bytes = found.durable_bytes;
         Ok(Some(Holder { kind, meta, directory, readable, gaps, durable_bytes }))
+    }
+
+    /// Tells of the files with values that cannot be used. What a manifest that is kept does not
+    /// name was being written when something ended it.
+    pub(super) fn tell_unread(&mut self, kept: Option<&Recovered>) {
+        for Unread { number, why, gaps } in std::mem::take(&mut self.values.unread) {
+            if kept.is_none_or(|state| state.values.0.contains_key(&number)) {
+                let kind = FileKind::Values(number);
+                self.lose_values(kind, &gaps);
+                self.speak_for(kind, FileFate::Lost, why, 0);
+            }
+        }
     }
 
     fn lose_values(&mut self, kind: FileKind, gaps: &[Gap]) {
@@ -235,9 +253,9 @@ impl Repair<'_> {
         let mut writer = MovedWriter::create(env, dir, number)?;
         while let Some(piece) = log.next()? {
             let Piece::Value { offset_bytes, codec, stored, .. } = piece else { continue };
-            let from = match holder.meta.place {
-                Place::Wal => Some((holder.meta.number, offset_bytes)),
-                Place::Moved { .. } => from_places.get(&offset_bytes).copied(),
+            let from = match holder.directory {
+                None => Some((holder.meta.number, offset_bytes)),
+                Some(_) => from_places.get(&offset_bytes).copied(),
             };
             if let Some((log, from)) = from {
                 writer.add(log, from, codec, stored)?;

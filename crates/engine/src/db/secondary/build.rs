@@ -6,13 +6,14 @@
 //! what writes have put; how far it is is written along with the entries, and is right for whatever
 //! part of the log a crash leaves.
 
-use super::catalogue::{Index, IndexList, Indexes};
+use super::catalogue::{Failure, Index, IndexList, Indexes};
 use super::declare::missing;
 use super::entries::{entry, indexed};
 use super::state::State;
 use crate::db::core::{Core, KeyspaceCore};
 use crate::db::scan_range::ScanOptions;
 use crate::db::write::{self, How};
+use crate::event::Event;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Batch, Error, Result};
 use std::sync::Arc;
@@ -31,22 +32,42 @@ pub(in crate::db) fn build_next(core: &Core) -> Result<bool> {
     }
     let _one = core.indexes.building.lock();
     let list = core.indexes.list();
-    let is_due = |index: &&Arc<Index>| !index.is_built() && index.failure.lock().is_none();
+    let now_ns = core.env.clock.now_ns();
+    let is_due = |index: &&Arc<Index>| index.due_in(now_ns).is_some_and(|left| left.is_zero());
     let Some(index) = list.all().find(is_due) else { return Ok(false) };
     match build_chunk(core, index) {
-        Ok(()) => {}
-        Err(error @ (Error::Cancelled | Error::Poisoned { .. } | Error::ReadOnly)) => {
-            return Err(error);
+        // Whatever failed before is over.
+        Ok(()) => *index.failure.lock() = None,
+        // Others would fare no better.
+        Err(
+            error @ (Error::Cancelled
+            | Error::Poisoned { .. }
+            | Error::ReadOnly
+            | Error::NoSpace { .. }),
+        ) => return Err(error),
+        Err(error) if error.is_sync_failure() => return Err(error),
+        // The disk may do better another time. Others need not wait for it.
+        Err(error @ (Error::Io { .. } | Error::NotFound { .. })) => {
+            index.note_failure(error.clone(), core.env.clock.now_ns());
+            core.events.emit(&Event::BackgroundRetry { error });
         }
-        // The disk may do better next time.
-        Err(error @ (Error::Io { .. } | Error::NoSpace { .. })) => return Err(error),
         // Data that cannot be indexed is no reason to take no more writes.
-        Err(error) => *index.failure.lock() = Some(error),
+        Err(error) => *index.failure.lock() = Some(Failure { error, patience: None }),
     }
     if index.is_built() || index.failure.lock().is_some() {
         core.background.wake_all();
     }
     Ok(true)
+}
+
+impl Core {
+    /// How long until some index is built, or goes on to be, that the disk failed for.
+    pub(in crate::db) fn next_index_retry(&self) -> Option<Duration> {
+        let now_ns = self.env.clock.now_ns();
+        let list = self.indexes.list();
+        let left = list.all().filter_map(|index| index.due_in(now_ns));
+        left.min()
+    }
 }
 
 /// Builds the index for some keys more.
@@ -151,8 +172,8 @@ fn wait_for(
             *index.failure.lock() = None;
             core.background.wake_workers();
         }
-        if let Some(error) = index.failure.lock().clone() {
-            return Err(error);
+        if let Some(failure) = &*index.failure.lock() {
+            return Err(failure.error.clone());
         }
         let keys_done = State::read(core, &index, None)?.map_or(0, |state| state.keys_done);
         if !progress(keys_done) {

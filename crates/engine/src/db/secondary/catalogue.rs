@@ -8,6 +8,7 @@
 //! each key from before it reads what they hold until what it wrote is visible. Who changes a whole
 //! range, or the list, holds the gate alone.
 
+use crate::db::patience::Patience;
 use crate::names;
 use crate::options::{Filter, KeyspaceOptions, Options};
 use esker_base::checksum::hash64;
@@ -16,6 +17,7 @@ use esker_base::sync::{ArcSwap, CHECKED, Mutex, MutexGuard, RwLock};
 use esker_base::{Error, KeyOrder, KeyspaceId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Locks that keys are spread over.
 const STRIPES: usize = if CHECKED { 4 } else { 256 };
@@ -37,7 +39,15 @@ pub(in crate::db) struct Index {
     /// It was seen to be ready. Stored under the gate.
     pub(in crate::db) is_built: AtomicBool,
     /// Why it is not built, until somebody waits for it again.
-    pub(in crate::db) failure: Mutex<Option<Error>>,
+    pub(in crate::db) failure: Mutex<Option<Failure>>,
+}
+
+/// Why an index is not built.
+#[derive(Clone, Debug)]
+pub(in crate::db) struct Failure {
+    pub(in crate::db) error: Error,
+    /// The disk failed: it is tried again when this is over.
+    pub(in crate::db) patience: Option<Patience>,
 }
 
 /// The indexes of a database. Immutable.
@@ -98,7 +108,8 @@ pub struct IndexInfo {
 }
 
 /// The options of a keyspace when the database is opened. Those of an index are the default
-/// keyspace's, but for what suits keys without values that are scanned.
+/// keyspace's, but for what suits keys without values that are scanned, and of which none begins as
+/// those of a group do.
 pub(in crate::db) fn options_for(options: &Options, name: &str) -> KeyspaceOptions {
     if !names::is_index(name) {
         return options.for_keyspace(name).clone();
@@ -107,6 +118,7 @@ pub(in crate::db) fn options_for(options: &Options, name: &str) -> KeyspaceOptio
         filter: Filter::None,
         value_log_bytes_min: None,
         run_index: false,
+        groups: None,
         order: KeyOrder::Bytewise,
         ..options.default_keyspace.clone()
     }
@@ -120,6 +132,25 @@ impl Index {
 
     pub(in crate::db) fn is_built(&self) -> bool {
         self.is_built.load(Ordering::Acquire)
+    }
+
+    /// How much longer it is not built, because the disk failed; zero if nothing did, and `None` if
+    /// something else is in the way or it is built.
+    pub(super) fn due_in(&self, now_ns: u64) -> Option<Duration> {
+        match &*self.failure.lock() {
+            _ if self.is_built() => None,
+            None => Some(Duration::ZERO),
+            Some(failure) => failure.patience.map(|patience| patience.left(now_ns)),
+        }
+    }
+
+    /// The disk failed: it is left alone for a while.
+    pub(super) fn note_failure(&self, error: Error, now_ns: u64) {
+        let mut failure = self.failure.lock();
+        let before = failure.as_ref().and_then(|before| before.patience);
+        let mut patience = before.unwrap_or_default();
+        patience.note_failure(now_ns);
+        *failure = Some(Failure { error, patience: Some(patience) });
     }
 }
 

@@ -1,0 +1,183 @@
+//! Repair takes back from logs what damaged tables have lost, and nothing of what was deleted or
+//! overwritten by something that no log holds.
+
+use super::support::{DIR, setup_on};
+use esker::base::vfs::strict::StrictVfs;
+use esker::repair::{RepairReport, repair};
+use esker::{Compression, Db, Keyspace, KeyspaceOptions, Options};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const KEYS: u64 = 200;
+
+fn options() -> Options {
+    let default_keyspace = KeyspaceOptions {
+        block_bytes: 512,
+        compression: vec![Compression::None],
+        ..KeyspaceOptions::default()
+    };
+    Options { default_keyspace, ..Options::default() }
+}
+
+fn setup(disk: &StrictVfs) -> esker::Setup {
+    // No two openings draw the same salts.
+    static SEED: AtomicU64 = AtomicU64::new(1);
+    setup_on(Arc::new(disk.clone()), SEED.fetch_add(1, Ordering::Relaxed) << 32)
+}
+
+fn open(disk: &StrictVfs) -> Db {
+    Db::open_with(DIR, options(), setup(disk)).expect("open")
+}
+
+/// A store of which another keyspace needs the first log as long as it is open.
+fn pinned(disk: &StrictVfs) -> Db {
+    let db = open(disk);
+    let other = db.create_keyspace("other", options().default_keyspace).expect("create");
+    other.put(b"pins", b"the log").expect("put");
+    db
+}
+
+fn fill(keyspace: &Keyspace, prefix: &str) {
+    for number in 0..KEYS {
+        let key = format!("{prefix}{number:04}");
+        keyspace.put(key.as_bytes(), &[number as u8; 100]).expect("put");
+    }
+}
+
+fn count(db: &Db, prefix: &str) -> u64 {
+    let pairs = db.default_keyspace().prefix(prefix.as_bytes()).expect("scan");
+    pairs.inspect(|pair| assert!(pair.is_ok(), "{pair:?}")).count() as u64
+}
+
+/// Closes the store, damages a block in the middle of its largest table, and repairs it. What the
+/// table lost comes back from a log.
+fn repaired(disk: &StrictVfs, db: Db, opened_again: bool) -> (Db, RepairReport) {
+    db.close().expect("close");
+    if opened_again {
+        // Small logs are copied into the new one, with what tables hold too.
+        open(disk).close().expect("close");
+    }
+    let length = |path: &PathBuf| disk.read_file(path).expect("read").len() as u64;
+    let names = disk.file_names(Path::new(DIR)).into_iter();
+    let tables = names.filter(|name| name.ends_with(".tbl")).map(|name| Path::new(DIR).join(name));
+    let table = tables.max_by_key(length).expect("a table");
+    disk.flip_bit(&table, 8 * (length(&table) / 2)).expect("flip");
+    let report = repair(Path::new(DIR), &options(), setup(disk), |_| true).expect("repair");
+    assert!(report.notes.join(" ").contains("got back from logs"), "{report}");
+    (open(disk), report)
+}
+
+#[test]
+fn a_deleted_group_does_not_come_back() {
+    for opened_again in [false, true] {
+        for own_tables in [false, true] {
+            let disk = StrictVfs::new();
+            let db = pinned(&disk);
+            let keyspace = db.default_keyspace();
+            fill(keyspace, "g/");
+            if own_tables {
+                keyspace.flush().expect("flush");
+            }
+            fill(keyspace, "h/");
+            keyspace.flush().expect("flush");
+            db.delete_group(b"g/").expect("delete");
+            db.wait_idle().expect("idle");
+            let (db, report) = repaired(&disk, db, opened_again);
+            let found = [count(&db, "g/"), count(&db, "h/")];
+            assert_eq!(found, [0, KEYS], "again {opened_again}, own {own_tables}: {report}");
+        }
+    }
+}
+
+/// A group that is there anew after its deletion is found as it is.
+#[test]
+fn a_group_that_came_again_does_not_get_older_records_back() {
+    for opened_again in [false, true] {
+        let disk = StrictVfs::new();
+        let db = pinned(&disk);
+        let keyspace = db.default_keyspace();
+        fill(keyspace, "g/");
+        fill(keyspace, "h/");
+        keyspace.flush().expect("flush");
+        db.delete_group(b"g/").expect("delete");
+        db.wait_idle().expect("idle");
+        keyspace.put(b"g/0007", b"new").expect("put");
+        keyspace.flush().expect("flush");
+        let (db, report) = repaired(&disk, db, opened_again);
+        assert_eq!([count(&db, "g/"), count(&db, "h/")], [1, KEYS], "{opened_again}: {report}");
+        assert_eq!(db.get(b"g/0007").expect("get").as_deref(), Some(&b"new"[..]));
+    }
+}
+
+/// What was erased is told by the manifest for a while after it is forgotten; that hides nothing
+/// that came later, however the store is opened.
+#[test]
+fn a_group_that_came_again_is_seen_whoever_opens_the_store() {
+    for is_pinned in [false, true] {
+        for is_closed in [false, true] {
+            let disk = StrictVfs::new();
+            let db = if is_pinned { pinned(&disk) } else { open(&disk) };
+            let keyspace = db.default_keyspace();
+            let put = |value: &[u8]| {
+                keyspace.put(b"g/1", value).expect("put");
+                keyspace.flush().expect("flush");
+            };
+            put(b"old");
+            db.delete_group(b"g/").expect("delete");
+            put(b"new");
+            put(b"newest");
+            keyspace.compact_range(None, None).expect("compact");
+            let killed = disk.deep_copy();
+            let disk = match is_closed {
+                true => {
+                    db.close().expect("close");
+                    disk
+                }
+                false => killed,
+            };
+            let check = |db: &Db, how: &str| {
+                let what = format!("{how}, pinned {is_pinned}, closed {is_closed}");
+                assert_eq!(db.get(b"g/1").expect("get").as_deref(), Some(&b"newest"[..]), "{what}");
+                assert_eq!(count(db, "g/"), 1, "{what}");
+            };
+            check(
+                &Db::open_read_only_with(DIR, options(), setup(&disk)).expect("open"),
+                "to be read",
+            );
+            for nth in 0..3 {
+                let db = open(&disk);
+                check(&db, &format!("open {nth}"));
+                db.close().expect("close");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_loaded_in_bulk_is_not_overwritten_by_older_records() {
+    for opened_again in [false, true] {
+        let disk = StrictVfs::new();
+        let db = pinned(&disk);
+        let keyspace = db.default_keyspace();
+        keyspace.put(b"a", b"old").expect("put");
+        keyspace.put(b"b", b"old").expect("put");
+        keyspace.delete(b"b").expect("delete");
+        fill(keyspace, "m");
+        keyspace.flush().expect("flush");
+        let mut load = keyspace.ingest().expect("ingest");
+        for key in [b"a", b"b"] {
+            load.put(key, b"loaded").expect("put");
+        }
+        load.finish().expect("finish");
+        keyspace.put(b"a0", b"between").expect("put");
+        keyspace.flush().expect("flush");
+        keyspace.compact_range(None, None).expect("compact");
+        let (db, report) = repaired(&disk, db, opened_again);
+        for key in [b"a", b"b"] {
+            let found = db.get(key).expect("get");
+            assert_eq!(found.as_deref(), Some(&b"loaded"[..]), "{opened_again}: {report}");
+        }
+        assert_eq!(count(&db, "m"), KEYS, "{report}");
+    }
+}
