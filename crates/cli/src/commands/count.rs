@@ -6,6 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::range::RangeArgs;
 use crate::store::{Store, StoreArgs};
+use esker::ScanOptions;
 use serde_json::json;
 
 /// Count the keys of a range
@@ -50,7 +51,8 @@ pub(crate) fn count(
     encoding: Encoding,
     interrupt: &Interrupt,
 ) -> Result<u64> {
-    let mut cursor = store.keyspace.scan(&range.range(encoding)?.scan())?;
+    let options = ScanOptions { keys_only: true, ..range.range(encoding)?.scan() };
+    let mut cursor = store.keyspace.scan(&options)?;
     cursor.seek_to_first()?;
     let mut found = 0;
     while cursor.valid() {

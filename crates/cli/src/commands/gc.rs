@@ -22,7 +22,7 @@ use serde_json::json;
   esker gc --db store --dead-share 0.5 --no-compact")]
 pub(crate) struct Args {
     /// Leave files alone of which a smaller share is dead, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     dead_share: f64,
 
     /// Do not compact before: values that were overwritten since the last compaction stay
@@ -38,6 +38,11 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     store: StoreArgs,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "must be between 0 and 1".to_owned())
 }
 
 /// Collects.

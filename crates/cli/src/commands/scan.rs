@@ -7,6 +7,7 @@ use crate::output::Output;
 use crate::pair::{ShowArgs, Style};
 use crate::range::RangeArgs;
 use crate::store::{Store, StoreArgs};
+use esker::ScanOptions;
 
 /// Print the keys and values of a range, in order
 ///
@@ -70,7 +71,9 @@ pub(crate) fn print(
     out: &mut Output,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    let mut cursor = store.keyspace.scan(&args.range.range(style.encoding)?.scan())?;
+    let range = args.range.range(style.encoding)?;
+    let options = ScanOptions { keys_only: args.show.keys_only, ..range.scan() };
+    let mut cursor = store.keyspace.scan(&options)?;
     if args.reverse {
         cursor.seek_to_last()?;
     } else {

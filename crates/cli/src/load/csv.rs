@@ -1,6 +1,7 @@
 //! Rows of a CSV file: the value is a record with a field for each column, or the row as a JSON
 //! object.
 
+use super::rows::{Fault, Rows};
 use super::source::{Record, Source, Step};
 use super::text::{self, Counted, Meter};
 use super::values::{ColumnType, Values, no_column, types_of};
@@ -44,7 +45,8 @@ pub(super) struct Plan<'a> {
 
 /// Reads rows.
 pub(super) struct Csv {
-    reader: Reader<Counted>,
+    reader: Reader<Rows<Counted>>,
+    fault: Fault,
     meter: Meter,
     columns: Vec<String>,
     /// Of the columns; `None` makes JSON.
@@ -82,8 +84,9 @@ impl Csv {
     /// no field can have it.
     pub(super) fn open(path: &Path, plan: &Plan<'_>, interrupt: &Interrupt) -> Result<Csv> {
         let (input, meter) = text::open(path, interrupt)?;
-        let mut reader = ReaderBuilder::new().delimiter(plan.delimiter).from_reader(input);
-        let head = reader.byte_headers().map_err(|error| explain(&error))?.clone();
+        let (rows, fault) = Rows::new(input, plan.delimiter);
+        let mut reader = ReaderBuilder::new().delimiter(plan.delimiter).from_reader(rows);
+        let head = reader.byte_headers().map_err(|error| explain(&error, &fault))?.clone();
         let mut columns: Vec<String> = Vec::new();
         for name in &head {
             let name = String::from_utf8(name.to_vec())
@@ -116,7 +119,8 @@ impl Csv {
             Values::Json => None,
         };
         let (row, skip_bad) = (ByteRecord::new(), plan.skip_bad);
-        Ok(Csv { reader, meter, columns, types, key_column, skip_bad, row, rows: 0, line: 1 })
+        let (rows, line) = (0, 1);
+        Ok(Csv { reader, fault, meter, columns, types, key_column, skip_bad, row, rows, line })
     }
 
     /// Fills a record from the row; `Err` says what is wrong with the row.
@@ -175,7 +179,7 @@ impl Source for Csv {
             Ok(true) => {}
             Err(error) => {
                 let ErrorKind::UnequalLengths { pos, expected_len, len } = error.kind() else {
-                    return Err(explain(&error));
+                    return Err(explain(&error, &self.fault));
                 };
                 self.rows += 1;
                 self.line = pos.as_ref().map_or(self.line, Position::line);
@@ -199,6 +203,7 @@ impl Source for Csv {
     }
 }
 
-fn explain(error: &csv::Error) -> Failure {
-    Failure::other(format!("cannot read the file: {error}"))
+fn explain(error: &csv::Error, fault: &Fault) -> Failure {
+    let what = fault.borrow().clone();
+    Failure::other(what.unwrap_or_else(|| format!("cannot read the file: {error}")))
 }

@@ -9,6 +9,7 @@ mod csv;
 mod files;
 mod jsonl;
 mod leveldb;
+mod rows;
 mod source;
 mod text;
 mod values;
@@ -54,17 +55,17 @@ pub(crate) struct SourceArgs {
     #[arg(long, conflicts_with = "key")]
     row_numbers: bool,
 
-    /// Column separator of csv
-    #[arg(long, value_name = "CHAR", default_value = ",")]
-    delimiter: String,
+    /// Column separator of csv [default: ,]
+    #[arg(long, value_name = "CHAR", hide_default_value = true)]
+    delimiter: Option<String>,
 
     /// Leave out malformed rows instead of stopping
     #[arg(long)]
     skip_bad: bool,
 
-    /// Keys of files: relative to DIR, or with DIR before it
-    #[arg(long, value_enum, default_value_t)]
-    paths: Paths,
+    /// Keys of files: relative to DIR, or with DIR before it [default: relative]
+    #[arg(long, value_enum, hide_default_value = true)]
+    paths: Option<Paths>,
 
     /// Go into directories on other file systems too
     #[arg(long)]
@@ -101,12 +102,35 @@ pub(crate) fn open(
         return Err(wrong());
     }
     let kind = &bytes[..at];
+    if matches!(kind, b"files" | b"csv" | b"jsonl" | b"leveldb") {
+        args.check_for(kind)?;
+    }
+    let opened = open_kind(kind, path, args, interrupt, wrong);
+    // One that gave up because of Ctrl-C has no fault of its own.
+    opened.map_err(|failure| match interrupt.asked() {
+        true => Failure::interrupted("interrupted: nothing was loaded; run it again"),
+        false => failure,
+    })
+}
+
+fn open_kind(
+    kind: &[u8],
+    path: &Path,
+    args: &SourceArgs,
+    interrupt: &Interrupt,
+    wrong: impl Fn() -> Failure,
+) -> Result<Box<dyn Source>> {
     let values = args.values();
     if !args.types.is_empty() && (kind != b"csv" || values == Values::Json) {
         return Err(Failure::usage("--type: only fields of csv need types: leave it out"));
     }
     match kind {
-        b"files" => Ok(Box::new(FileTree::open(path, args.paths, args.cross_devices, values)?)),
+        b"files" => Ok(Box::new(FileTree::open(
+            path,
+            args.paths.unwrap_or_default(),
+            args.cross_devices,
+            values,
+        )?)),
         b"csv" => Ok(Box::new(csv::Csv::open(path, &args.csv()?, interrupt)?)),
         b"jsonl" => {
             let key = args.key.clone().filter(|_| !args.row_numbers);
@@ -126,8 +150,32 @@ impl SourceArgs {
         self.values.unwrap_or_default()
     }
 
+    /// Refuses what a kind of source has no use for.
+    ///
+    /// # Errors
+    /// `Usage`, with the first such option.
+    fn check_for(&self, kind: &[u8]) -> Result<()> {
+        let (is_text, is_csv) = (matches!(kind, b"csv" | b"jsonl"), kind == b"csv");
+        let options = [
+            ("--key", self.key.is_some() && !is_text, "only csv and jsonl have columns and fields"),
+            ("--row-numbers", self.row_numbers && !is_text, "only csv and jsonl have rows"),
+            ("--delimiter", self.delimiter.is_some() && !is_csv, "only csv has one"),
+            ("--skip-bad", self.skip_bad && !is_text, "only csv and jsonl have rows"),
+            ("--paths", self.paths.is_some() && kind != b"files", "only files have paths"),
+            (
+                "--cross-devices",
+                self.cross_devices && kind != b"files",
+                "only files stand on file systems",
+            ),
+        ];
+        match options.iter().find(|(_, is_wrong, _)| *is_wrong) {
+            Some((name, _, why)) => Err(Failure::usage(format!("{name}: {why}: leave it out"))),
+            None => Ok(()),
+        }
+    }
+
     fn csv(&self) -> Result<csv::Plan<'_>> {
-        let &[delimiter] = unescaped(&self.delimiter)?.as_slice() else {
+        let &[delimiter] = unescaped(self.delimiter.as_deref().unwrap_or(","))?.as_slice() else {
             return Err(Failure::usage("--delimiter: give one ASCII character, such as ;"));
         };
         Ok(csv::Plan {

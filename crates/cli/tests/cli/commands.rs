@@ -339,3 +339,29 @@ fn a_reader_that_goes_away_is_no_failure() {
         assert_eq!(status.expect("ends").code(), Some(6), "a full disk is a failure");
     }
 }
+
+/// Values that are kept apart are not read for those who ask for keys.
+#[test]
+fn keys_are_counted_and_listed_without_a_look_at_values() {
+    let temp = Temp::new();
+    let store = temp.store();
+    let apart = ["--preset", "large_values", "--option", "value_log_compression=\"none\""];
+    let file = temp.file("value", vec![b'v'; 5_000]);
+    let put = ["put", "key", "--file", file.to_str().expect("path")];
+    on(&store, &[&put[..], &apart[..]].concat()).good();
+    on(&store, &["flush"]).good();
+    let holders = [files(&store, ".wal"), files(&store, ".val")].concat();
+    let mut damaged = 0;
+    for path in holders {
+        let mut bytes = fs::read(&path).expect("read");
+        if let Some(at) = bytes.windows(100).position(|window| window == [b'v'; 100]) {
+            bytes[at] ^= 1;
+            fs::write(&path, bytes).expect("write");
+            damaged += 1;
+        }
+    }
+    assert_eq!(damaged, 1);
+    assert_eq!(on(&store, &["count"]).good().trim(), "1");
+    assert_eq!(on(&store, &["scan", "--keys-only"]).good().trim(), "key");
+    assert_eq!(on(&store, &["scan"]).code, 3);
+}

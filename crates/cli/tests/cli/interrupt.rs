@@ -47,6 +47,26 @@ fn an_interrupted_load_keeps_a_prefix() {
     }
 }
 
+/// Nothing has come yet, not even the names of columns.
+#[test]
+fn a_load_that_waits_for_its_first_line_is_interrupted() {
+    let temp = Temp::new();
+    for source in ["csv:-", "jsonl:-"] {
+        let mut load = command(&["load", source]);
+        load.env("ESKER_DB", temp.store());
+        load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = load.spawn().expect("esker runs");
+        let stdin = child.stdin.take().expect("stdin");
+        let moment = Timespec { tv_sec: 0, tv_nsec: 600_000_000 };
+        poll(&mut [], Some(&moment)).expect("wait");
+        kill_process(Pid::from_child(&child), Signal::INT).expect("signal");
+        let ended = Ended::from(child.wait_with_output().expect("ends"));
+        drop(stdin);
+        assert_eq!(ended.code, 130, "{source}: {ended:?}");
+        assert!(ended.err.contains("interrupted"), "{source}: {}", ended.err);
+    }
+}
+
 /// How long an interrupted command may take: a second, and another for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 

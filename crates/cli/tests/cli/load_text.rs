@@ -64,6 +64,11 @@ fn csv_faults() {
         ("", b"id,\xff\n1,2\n", 1, "line 1: a column's name is not UTF-8", 0),
         ("--key nr", b"id,b\n1,2\n", 2, "no column \"nr\": there are id, b", 0),
         ("--skip-bad", b"id,b\n1,2\n2\n3,\xff\n4,5\n", 0, "line 4: column \"b\" is not UTF-8", 2),
+        ("", b"id,b\n1,\"x\n2,y\n3,z\n", 1, "line 2: a quote is opened there", 0),
+        ("--skip-bad", b"id,b\n1,x\n2,\"y\n3,z\n", 1, "line 3: a quote is opened there", 1),
+        ("", b"id,\"b\n1,x\n", 1, "line 1: a quote is opened there", 0),
+        ("--paths full", b"id,b\n1,2\n", 2, "--paths: only files have paths", 0),
+        ("--cross-devices", b"id,b\n1,2\n", 2, "--cross-devices: only files stand", 0),
         ("--key b --row-numbers", b"id,b\n1,2\n", 2, "cannot be used with", 0),
     ] {
         let (ended, err, held) = load("csv:-", args, text);
