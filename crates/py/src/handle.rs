@@ -159,9 +159,7 @@ impl Handle {
         let options = Arc::new(options);
         let open = ArcSwapOption::from_pointee(Opened { db, keyspace, options });
         let handle = Arc::new(Handle { open, store, closing: Mutex::new(Ok(())), id: None });
-        let mut stores = STORES.lock();
-        stores.retain(|store| store.strong_count() > 0);
-        stores.push(Arc::downgrade(&handle));
+        note_open(&handle);
         handle
     }
 
@@ -180,6 +178,8 @@ impl Handle {
             made = Some(handle.clone());
             handle
         });
+        // It may be all that is left of the store when the process ends.
+        made.iter().for_each(note_open);
         made.ok_or_else(|| self.closed(py))
     }
 
@@ -447,6 +447,13 @@ impl Drop for Moment {
             without_interpreter(|| drop(held));
         }
     }
+}
+
+/// What the process is to close when it ends.
+fn note_open(handle: &Arc<Handle>) {
+    let mut stores = STORES.lock();
+    stores.retain(|store| store.strong_count() > 0);
+    stores.push(Arc::downgrade(handle));
 }
 
 /// Closes all stores that this process has opened and not closed: called when it ends, while

@@ -1,8 +1,10 @@
 """The own face: keyspaces, batches, snapshots, scans, upkeep."""
 
+import copy
 import errno
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import threading
@@ -96,6 +98,16 @@ def test_snapshots(own):
     for call in (lambda: own.get(b"a", snapshot=snapshot), lambda: snapshot.seq):
         with pytest.raises(esker.ClosedError):
             call()
+
+
+def test_a_key_is_in_a_store_or_not(own):
+    own.put(b"a", b"1")
+    people = own.create_keyspace("people")
+    people.put(b"", b"nobody")
+    assert b"a" in own and bytearray(b"a") in own and b"b" not in own
+    assert b"" in people and b"a" not in people
+    with pytest.raises(TypeError):
+        "a" in own
 
 
 def test_scans(own):
@@ -219,6 +231,17 @@ def test_errors_say_what_to_do(tmp_path):
         (store / name).write_bytes(b"damaged")
     with pytest.raises(esker.CorruptionError, match="repair"):
         esker.open(store)
+
+
+@pytest.mark.parametrize("kind", [esker.IoError, esker.NoSpaceError, esker.NotFoundError, esker.CorruptionError])
+def test_errors_are_the_same_in_another_process(kind):
+    error = kind("what was done: mend it")
+    if isinstance(error, OSError):
+        error.errno, error.filename = errno.ENOSPC, "store/000007.tbl"
+    for copied in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert (type(copied), str(copied)) == (kind, str(error))
+        if isinstance(error, OSError):
+            assert (copied.errno, copied.filename) == (errno.ENOSPC, "store/000007.tbl")
 
 
 def test_repair_says_what_it_did(tmp_path):
@@ -565,6 +588,29 @@ next(it)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
+def test_a_store_of_which_a_keyspace_is_left_is_closed_with_the_process(tmp_path):
+    script = """
+import esker, gc, sys
+gc.disable()
+
+class Ring:
+    pass
+
+ring = Ring()
+ring.itself = ring
+db = esker.open(sys.argv[1], durability="external", groups="delimiter:/")
+batch = db.batch()
+batch.put(b"1/key", b"value")
+db.apply(batch, b"1/", 7)
+ring.people = db.create_keyspace("people")
+del batch, db, ring
+"""
+    ended = run(script, tmp_path / "store")
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
+    with esker.open(tmp_path / "store", durability="external", groups="delimiter:/") as db:
+        assert db.group(b"1/")["persisted"] == 7
+
+
 @pytest.mark.parametrize("call", ["compact", "verify"])
 def test_a_long_call_ends_early_when_it_is_interrupted(tmp_path, call):
     script = f"""
@@ -598,6 +644,34 @@ except KeyboardInterrupt:
 """
     ended = run(script, tmp_path / "store")
     assert (ended.returncode, ended.stdout.strip()) == (0, "early True"), ended.stderr
+
+
+def test_a_scan_that_c_code_consumes_ends_when_it_is_interrupted(tmp_path):
+    script = """
+import _thread, collections, esker, itertools, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+db = esker.open(sys.argv[1])
+with db.batch() as batch:
+    for i in range(100_000):
+        batch.put(b"%06d" % i, b"value")
+
+def consume():
+    start = time.monotonic()
+    # Nothing of it is Python's own code, which would look at signals.
+    scans = [db.scan() for _ in range(20)]
+    try:
+        collections.deque(itertools.chain.from_iterable(scans), 0)
+        return False, time.monotonic() - start
+    except KeyboardInterrupt:
+        return True, time.monotonic() - start
+
+_, whole = consume()
+threading.Timer(whole / 8, _thread.interrupt_main).start()
+interrupted, took = consume()
+print(interrupted, "early" if took < 0.75 * whole else f"late: {took} of {whole}")
+"""
+    ended = run(script, tmp_path / "store")
+    assert (ended.returncode, ended.stdout.strip()) == (0, "True early"), ended.stderr
 
 
 def test_names_have_docstrings():

@@ -1,5 +1,6 @@
 """The own face: records of fields and their indexes."""
 
+import ctypes
 import math
 
 import pytest
@@ -39,6 +40,8 @@ def test_a_record_is_a_dict(own):
     [
         ({"f": 2**63}, OverflowError, "field .f.: an integer has 64 bits"),
         ({"f": [1]}, TypeError, "field .f.: a field holds"),
+        # As a number of another library, which gives its bytes to whoever asks.
+        ({"f": ctypes.c_int64(1)}, TypeError, "field .f.: a field holds"),
         ({1: 1}, TypeError, "the name of a field is a str, not 'int'"),
         ({"": 1}, esker.InvalidArgumentError, "1 to 255"),
         ({"n" * 256: 1}, esker.InvalidArgumentError, "1 to 255"),

@@ -94,7 +94,11 @@ pub unsafe extern "C" fn esker_find(
     found: *mut *mut esker_found,
 ) -> esker_code {
     if value.is_null() {
-        return run(|| Err(Failure::invalid("the value of the field is NULL")));
+        // SAFETY: as everywhere.
+        return run(|| unsafe {
+            *place(found)? = std::ptr::null_mut();
+            Err(Failure::invalid("the value of the field is NULL"))
+        });
     }
     // SAFETY: as everywhere.
     unsafe { esker_find_range(keyspace, snapshot, field, value, true, value, true, found) }

@@ -301,7 +301,9 @@ static void indexes(esker_db *db, esker_keyspace *keyspace) {
   CHECK(more && value.kind == ESKER_INT && value.integer == 30);
   CHECK(found_keys(found, "bob "));
   OK(esker_found_close(found));
+  found = (esker_found *)1;
   FAILS(ESKER_INVALID_ARGUMENT, "NULL", esker_find(keyspace, NULL, "years", NULL, &found));
+  CHECK(found == NULL);
   esker_snapshot *before;
   OK(esker_snapshot_create(db, &before));
   OK(esker_delete(keyspace, "cleo", 4));

@@ -11,6 +11,18 @@ class _OfSystem(Error):
     def __str__(self):
         return str(self.args[0]) if self.args else ""
 
+    def __reduce__(self):
+        # What the system said is not among the arguments, and would be lost on the way to another
+        # process.
+        return _restored, (type(self), self.args, self.errno, self.filename)
+
+
+def _restored(kind, args, errno, filename):
+    error = kind(*args)
+    error.errno = errno
+    error.filename = filename
+    return error
+
 
 class InvalidArgumentError(Error, ValueError):
     """The call was wrong and changed nothing: mend the call."""

@@ -4,7 +4,10 @@ use crate::bytes::BytesLike;
 use esker::fields::{FieldRef, FieldValue, Record, RecordView};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple,
+    PyType,
+};
 use serde_json::{Map, Number, Value};
 
 /// Levels of containers inside of each other that an option may have.
@@ -114,7 +117,11 @@ pub(super) fn to_field(name: &str, given: &Bound<'_, PyAny>) -> PyResult<FieldVa
     if given.is_instance_of::<PyString>() {
         return Ok(FieldValue::Text(given.extract()?));
     }
-    if let Ok(bytes) = given.extract::<BytesLike<'_>>() {
+    // Numbers of other libraries give their bytes too, which nobody would find them by.
+    let is_bytes = given.is_instance_of::<PyBytes>()
+        || given.is_instance_of::<PyByteArray>()
+        || given.is_instance_of::<PyMemoryView>();
+    if is_bytes && let Ok(bytes) = given.extract::<BytesLike<'_>>() {
         return Ok(FieldValue::Bytes(bytes.get().to_vec()));
     }
     let kind = given.get_type().name()?;

@@ -241,6 +241,11 @@ impl KeyspaceObject {
         Scan::new(py, &self.handle, &Covers { start, end, prefix }, manner, snapshot)
     }
 
+    /// True if there is a value for the key.
+    fn __contains__(&self, py: Python<'_>, key: BytesLike<'_>) -> PyResult<bool> {
+        Ok(self.value(py, key.get(), None)?.is_some())
+    }
+
     fn __iter__(&self, py: Python<'_>) -> PyResult<Scan> {
         self.scan(py, None, None, None, false, false, None, true, false)
     }

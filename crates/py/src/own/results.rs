@@ -136,10 +136,14 @@ impl Results {
         let ready = self.slot.lock(py)?.as_mut().map(|ahead| ahead.ready.pop_front());
         let ready = match ready.ok_or_else(|| self.closed(py))? {
             Some(ready) => Some(ready),
-            None => self.slot.run(py, RESULTS, |ahead| {
-                ahead.fill()?;
-                Ok(ahead.ready.pop_front())
-            })?,
+            None => {
+                // Who consumes it in C, as `list` does, looks at no signals.
+                py.check_signals()?;
+                self.slot.run(py, RESULTS, |ahead| {
+                    ahead.fill()?;
+                    Ok(ahead.ready.pop_front())
+                })?
+            }
         };
         let Some((key, beside)) = ready else { return Ok(None) };
         let key = PyBytes::new(py, &key).into_any();

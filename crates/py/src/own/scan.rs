@@ -132,11 +132,17 @@ impl Scan {
         });
         let parts = match quick.ok_or_else(|| self.closed(py))? {
             Some(parts) => parts,
-            None if self.slot.run(py, SCAN, |steps| steps.pass(self.way))? => {
-                let parts = self.slot.lock(py)?.as_ref().map(|steps| self.parts(py, steps));
-                parts.ok_or_else(|| self.closed(py))?
+            None => {
+                // Who consumes it in C, as `list` does, looks at no signals.
+                py.check_signals()?;
+                match self.slot.run(py, SCAN, |steps| steps.pass(self.way))? {
+                    false => None,
+                    true => {
+                        let parts = self.slot.lock(py)?.as_ref().map(|steps| self.parts(py, steps));
+                        parts.ok_or_else(|| self.closed(py))?
+                    }
+                }
             }
-            None => None,
         };
         Ok(match parts {
             None => None,

@@ -200,6 +200,8 @@ impl PlyvelIterator {
             Some(Some(parts)) => return self.joined(py, parts),
             Some(None) => {}
         }
+        // Who consumes it in C, as `list` does, looks at no signals.
+        py.check_signals()?;
         if !self.slot.run(py, ITERATOR, |steps| steps.pass(way))? {
             return Ok(None);
         }
