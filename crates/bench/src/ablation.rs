@@ -29,6 +29,9 @@ pub struct Choice {
     /// Gets of each kind
     #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) reads: u64,
+    /// Go on with the gets for so many seconds at least: quick ones are over too soon to tell
+    #[arg(long = "duration_min", alias = "duration-min", value_name = "SECONDS", default_value_t = SECONDS_MIN, value_parser = seconds_min)]
+    pub(crate) duration_min: f64,
     /// Bytes of a value
     #[arg(long = "value_size", alias = "value-size", default_value_t = 100)]
     pub(crate) value_size: usize,
@@ -46,6 +49,14 @@ pub struct Choice {
 
 /// Memory for each kind of thing that is kept, unless told otherwise.
 pub(crate) const CACHE_BYTES: u64 = 16 << 30;
+
+/// How long gets go on at least, unless told otherwise.
+pub(crate) const SECONDS_MIN: f64 = 1.0;
+
+pub(crate) fn seconds_min(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=86_400.0).contains(seconds));
+    seconds.ok_or_else(|| "must be between 0 and 86400".to_owned())
+}
 
 pub(crate) fn cache_bytes(text: &str) -> Result<u64, String> {
     let bytes = text.parse().ok().filter(|bytes| (1 << 20..=1 << 40).contains(bytes));
@@ -96,7 +107,9 @@ impl Choice {
         let store = dir.join("store");
         let read = ["--benchmarks", "readrandom,readmissing", "--use_existing_db"];
         let warmup = (num / RECORDS_PER_WARMUP_SECOND).max(1).to_string();
-        let read = [&read[..], &["--warmup", &warmup, "--bloom_bits", bits]].concat();
+        let seconds_min = self.duration_min.to_string();
+        let how = ["--warmup", &warmup, "--duration_min", &seconds_min, "--bloom_bits", bits];
+        let read = [&read[..], &how].concat();
         let read = self.config(num, &store, &read)?;
         let mut report = Report::new(&read);
         for engine in &engines {
@@ -166,6 +179,7 @@ mod tests {
         let choice = Choice {
             sizes: vec![1_000],
             reads: 10,
+            duration_min: 0.0,
             value_size: 100,
             cache_size: cache_bytes("7340032").expect("7 MiB"),
             repeat: 1,
@@ -176,6 +190,14 @@ mod tests {
         assert!(setup.contains("block_cache_bytes = Some(0), pinned_bytes_max = Some(7340032)"));
         let setup = KeptEsker(Kept::Blocks).setup(&config.settings(false));
         assert!(setup.contains("block_cache_bytes = Some(7340032)"), "{setup}");
+    }
+
+    #[test]
+    fn seconds_are_read() {
+        assert_eq!((seconds_min("0"), seconds_min("0.5")), (Ok(0.0), Ok(0.5)));
+        for wrong in ["", "-1", "86401", "NaN", "a second"] {
+            assert!(seconds_min(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -142,8 +142,9 @@ fn results_are_kept_shown_compared_and_drawn() {
 fn what_is_kept_in_memory_is_taken_apart() {
     let place = Place::new("ablation");
     let (json, plots, db) = (place.path("json"), place.path("plots"), place.path("db"));
-    let flags = ["ablation", "--sizes", "2000,4Ki", "--reads", "2000", "--repeat", "1"];
-    let shown = said(&[&flags[..], &["--db", &db, "--json", &json, "--plots", &plots]].concat());
+    let flags = ["ablation", "--sizes", "2000,4Ki", "--reads", "2000", "--duration_min", "0"];
+    let more = ["--repeat", "1", "--db", &db, "--json", &json, "--plots", &plots];
+    let shown = said(&[&flags[..], &more].concat());
     for workload in ["readrandom", "readmissing"] {
         assert!(shown.contains(workload), "{shown}");
         let drawing = Path::new(&plots).join(format!("cost-{workload}.svg"));
@@ -217,9 +218,13 @@ fn gets_and_puts_of_a_course_are_measured_and_drawn() {
     let place = Place::new("basics");
     let (out, db) = (place.path("out"), place.path("db"));
     let flags = ["papers", "basics", "--quiet", "--sizes", "2000,4Ki", "--reads", "2000"];
-    let more = ["--repeat", "1", "--load", "20MB", "--db", &db, "--out", &out];
-    said(&[&flags[..], &more].concat());
+    let more = ["--duration_min", "0.1", "--repeat", "1", "--load", "20MB", "--db", &db];
+    said(&[&flags[..], &more, &["--out", &out]].concat());
     let page = file(&out, "basics.md");
+    let gets: Value = serde_json::from_str(&file(&out, "gets-2000.json")).expect("JSON");
+    for run in gets["runs"].as_array().expect("runs") {
+        assert!(run["seconds"].as_f64().expect("a number") >= 0.1, "{run}");
+    }
     for row in ["2000", "4096"] {
         let cells = |line: &&str| line.split('|').filter(|cell| !cell.trim().is_empty()).count();
         let rows = page.lines().filter(|line| line.starts_with(&format!("| {row} | ")));

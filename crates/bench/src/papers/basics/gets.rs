@@ -17,9 +17,10 @@ const VALUE_BYTES: usize = 100;
 const THERE_RECORDS: u64 = 64 << 10;
 const THERE_NS: [f64; 3] = [790_000.0, 61_500.0, 56_700.0];
 
-/// As many times as long a get may take at the largest size as at [`THERE_RECORDS`], with
-/// everything kept.
+/// As many times as long a get may take at [`FAR_RECORDS`] as at [`THERE_RECORDS`], with everything
+/// kept.
 const GROWTH_MAX: f64 = 2.0;
+const FAR_RECORDS: u64 = 16 << 20;
 
 impl Lab<'_> {
     /// Gets at every size.
@@ -27,6 +28,7 @@ impl Lab<'_> {
         let choice = ablation::Choice {
             sizes: self.choice.sizes.clone(),
             reads: self.choice.reads,
+            duration_min: self.choice.duration_min,
             value_size: VALUE_BYTES,
             cache_size: self.choice.cache_size,
             repeat: self.choice.repeat,
@@ -50,12 +52,13 @@ fn page(reports: &[Report]) -> String {
     let Some(first) = reports.first() else { return String::new() };
     let names: Vec<&str> = first.engines.iter().map(|(name, _)| name.as_str()).collect();
     let mut text = format!(
-        "## Gets\n\n{}\n\nKeys of {} and values of {} bytes, in random order; medians of {} rounds of {} gets.\n",
+        "## Gets\n\n{}\n\nKeys of {} and values of {} bytes, in random order; medians of {} rounds of {} gets and {} s at least.\n",
         first.machine,
         first.config.key_size,
         first.config.value_size,
         first.runs.len() / (first.config.benchmarks.len() * names.len()).max(1),
         first.config.reads.unwrap_or(first.config.num),
+        first.config.duration_min,
     );
     for (step, workload) in first.config.benchmarks.iter().enumerate() {
         let _ = write!(
@@ -78,7 +81,7 @@ fn page(reports: &[Report]) -> String {
     text.push('\n');
     let all = names.last().copied().unwrap_or_default();
     for (step, workload) in first.config.benchmarks.iter().enumerate() {
-        if let Some(growth) = Growth::of(reports, step, all) {
+        for growth in Growth::all(reports, step, all) {
             let _ = writeln!(text, "{}", growth.line(workload));
         }
     }
@@ -93,7 +96,7 @@ fn cost(report: &Report, step: usize, name: &str) -> Option<f64> {
     rows.iter().find(same).map(|row| row.median(Measured::cost_ns))
 }
 
-/// What a get costs at the largest size, beside a smaller one.
+/// What a get costs at one size, beside a smaller one.
 struct Growth {
     from: u64,
     to: u64,
@@ -101,16 +104,22 @@ struct Growth {
 }
 
 impl Growth {
-    /// From [`THERE_RECORDS`], or the smallest size if that was not measured.
-    fn of(reports: &[Report], step: usize, name: &str) -> Option<Growth> {
-        let costs = || {
-            let cost = |report| Some((report, cost(report, step, name)?));
-            reports.iter().filter_map(cost).map(|(report, ns)| (report.config.num, ns))
-        };
-        let there = costs().find(|(records, _)| *records == THERE_RECORDS);
-        let (from, least) = there.or_else(|| costs().min_by_key(|(records, _)| *records))?;
-        let (to, most) = costs().max_by_key(|(records, _)| *records)?;
-        (from < to && least > 0.0).then(|| Growth { from, to, times: most / least })
+    /// From [`THERE_RECORDS`], or the smallest size if that was not measured, to [`FAR_RECORDS`] if
+    /// that was, and to the largest.
+    fn all(reports: &[Report], step: usize, name: &str) -> Vec<Growth> {
+        let cost = |report| Some((report, cost(report, step, name)?));
+        let mut costs: Vec<(u64, f64)> =
+            reports.iter().filter_map(cost).map(|(report, ns)| (report.config.num, ns)).collect();
+        costs.sort_by_key(|(records, _)| *records);
+        let there = costs.iter().find(|(records, _)| *records == THERE_RECORDS);
+        let Some(&(from, least)) = there.or(costs.first()) else { return Vec::new() };
+        let last = costs.len() - 1;
+        let told = |at: usize, records: u64| at == last || records == FAR_RECORDS;
+        let growths = costs.iter().enumerate().filter_map(|(at, &(to, ns))| {
+            let tells = told(at, to) && from < to && least > 0.0;
+            tells.then(|| Growth { from, to, times: ns / least })
+        });
+        growths.collect()
     }
 
     fn doubling(&self) -> f64 {
@@ -119,9 +128,11 @@ impl Growth {
 
     fn line(&self, workload: &str) -> String {
         let Growth { from, to, times } = self;
+        let goal = format!(" (goal: at most x {GROWTH_MAX})");
         format!(
-            "- `{workload}` with everything kept, from {from} to {to} records: x {times:.2} (goal: at most x {GROWTH_MAX}); \
+            "- `{workload}` with everything kept, from {from} to {to} records: x {times:.2}{}; \
              x {:.2} for each doubling (there: x 2)",
+            if *to <= FAR_RECORDS { &goal } else { "" },
             self.doubling()
         )
     }
@@ -158,7 +169,7 @@ mod tests {
         let sizes = [(16 << 10, 200.0), (64 << 10, 500.0), (1 << 20, 800.0)];
         let page = page(&sizes.map(|(records, ns)| report(records, ns, &NAMES)));
         for line in [
-            "medians of 1 rounds of 100 gets",
+            "medians of 1 rounds of 100 gets and 0 s at least",
             "| records | nothing | indexes | indexes, filters | indexes, filters, blocks |",
             "| 16384 | 600 ns | 200 ns | 200 ns | 200 ns |",
             "| 65536, there | 790 µs | 61.5 µs | 56.7 µs |  |",
@@ -181,16 +192,31 @@ mod tests {
     fn growth_is_from_the_size_there_or_the_smallest() {
         let of = |sizes: &[(u64, f64)]| {
             let reports = sizes.iter().map(|&(records, ns)| report(records, ns, &NAMES));
-            Growth::of(&reports.collect::<Vec<_>>(), 0, "indexes")
+            Growth::all(&reports.collect::<Vec<_>>(), 0, "indexes")
         };
-        let growth = of(&[(4_000, 900.0), (1_000, 300.0)]).expect("two sizes");
-        assert_eq!((growth.from, growth.to), (1_000, 4_000));
-        assert!(
-            (growth.times - 3.0).abs() < 1e-9 && (growth.doubling() - 3f64.sqrt()).abs() < 1e-9
-        );
-        let growth = of(&[(1_000, 1.0), (64 << 10, 5.0), (1 << 20, 10.0)]).expect("a base");
-        assert_eq!((growth.from, growth.to), (64 << 10, 1 << 20));
-        assert!(of(&[(1_000, 1.0), (64 << 10, 5.0)]).is_none(), "nothing is larger");
-        assert!(of(&[]).is_none());
+        let ends = |growths: &[Growth]| -> Vec<(u64, u64)> {
+            growths.iter().map(|growth| (growth.from, growth.to)).collect()
+        };
+        let growths = of(&[(4_000, 900.0), (1_000, 300.0)]);
+        assert_eq!(ends(&growths), [(1_000, 4_000)]);
+        assert!((growths[0].times - 3.0).abs() < 1e-9);
+        assert!((growths[0].doubling() - 3f64.sqrt()).abs() < 1e-9);
+        let growths = of(&[(1_000, 1.0), (64 << 10, 5.0), (1 << 20, 10.0)]);
+        assert_eq!(ends(&growths), [(64 << 10, 1 << 20)]);
+        assert!(of(&[(1_000, 1.0), (64 << 10, 5.0)]).is_empty(), "nothing is larger");
+        assert!(of(&[]).is_empty());
+    }
+
+    #[test]
+    fn growth_to_the_size_of_the_goal_and_to_the_largest_is_told() {
+        let sizes = [(64 << 10, 100.0), (4 << 20, 150.0), (16 << 20, 200.0), (64 << 20, 400.0)];
+        let page = page(&sizes.map(|(records, ns)| report(records, ns, &NAMES)));
+        for line in [
+            "`readmissing` with everything kept, from 65536 to 16777216 records: x 2.00 (goal: at most x 2); x 1.09",
+            "`readmissing` with everything kept, from 65536 to 67108864 records: x 4.00; x 1.15",
+        ] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+        assert!(!page.contains("to 4194304"), "{page}");
     }
 }

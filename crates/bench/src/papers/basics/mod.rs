@@ -8,7 +8,7 @@
 mod gets;
 mod puts;
 
-use crate::ablation::{CACHE_BYTES, cache_bytes, records};
+use crate::ablation::{CACHE_BYTES, SECONDS_MIN, cache_bytes, records, seconds_min};
 use crate::place::{self, make_dir};
 use crate::progress::Progress;
 use esker_draw::Outcome;
@@ -24,6 +24,9 @@ pub struct Choice {
     /// Gets of each kind
     #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1..))]
     reads: u64,
+    /// Go on with the gets for so many seconds at least: quick ones are over too soon to tell
+    #[arg(long = "duration_min", alias = "duration-min", value_name = "SECONDS", default_value_t = SECONDS_MIN, value_parser = seconds_min)]
+    duration_min: f64,
     /// Do the gets so often; tables show medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
