@@ -96,7 +96,7 @@ pub unsafe extern "C" fn esker_find(
     if value.is_null() {
         // SAFETY: as everywhere.
         return run(|| unsafe {
-            *place(found)? = std::ptr::null_mut();
+            place(found)?;
             Err(Failure::invalid("the value of the field is NULL"))
         });
     }

@@ -26,6 +26,9 @@ const JOBS_BEFORE_INDEX: u64 = 8;
 /// As often as that it is looked whether files that are no longer needed have been let go.
 const HELD_WAIT: Duration = Duration::from_millis(200);
 
+/// What is tried again is not looked for more often than this.
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(10);
+
 impl Core {
     /// Waits until some job is done, or for this long. Without threads, does what there is to do.
     ///
@@ -132,9 +135,6 @@ impl Workers {
         }
     }
 }
-
-/// What is tried again is not looked for more often than this.
-const RETRY_WAIT_MIN: Duration = Duration::from_millis(10);
 
 /// How long to wait for what is tried again, if it can be.
 fn retry_in(core: &Core, left: Option<Duration>) -> Option<Duration> {

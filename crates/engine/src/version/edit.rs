@@ -141,13 +141,6 @@ impl VersionEdit {
         self
     }
 
-    /// True if something of this keyspace is erased.
-    pub(super) fn erases_in(&self, keyspace: KeyspaceId) -> bool {
-        let erases =
-            |change: &Change| matches!(change, Change::Erased { id, .. } if *id == keyspace);
-        self.changes.iter().any(erases)
-    }
-
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for change in &self.changes {

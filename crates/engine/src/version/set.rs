@@ -236,6 +236,11 @@ impl VersionSet {
             }
         }
         self.check_keyspaces(edit).map_err(damaged)?;
+        let erases = |change: &Change| match change {
+            Change::Erased { id, .. } => Some(*id),
+            _ => None,
+        };
+        let erased: BTreeSet<KeyspaceId> = edit.changes.iter().filter_map(erases).collect();
         let mut next = self.keyspaces.clone();
         if let Some(values) = &changed {
             for record in next.values_mut() {
@@ -264,7 +269,7 @@ impl VersionSet {
                     if let Some(record) = next.get_mut(id) {
                         record.flushed_seq = record.flushed_seq.max(*seq);
                         // A deletion says so of keyspaces that had nothing to flush.
-                        if !edit.erases_in(*id) {
+                        if !erased.contains(id) {
                             record.logged_seq = record.logged_seq.max(*seq);
                         }
                     }
@@ -279,7 +284,7 @@ impl VersionSet {
         for id in ids {
             self.derive_version(edit, id, logged_from, &mut next)?;
         }
-        Ok(Derived { keyspaces: next, value_map: values.clone() })
+        Ok(Derived { keyspaces: next, wals, value_map: values.clone() })
     }
 
     /// Fails if an edit is about a keyspace that is not there, or makes one that is: no manifest
@@ -355,6 +360,7 @@ impl VersionSet {
     fn adopt(&mut self, next: Derived, edit: &VersionEdit) {
         let before = std::mem::replace(&mut self.keyspaces, next.keyspaces);
         let map_before = std::mem::replace(&mut self.value_map, next.value_map);
+        self.wals = next.wals;
         for (id, old) in &before {
             let new = self.keyspaces.get(id).map(|record| &record.version);
             if new.is_some_and(|new| Arc::ptr_eq(new, &old.version)) {
@@ -369,7 +375,6 @@ impl VersionSet {
             }
         }
         for change in &edit.changes {
-            self.wals.apply(change).expect("only logs that exist are begun");
             self.values.apply(change).expect("checked when the map was made");
             self.groups.apply(change);
         }
@@ -505,5 +510,6 @@ impl VersionSet {
 /// The state after an edit that is not in force yet.
 struct Derived {
     keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
+    wals: NamedWals,
     value_map: Arc<ValueMap>,
 }

@@ -179,6 +179,54 @@ fn a_file_with_values_that_cannot_be_read_keeps_no_other_from_being_collected() 
     }
 }
 
+/// A table leads into the file that has most dead values of all, and only it says which of them are
+/// needed.
+#[test]
+fn a_table_that_cannot_be_read_keeps_no_file_from_being_collected_but_where_it_leads() {
+    let key = |number: u64| format!("key{number:05}").into_bytes();
+    for inline in [true, false] {
+        let (strict, vfs) = disk();
+        let db = open(&vfs, apart(), inline);
+        let bad = db.create_keyspace("bad", apart().default_keyspace).expect("create");
+        let put = |db: &Db, nth: u64| db.put(&key(nth), &[nth as u8; 1_000]).expect("put");
+        bad.put(b"a", &[1; 1_000]).expect("put");
+        (0..60).for_each(|nth| put(&db, nth));
+        let before = tables(&strict);
+        bad.flush().expect("flush");
+        let of_bad: BTreeSet<PathBuf> = tables(&strict).difference(&before).cloned().collect();
+        assert_eq!((before.len(), of_bad.len()), (0, 1));
+        (60..1_000).for_each(|nth| put(&db, nth));
+        db.flush().expect("flush");
+        drop(bad);
+        db.close().expect("close");
+        let db = open(&vfs, apart(), inline);
+        fail(&vfs, of_bad.clone());
+        for _ in 0..6 {
+            let is_put = |nth: &u64| *nth < 60 || !nth.is_multiple_of(7);
+            (0..1_000).filter(is_put).for_each(|nth| put(&db, nth));
+        }
+        db.flush().expect("it takes writes");
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        db.wait_idle().expect("nothing else fails");
+        let is_holder = |name: &String| name.ends_with(".val") || name.ends_with(".wal");
+        let bytes: u64 =
+            names_of(&strict, is_holder).iter().map(|path| length(&strict, path)).sum();
+        let live = 1_001 * 1_009;
+        assert!(bytes < live * 3 / 2, "inline {inline}: {bytes} bytes, {live} alive");
+        let refused = db.collect_values(0.0, |_| true).expect_err("a table cannot be read");
+        let table = of_bad.first().expect("one").to_string_lossy().into_owned();
+        assert!(vfs.faults_fired() > 0 && refused.to_string().contains(&table), "{refused}");
+        vfs.heal();
+        db.collect_values(0.0, |_| true).expect("it can be read");
+        assert_eq!(
+            db.keyspace("bad").expect("there").get(b"a").expect("get").as_deref(),
+            Some(&[1; 1_000][..])
+        );
+        assert!(db.verify(|_| true).expect("verify").damage.is_empty());
+        db.close().expect("close");
+    }
+}
+
 fn names_of(disk: &StrictVfs, is_wanted: impl Fn(&String) -> bool) -> BTreeSet<PathBuf> {
     let names = disk.file_names(Path::new(DIR)).into_iter();
     names.filter(is_wanted).map(|name| Path::new(DIR).join(name)).collect()

@@ -52,9 +52,9 @@ fn count(db: &Db, prefix: &str) -> u64 {
 
 /// Closes the store, damages a block in the middle of its largest table, and repairs it. What the
 /// table lost comes back from a log.
-fn repaired(disk: &StrictVfs, db: Db, opened_again: bool) -> (Db, RepairReport) {
+fn repaired(disk: &StrictVfs, db: Db, opens: u32) -> (Db, RepairReport) {
     db.close().expect("close");
-    if opened_again {
+    for _ in 0..opens {
         // Small logs are copied into the new one, with what tables hold too.
         open(disk).close().expect("close");
     }
@@ -70,7 +70,7 @@ fn repaired(disk: &StrictVfs, db: Db, opened_again: bool) -> (Db, RepairReport) 
 
 #[test]
 fn a_deleted_group_does_not_come_back() {
-    for opened_again in [false, true] {
+    for opens in 0..3 {
         for own_tables in [false, true] {
             let disk = StrictVfs::new();
             let db = pinned(&disk);
@@ -83,9 +83,9 @@ fn a_deleted_group_does_not_come_back() {
             keyspace.flush().expect("flush");
             db.delete_group(b"g/").expect("delete");
             db.wait_idle().expect("idle");
-            let (db, report) = repaired(&disk, db, opened_again);
+            let (db, report) = repaired(&disk, db, opens);
             let found = [count(&db, "g/"), count(&db, "h/")];
-            assert_eq!(found, [0, KEYS], "again {opened_again}, own {own_tables}: {report}");
+            assert_eq!(found, [0, KEYS], "{opens} opens, own {own_tables}: {report}");
         }
     }
 }
@@ -93,7 +93,7 @@ fn a_deleted_group_does_not_come_back() {
 /// A group that is there anew after its deletion is found as it is.
 #[test]
 fn a_group_that_came_again_does_not_get_older_records_back() {
-    for opened_again in [false, true] {
+    for opens in 0..3 {
         let disk = StrictVfs::new();
         let db = pinned(&disk);
         let keyspace = db.default_keyspace();
@@ -104,8 +104,8 @@ fn a_group_that_came_again_does_not_get_older_records_back() {
         db.wait_idle().expect("idle");
         keyspace.put(b"g/0007", b"new").expect("put");
         keyspace.flush().expect("flush");
-        let (db, report) = repaired(&disk, db, opened_again);
-        assert_eq!([count(&db, "g/"), count(&db, "h/")], [1, KEYS], "{opened_again}: {report}");
+        let (db, report) = repaired(&disk, db, opens);
+        assert_eq!([count(&db, "g/"), count(&db, "h/")], [1, KEYS], "{opens} opens: {report}");
         assert_eq!(db.get(b"g/0007").expect("get").as_deref(), Some(&b"new"[..]));
     }
 }
@@ -156,7 +156,7 @@ fn a_group_that_came_again_is_seen_whoever_opens_the_store() {
 
 #[test]
 fn what_was_loaded_in_bulk_is_not_overwritten_by_older_records() {
-    for opened_again in [false, true] {
+    for (opens, is_compacted_later) in [(0, false), (1, false), (0, true), (1, true)] {
         let disk = StrictVfs::new();
         let db = pinned(&disk);
         let keyspace = db.default_keyspace();
@@ -172,11 +172,18 @@ fn what_was_loaded_in_bulk_is_not_overwritten_by_older_records() {
         load.finish().expect("finish");
         keyspace.put(b"a0", b"between").expect("put");
         keyspace.flush().expect("flush");
-        keyspace.compact_range(None, None).expect("compact");
-        let (db, report) = repaired(&disk, db, opened_again);
+        let db = match is_compacted_later {
+            false => db,
+            true => {
+                db.close().expect("close");
+                open(&disk)
+            }
+        };
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        let (db, report) = repaired(&disk, db, opens);
         for key in [b"a", b"b"] {
             let found = db.get(key).expect("get");
-            assert_eq!(found.as_deref(), Some(&b"loaded"[..]), "{opened_again}: {report}");
+            assert_eq!(found.as_deref(), Some(&b"loaded"[..]), "{opens} opens: {report}");
         }
         assert_eq!(count(&db, "m"), KEYS, "{report}");
     }

@@ -14,11 +14,11 @@ pub(super) struct Values {
     pub(super) by_log: BTreeMap<u64, usize>,
     /// Logs that records were left out for, and how many.
     pub(super) missing: BTreeMap<u64, u64>,
-    /// Files of moved values that say of none of them what it is. It is a loss if they are needed.
+    /// Files that do not say which values were moved into them. It is a loss if they are needed.
     pub(super) unread: Vec<Unread>,
 }
 
-/// A file of moved values in which none can be found.
+/// A file of moved values without a header or a directory that can be read.
 #[derive(Debug)]
 pub(super) struct Unread {
     pub(super) number: u64,
