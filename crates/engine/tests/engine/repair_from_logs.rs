@@ -188,3 +188,25 @@ fn what_was_loaded_in_bulk_is_not_overwritten_by_older_records() {
         assert_eq!(count(&db, "m"), KEYS, "{report}");
     }
 }
+
+/// A keyspace of which logs hold nothing needs not tell of what was erased in it.
+#[test]
+fn the_manifest_does_not_grow_with_what_no_log_holds() {
+    let options = Options { manifest_bytes_max: 4 << 10, ..options() };
+    let disk = StrictVfs::new();
+    let db = Db::open_with(DIR, options, setup(&disk)).expect("open");
+    let other = db.create_keyspace("other", KeyspaceOptions::default()).expect("create");
+    other.put(b"pins", b"the log").expect("put");
+    let longest_manifest = || {
+        let names = disk.file_names(Path::new(DIR)).into_iter();
+        let manifests = names.filter(|name| name.starts_with("MANIFEST"));
+        let bytes = manifests.map(|name| disk.read_file(&Path::new(DIR).join(name)).expect("read"));
+        // Space is set aside behind the last edit.
+        let used = bytes.map(|bytes| bytes.iter().rposition(|&byte| byte != 0).unwrap_or(0));
+        used.max().expect("a manifest")
+    };
+    for _ in 0..2000 {
+        db.delete_group(b"g/").expect("delete");
+        assert!(longest_manifest() < 8 << 10, "{} bytes", longest_manifest());
+    }
+}
