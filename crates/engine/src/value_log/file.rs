@@ -16,7 +16,7 @@ use esker_base::sync::{ArcSwapOption, Mutex};
 use esker_base::vfs::{Access, ReadableFile};
 use esker_base::{Env, Error, Result};
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 /// Values of more stored bytes are read only after a look at the length of the file.
@@ -170,10 +170,10 @@ impl ValueStore {
     /// Removes the files that nobody holds or names. Returns how many.
     ///
     /// A file that cannot be removed now is an orphan that the next open removes.
-    pub(crate) fn sweep(&self) -> usize {
+    pub(crate) fn sweep(&self, remove: impl Fn(&Path) -> Result<()>) -> usize {
         let paths = std::mem::take(&mut *self.garbage.lock());
         for path in &paths {
-            match self.env.vfs.remove(path) {
+            match remove(path) {
                 Ok(()) | Err(Error::NotFound { .. }) => {
                     self.events.emit(&Event::ValueFileRemoved { path: path.clone() });
                 }

@@ -7,7 +7,7 @@ use super::tree::Version;
 use super::values::NamedValues;
 use super::wals::NamedWals;
 use crate::options::KeyspaceOptions;
-use crate::range_tombstone::RangeTombstone;
+use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use esker_base::{KeyspaceId, Seq};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,10 +34,20 @@ impl KeyspaceRecord {
         if !self.version.erased.is_empty() {
             let version = Arc::make_mut(&mut self.version);
             let gone = version.forget_erased(&self.options.order, self.flushed_seq);
-            self.remembered.extend(gone);
+            self.remember(gone);
         }
         let is_logged = self.logged_seq >= logged_from;
         self.remembered.retain(|erased| is_logged && erased.seq >= logged_from);
+    }
+
+    /// What was erased later hides all that was erased earlier.
+    fn remember(&mut self, gone: Vec<RangeTombstone>) {
+        if gone.is_empty() {
+            return;
+        }
+        self.remembered.extend(gone);
+        let newest = RangeTombstones::build(&self.options.order, &self.remembered).newest();
+        self.remembered = newest.records().collect();
     }
 
     /// All live tables of the keyspace.

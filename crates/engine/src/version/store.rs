@@ -265,7 +265,7 @@ impl TableStore {
     /// A file that cannot be removed now is an orphan that the next open removes.
     pub(crate) fn sweep(&self) -> usize {
         let _one_at_a_time = self.sweeping.lock();
-        let of_values = self.values.sweep();
+        let of_values = self.values.sweep(|path| self.in_directory(|vfs| vfs.remove(path)));
         let numbers = std::mem::take(&mut *self.garbage.lock());
         self.cache.forget_files(&numbers);
         for &number in &numbers {

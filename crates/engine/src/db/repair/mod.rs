@@ -371,7 +371,8 @@ impl Repair<'_> {
             }
             self.merge(id, run, tables)?;
             self.report.notes.push(format!(
-                "keyspace {} got back from logs what its tables had lost, as far as the logs reach",
+                "keyspace {} got back from logs what its tables had lost, as far as the logs reach; \
+                 where a lost record had been bulk-loaded over one of theirs, the older one is back",
                 id.0
             ));
         }

@@ -41,7 +41,9 @@ impl Repair<'_> {
             let entries: u64 = kept.iter().map(|meta| meta.entries).sum();
             let ranges: u64 = kept.iter().map(|meta| meta.range_tombstones).sum();
             if let Some(target) = self.keyspaces.get_mut(&id) {
-                target.hurt |= entries < meta.entries || ranges < meta.range_tombstones;
+                // Nobody could merge what a skipped keyspace gets back from logs with its tables.
+                target.hurt |= target.options.is_some()
+                    && (entries < meta.entries || ranges < meta.range_tombstones);
                 for meta in kept {
                     target.tables.insert((level, meta.number), (*run, meta));
                 }

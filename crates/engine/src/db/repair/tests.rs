@@ -504,6 +504,43 @@ fn a_keyspace_in_an_unknown_order_is_left_alone() {
     check(&vfs);
 }
 
+/// And what is left of it is not merged with what a log holds of the table it lost.
+#[test]
+fn a_keyspace_in_an_unknown_order_keeps_its_tables_when_one_is_lost() {
+    let (s, db) = Specimen::new();
+    let backwards = KeyspaceOptions {
+        order: KeyOrder::Custom(Arc::new(Backwards)),
+        ..options().default_keyspace
+    };
+    let keyspace = db.create_keyspace("backwards", backwards.clone()).expect("create");
+    db.put(b"pins", b"the log").expect("put");
+    for key in [b"a", b"b"] {
+        keyspace.put(key, b"v").expect("put");
+        keyspace.flush().expect("flush");
+    }
+    drop(keyspace);
+    db.close().expect("close");
+    let tables: Vec<PathBuf> =
+        s.files().into_iter().filter(|file| file.extension().is_some_and(|e| e == "tbl")).collect();
+    assert_eq!(tables.len(), 2, "{tables:?}");
+    let mut right = options();
+    right.keyspaces.insert("backwards".into(), backwards);
+    for lost in 0..2 {
+        let vfs = s.copy();
+        vfs.remove(&tables[lost]).expect("remove");
+        let report = run(&vfs).expect("repair");
+        let told = report.keyspaces.iter().find(|k| k.name == "backwards").expect("it is told of");
+        assert!(
+            told.skipped.is_some() && told.tables_lost == 1 && told.tables_kept == 1,
+            "{report}"
+        );
+        let db = Db::open_with(DIR, right.clone(), setup(&vfs)).expect("open");
+        let keyspace = db.keyspace("backwards").expect("keyspace");
+        let found = [b"a", b"b"].map(|key| keyspace.get(key).expect("get").is_some());
+        assert_eq!(found.iter().filter(|&&is_there| is_there).count(), 1, "{lost}: {report}");
+    }
+}
+
 /// Tombstones that lie over each other for a snapshot's sake are written as they were.
 #[test]
 fn a_table_that_lost_no_record_gets_nothing_back_from_logs() {
