@@ -213,7 +213,8 @@ impl Opening {
         self.check_named(records.values().map(|record| &*record.name))?;
         self.store.skip_numbers_below(recovered.next_number);
         // Before the manifest is written anew: an open that fails must leave what it failed by.
-        let replayed = recover::replay(&self.store, &records, &wals, &target, Spill::ToTables)?;
+        let spill = Spill::ToTables { memtables_bytes_max: self.options.memtables_limit_bytes() };
+        let replayed = recover::replay(&self.store, &records, &wals, &target, spill)?;
         replayed.tell_logged(&mut records);
         let versions = recovered.into_set(&self.store, records, self.options.manifest_bytes_max)?;
         // Before a log is made and what is in memory written: while that fails and is tried again,

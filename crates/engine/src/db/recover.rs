@@ -325,7 +325,7 @@ impl Replay<'_> {
             self.out.note_logged(&op, seq);
             return Ok(());
         }
-        self.out.insert(self.store, record, &op, seq, self.spill)
+        self.out.insert(self.store, self.records, &op, seq, self.spill)
     }
 }
 

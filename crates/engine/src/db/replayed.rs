@@ -6,6 +6,7 @@ use crate::flush::{Hidden, flush_memtable};
 use crate::log::{StoredValue, ValuePointer, Writer};
 use crate::memtable::Memtable;
 use crate::names;
+use crate::options::memtable_limit_bytes;
 use crate::table::Origin;
 use crate::value_log::{LogList, ValueFile, ValueFileMeta};
 use crate::version::{Change, KeyspaceRecord, TableMeta, TableStore, VersionEdit, VersionSet};
@@ -21,7 +22,8 @@ const CARRY_BYTES_MAX: u64 = 1 << 20;
 /// Where memtables go that fill up during replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spill {
-    ToTables,
+    /// All memtables together hold no more than in a store that is open.
+    ToTables { memtables_bytes_max: u64 },
     /// Nothing may be written.
     ToMemory,
 }
@@ -35,6 +37,8 @@ pub(super) struct Replayed {
     /// By keyspace, the newest pair that tables hold too.
     logged: BTreeMap<KeyspaceId, Seq>,
     keyspaces: BTreeMap<KeyspaceId, ReplayedKeyspace>,
+    /// What active memtables hold beyond what they take when they are empty.
+    grown_bytes: u64,
     /// The batches themselves, as long as they are few.
     carried: Option<Vec<Vec<u8>>>,
     carried_bytes: u64,
@@ -52,6 +56,7 @@ struct ReplayedLog {
 
 struct ReplayedKeyspace {
     active: Arc<Memtable>,
+    grown_bytes: u64,
     /// Full ones, newest first, if they could not be written.
     full: Vec<Arc<Memtable>>,
     /// Tables written so far, a list for each memtable, oldest first.
@@ -93,6 +98,7 @@ impl ReplayedKeyspace {
     fn new(store: &Arc<TableStore>, record: &KeyspaceRecord) -> ReplayedKeyspace {
         ReplayedKeyspace {
             active: Arc::new(Memtable::new(record.options.order.clone())),
+            grown_bytes: 0,
             full: Vec::new(),
             tables: UnnamedTables { store: store.clone(), of_memtables: Vec::new() },
             flushed_seq: record.flushed_seq,
@@ -158,26 +164,54 @@ impl Replayed {
     pub(super) fn insert(
         &mut self,
         store: &Arc<TableStore>,
-        record: &KeyspaceRecord,
+        records: &BTreeMap<KeyspaceId, KeyspaceRecord>,
         op: &batch::BatchOp<'_>,
         seq: Seq,
         spill: Spill,
     ) -> Result<()> {
+        let record = &records[&op.keyspace];
+        let options = &record.options;
         let keyspace = self.keyspaces.entry(op.keyspace);
         let keyspace = keyspace.or_insert_with(|| ReplayedKeyspace::new(store, record));
+        let before = keyspace.active.memory_bytes();
         keyspace.active.writer().apply(op, seq);
-        if !keyspace.active.is_full(record.options.memtable_bytes) {
-            return Ok(());
-        }
-        let mem = keyspace.seal();
+        let grown = keyspace.active.memory_bytes() - before;
+        keyspace.grown_bytes += grown;
+        self.grown_bytes += grown;
         match spill {
-            Spill::ToMemory => keyspace.full.insert(0, mem),
-            Spill::ToTables => {
-                self.carried = None;
-                keyspace.write(&mem, op.keyspace, record)?;
+            Spill::ToMemory => {
+                if keyspace.active.is_full(options.memtable_bytes) {
+                    let mem = keyspace.seal();
+                    keyspace.full.insert(0, mem);
+                }
+                Ok(())
+            }
+            Spill::ToTables { memtables_bytes_max } => {
+                let limit_bytes = memtable_limit_bytes(options, memtables_bytes_max);
+                if keyspace.active.is_full(limit_bytes) {
+                    return self.spill(op.keyspace, records);
+                }
+                if self.grown_bytes <= memtables_bytes_max {
+                    return Ok(());
+                }
+                let largest = self.keyspaces.iter().max_by_key(|(_, one)| one.grown_bytes);
+                let id = largest.map_or(op.keyspace, |(&id, _)| id);
+                self.spill(id, records)
             }
         }
-        Ok(())
+    }
+
+    /// Writes the active memtable of a keyspace as tables.
+    fn spill(
+        &mut self,
+        id: KeyspaceId,
+        records: &BTreeMap<KeyspaceId, KeyspaceRecord>,
+    ) -> Result<()> {
+        self.carried = None;
+        let Some(keyspace) = self.keyspaces.get_mut(&id) else { return Ok(()) };
+        self.grown_bytes -= std::mem::take(&mut keyspace.grown_bytes);
+        let mem = keyspace.seal();
+        keyspace.write(&mem, id, &records[&id])
     }
 
     /// Pointers lead into a log, up to the end of its last whole record.

@@ -24,6 +24,7 @@ mod multi_get;
 mod nested_ranges;
 mod open_files;
 mod open_refused;
+mod recovered_memory;
 mod repair_current;
 mod repair_from_logs;
 mod repair_leftovers;
