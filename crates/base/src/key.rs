@@ -44,7 +44,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind with this number, if this version writes or reads it.
+    /// The kind with this number. Kinds that no version writes so far have theirs too.
     #[inline]
     pub fn from_u8(byte: u8) -> Option<Kind> {
         match byte {
@@ -84,7 +84,7 @@ impl Trailer {
         self.0 >> 8
     }
 
-    /// The kind; `None` if the byte names none (damage, or a newer version's file).
+    /// The kind; `None` if the byte is nobody's number (damage, or a newer version's file).
     #[inline]
     pub fn kind(self) -> Option<Kind> {
         Kind::from_u8(self.0 as u8)
@@ -130,11 +130,6 @@ pub trait Comparator: Send + Sync {
     /// The default keeps `a` itself, which is always right.
     fn separator(&self, a: &[u8], b: &[u8]) -> Vec<u8> {
         let _ = b;
-        a.to_vec()
-    }
-
-    /// A key `s` with `a <= s`, as short as is easy.
-    fn successor(&self, a: &[u8]) -> Vec<u8> {
         a.to_vec()
     }
 
@@ -220,14 +215,6 @@ impl KeyOrder {
             KeyOrder::Custom(c) => c.separator(a, b),
         }
     }
-
-    /// A short key `s` with `a <= s`.
-    pub fn successor(&self, a: &[u8]) -> Vec<u8> {
-        match self {
-            KeyOrder::Bytewise => bytewise_successor(a),
-            KeyOrder::Custom(c) => c.successor(a),
-        }
-    }
 }
 
 impl fmt::Debug for KeyOrder {
@@ -253,17 +240,6 @@ fn bytewise_separator(a: &[u8], b: &[u8]) -> Vec<u8> {
         }
     }
     a.to_vec()
-}
-
-fn bytewise_successor(a: &[u8]) -> Vec<u8> {
-    match a.iter().position(|&byte| byte != 0xff) {
-        Some(i) => {
-            let mut s = a[..=i].to_vec();
-            s[i] += 1;
-            s
-        }
-        None => a.to_vec(),
-    }
 }
 
 /// The smallest key that is greater than every key with this prefix, in bytewise order.
@@ -418,8 +394,6 @@ mod tests {
         let mut sorted = keys.to_vec();
         sorted.sort_unstable();
         for (i, a) in sorted.iter().enumerate() {
-            let s = KeyOrder::Bytewise.successor(a);
-            assert!(s.as_slice() >= *a);
             for b in &sorted[i + 1..] {
                 let s = KeyOrder::Bytewise.separator(a, b);
                 assert!(s.as_slice() >= *a && s.as_slice() < *b, "{a:?} {s:?} {b:?}");

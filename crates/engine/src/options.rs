@@ -56,7 +56,8 @@ pub struct Options {
     /// Default: wal.
     pub durability: Durability,
     /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, the one that
-    /// pins the oldest log is flushed. Default: 512 MiB. Minimum: 1 MiB.
+    /// pins the oldest log is flushed. With `durability = external`, where there are no logs, it
+    /// bounds what memtables hold of values that are kept apart. Default: 512 MiB. Minimum: 1 MiB.
     pub wal_bytes_max: u64,
     /// Threads that compact. One more flushes, one makes the next log ready, one makes memory ready
     /// for memtables and the cache, and one builds indexes; up to eight read for cursors and
@@ -136,9 +137,9 @@ pub struct KeyspaceOptions {
     /// order. Default: false.
     pub run_index: bool,
     /// Runs from which on the run index is made and asked; fewer are looked into faster one by one,
-    /// since filters are fast. Gets of absent keys and short scans gain from 8 runs on, gets of
-    /// keys that are there from 24, scans of fifty records from more than 32. Raising it saves
-    /// memory and work. Default: 16. Range: 2 to 128.
+    /// since filters are fast. Seeks of one step gain from 8 runs on, gets of absent keys from 16
+    /// at the latest, gets of keys that are there and scans of fifty records from 24 to 32. Raising
+    /// it saves memory and work. Default: 16. Range: 2 to 128.
     pub run_index_runs_min: u32,
     /// Values of so many bytes and more are kept apart from the tree, in value logs: compactions do
     /// not rewrite them, and reading one costs an access more. `None` keeps all in the tree. Counts
@@ -174,7 +175,8 @@ pub struct KeyspaceOptions {
     /// compacted although its level is not over its limit; and level 0, if its tombstones may have
     /// deleted such a share of all records. So of a store that is left alone about that share may
     /// be dead. A table below level 0 with a range tombstone (tiered: the oldest run) is compacted
-    /// whatever its share. 1.0 turns off all but that. Default: 0.5. Range: 0.01 to 1.0.
+    /// whatever its share. 1.0 turns all of this off, for range tombstones too. Default: 0.5.
+    /// Range: 0.01 to 1.0.
     pub tombstone_ratio_compact: f64,
     /// Compact level 0 as soon as scans have lost as much time over its runs as that takes, however
     /// few the runs are. Default: true.

@@ -81,7 +81,8 @@ pub struct ValueFileStats {
     pub bytes: u64,
     /// Bytes that tables point to.
     pub live_bytes: u64,
-    /// True if its values were moved there or bulk-loaded, false if it was a write-ahead log.
+    /// True of a file of nothing but values: they were moved there by a collection, loaded in bulk,
+    /// flushed by a store without a log, or came with a group. False of a write-ahead log.
     pub moved: bool,
 }
 

@@ -173,7 +173,7 @@ fn print_files(values: &ValueStats, out: &mut Output) -> Result<()> {
             file.number,
             units::bytes(file.bytes),
             units::bytes(file.live_bytes),
-            if file.moved { "collection or bulk load" } else { "log" },
+            if file.moved { "values alone" } else { "log" },
         ))?;
     }
     Ok(())
@@ -182,7 +182,7 @@ fn print_files(values: &ValueStats, out: &mut Output) -> Result<()> {
 fn in_words(values: &ValueStats) -> String {
     let moved = values.files.iter().filter(|file| file.moved).count() as u64;
     format!(
-        "{} in {}, {} alive; {} of moved ones, the others were logs",
+        "{} in {}, {} alive; {} with values alone, the others were logs",
         units::bytes(values.bytes),
         units::plural(values.files.len() as u64, "file", "files"),
         units::bytes(values.live_bytes),

@@ -164,7 +164,7 @@ fn values_apart_are_moved_told_of_and_dumped() {
     let again = on(&store, &[&gc[..], &["--json"]].concat()).good().to_owned();
     assert!(again.contains("\"files\":0") && again.contains("\"live_bytes\":10018"), "{again}");
     let moved = on(&store, &["stats", "--values"]).good().to_owned();
-    assert!(moved.trim_end().ends_with("collection or bulk load"), "{moved}");
+    assert!(moved.trim_end().ends_with("values alone"), "{moved}");
     let values = files(&store, ".val");
     let dumped = esker(&["dump", values[0].to_str().expect("path")]).good().to_owned();
     assert!(dumped.contains("value, 5000 bytes, compression none"), "{dumped}");

@@ -30,6 +30,14 @@ use std::sync::Arc;
 /// end, and the parent does not notice; whatever else the child does with it, or with what was made
 /// of it, is not defined. The child opens a store of its own.
 ///
+/// # Errors
+/// Each call tells what it may return beside what many have in common. Whatever writes: `ReadOnly`
+/// if the store was opened for reading, `Poisoned` after a failure that only another open mends,
+/// `NoSpace`, which passes, and `Io`; in a keyspace with an index of a field `Corruption` too,
+/// since the old record is read. Whatever reads: `Corruption`, `Io` and `NotFound`, of a table or
+/// of a file with values; `InvalidArgument` for a snapshot of another store or of an earlier open.
+/// All calls on a keyspace that was dropped: `InvalidArgument`.
+///
 /// ```
 /// # fn main() -> esker::Result<()> {
 /// # let dir = std::env::temp_dir().join(format!("esker-doc-{}", std::process::id()));
@@ -52,7 +60,7 @@ pub struct Db {
 
 /// A keyspace of an open database: its own keys, tables and options. Cheap to clone.
 ///
-/// Holds the database open.
+/// Holds the database open. Errors that many calls have in common are told at [`Db`].
 #[derive(Clone)]
 pub struct Keyspace {
     pub(super) running: Arc<Running>,
@@ -95,11 +103,13 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::open`]; `NotFound` if there is none.
+    /// # Cost
+    /// What its logs hold and no table does is in memory as long as it is open, beside the budget.
     pub fn open_read_only(dir: impl AsRef<Path>, options: Options) -> Result<Db> {
         Db::open_read_only_with(dir, options, Setup::default())
     }
 
-    /// Opens an existing database for reading, in a given world.
+    /// As [`Db::open_read_only`], in a given world.
     pub fn open_read_only_with(
         dir: impl AsRef<Path>,
         options: Options,
@@ -213,7 +223,7 @@ impl Db {
         write::write(self.core(), &mut Batch::new(), How::of(WriteOptions::SYNC))
     }
 
-    /// The database as it is now, for reading later.
+    /// The database as it is now, for reading later. Costs a lock.
     pub fn snapshot(&self) -> Snapshot {
         let core = self.core();
         core.snapshots.open(|| core.visible_seq.load(Ordering::Acquire))
@@ -540,6 +550,9 @@ impl Keyspace {
     }
 
     /// About how many bytes of table files the keys of `[start, end)` take.
+    ///
+    /// # Cost
+    /// Asks the index of each table that overlaps, which may read it from the disk.
     pub fn approximate_size(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<u64> {
         self.check_live()?;
         keyspaces::approximate_size(&self.core, start, end)

@@ -110,7 +110,7 @@ impl Db {
     /// of `dir` stays then.
     /// # Cost
     /// Reads the group once and writes it once, without the records that are hidden. Nobody waits
-    /// for it; while it runs, compaction keeps what it reads.
+    /// for it; while it runs, compaction keeps what it reads. 8 MiB of memory beside the budget.
     /// # Source
     /// PheonixKV ships replicas as whole files.
     pub fn export_group(&self, group: &[u8], dir: impl AsRef<Path>) -> Result<GroupFiles> {

@@ -299,7 +299,7 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     /// # Cost
     /// Values that are kept apart are read ahead once several were read one after the other, by
-    /// threads beside the caller's too, and are held in up to 2 MiB.
+    /// threads beside the caller's too, and are held in up to 4 MiB, or its largest value.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
         if self.ahead.is_some() {

@@ -69,7 +69,7 @@ impl std::fmt::Debug for SnapshotList {
 /// The database as it was at one moment.
 ///
 /// Reads through it see every write acknowledged before it was taken and none after. It costs
-/// nothing to take; while it lives, compaction keeps the records that it sees.
+/// a lock to take; while it lives, compaction keeps the records that it sees.
 #[derive(Debug)]
 pub struct Snapshot {
     list: Arc<SnapshotList>,
