@@ -875,6 +875,9 @@ esker_code esker_export_group(const esker_db *db,
  when this returns. Until then readers see what was there before, and a crash leaves one or the
  other as a whole. Nothing must be applied to it meanwhile. `files`: what has come; may be NULL.
 
+ The directory may be removed afterwards, but its files must never be written to again: the
+ database may have them, under other names.
+
  If the disk fails while it is flushed, nothing has changed, and it may be tried again; only a
  crash before the manifest is written next may find it in force, as a whole.
  */

@@ -261,7 +261,9 @@ impl<'a> Trial<'a> {
     fn check_error(&self, error: &Error) -> Result<(), String> {
         let right = match (error, self.plan.fault) {
             (Error::Poisoned { .. }, Fault::FlipBit(_)) => true,
-            (Error::Poisoned { .. }, _) => matches!(self.plan.op, Op::Sync | Op::SyncDir),
+            (Error::Poisoned { .. }, _) => {
+                matches!(self.plan.op, Op::Sync | Op::TruncateSync | Op::SyncDir)
+            }
             (Error::Io { source, .. }, Fault::Eio | Fault::ShortWrite) => {
                 source.raw_os_error() == Some(5)
             }

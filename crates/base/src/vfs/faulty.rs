@@ -16,7 +16,7 @@
 use super::{Access, DirEntry, FileLock, ReadableFile, Vfs, WritableFile};
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -29,7 +29,7 @@ const EIO: i32 = 5;
 /// An operation of a file system or an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-#[expect(missing_docs, reason = "each is the method of that name")]
+#[expect(missing_docs, reason = "each is the method of that name, or its last step")]
 pub enum Op {
     Create,
     CreateLog,
@@ -43,6 +43,8 @@ pub enum Op {
     Link,
     Remove,
     Truncate,
+    /// The sync that a truncation ends with.
+    TruncateSync,
     Rewrite,
     PunchHole,
     CreateDir,
@@ -56,7 +58,7 @@ pub enum Op {
 
 impl Op {
     /// Every operation.
-    pub const ALL: [Op; 21] = [
+    pub const ALL: [Op; 22] = [
         Op::Create,
         Op::CreateLog,
         Op::Append,
@@ -69,6 +71,7 @@ impl Op {
         Op::Link,
         Op::Remove,
         Op::Truncate,
+        Op::TruncateSync,
         Op::Rewrite,
         Op::PunchHole,
         Op::CreateDir,
@@ -81,7 +84,7 @@ impl Op {
     ];
 
     /// The operations that change something on the disk.
-    pub const CHANGES: [Op; 13] = [
+    pub const CHANGES: [Op; 14] = [
         Op::Create,
         Op::CreateLog,
         Op::Append,
@@ -91,6 +94,7 @@ impl Op {
         Op::Link,
         Op::Remove,
         Op::Truncate,
+        Op::TruncateSync,
         Op::Rewrite,
         Op::PunchHole,
         Op::CreateDir,
@@ -176,6 +180,14 @@ struct State {
     /// Files and directories whose sync failed lie to whoever opens them next.
     lies_last: bool,
     lying: BTreeSet<PathBuf>,
+    /// Under which name a file was made that was linked under this one.
+    first_names: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl State {
+    fn first_name(&self, path: &Path) -> PathBuf {
+        self.first_names.get(path).map_or_else(|| path.to_path_buf(), PathBuf::clone)
+    }
 }
 
 /// The failing file system. A clone shares rules and counts.
@@ -249,8 +261,15 @@ impl FaultyVfs {
     fn note_lie(&self, path: &Path) {
         let mut state = self.state.lock();
         if state.lies_last {
-            state.lying.insert(path.to_path_buf());
+            let name = state.first_name(path);
+            state.lying.insert(name);
         }
+    }
+
+    /// True if nothing of this becomes durable, although a sync says so.
+    fn lies(&self, path: &Path) -> bool {
+        let state = self.state.lock();
+        state.lying.contains(&state.first_name(path))
     }
 
     fn writer(&self, inner: Box<dyn WritableFile>, path: &Path) -> Box<dyn WritableFile> {
@@ -295,18 +314,25 @@ impl Vfs for FaultyVfs {
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         self.pass(Op::Link, "link", from)?;
-        self.inner.link(from, to)
+        self.inner.link(from, to)?;
+        let mut state = self.state.lock();
+        let name = state.first_name(from);
+        state.first_names.insert(to.to_path_buf(), name);
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
         self.pass(Op::Remove, "remove", path)?;
-        self.inner.remove(path)
+        self.inner.remove(path)?;
+        self.state.lock().first_names.remove(path);
+        Ok(())
     }
 
     fn truncate(&self, path: &Path, len_bytes: u64) -> Result<()> {
         self.pass(Op::Truncate, "truncate", path)?;
+        self.pass(Op::TruncateSync, "sync", path).inspect_err(|_| self.note_lie(path))?;
         // Nothing becomes durable by it.
-        if self.state.lock().lying.contains(path) {
+        if self.lies(path) {
             return Ok(());
         }
         self.inner.truncate(path, len_bytes)
@@ -315,7 +341,9 @@ impl Vfs for FaultyVfs {
     fn rewrite(&self, path: &Path, part: Range<u64>) -> Result<()> {
         self.pass(Op::Rewrite, "rewrite", path)?;
         self.inner.rewrite(path, part)?;
-        self.state.lock().lying.remove(path);
+        let mut state = self.state.lock();
+        let name = state.first_name(path);
+        state.lying.remove(&name);
         Ok(())
     }
 
@@ -336,8 +364,7 @@ impl Vfs for FaultyVfs {
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
         self.pass(Op::SyncDir, "sync directory", path).inspect_err(|_| self.note_lie(path))?;
-        let lies = self.state.lock().lying.contains(path);
-        if lies { Ok(()) } else { self.inner.sync_dir(path) }
+        if self.lies(path) { Ok(()) } else { self.inner.sync_dir(path) }
     }
 
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {

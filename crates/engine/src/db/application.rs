@@ -118,8 +118,8 @@ impl Application {
     }
 
     /// Notes that the request is about to be in the memtables, in this epoch, which is the current
-    /// one of `epochs`. The newest sequence number before it is `last_seq`. True if the epoch
-    /// should end behind it. Under the right to write.
+    /// one of `epochs`. Its last sequence number will be `last_seq`, which is the newest before it
+    /// if it has no records. True if the epoch should end behind it. Under the right to write.
     ///
     /// # Errors
     /// `InvalidArgument` if the request was applied before, or cannot be applied now.

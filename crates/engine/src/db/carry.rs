@@ -432,7 +432,14 @@ impl Import<'_> {
                 ));
             }
             // Who knows how it has come there.
-            vfs.truncate(&path, meta.file_bytes)
+            let synced = vfs.truncate(&path, meta.file_bytes);
+            synced.inspect_err(|error| {
+                // Of pages whose sync has failed a kernel may say that all is well: they shall be
+                // written again if somebody brings the same files once more.
+                if error.is_sync_failure() {
+                    drop(vfs.rewrite(&path, 0..meta.file_bytes));
+                }
+            })
         })?;
         let table = self.core.store.table(meta, &keyspace.options);
         check_table(&self.core.store, &table)

@@ -153,8 +153,8 @@ impl Epochs {
         self.active.is_empty() && self.sealed.is_empty()
     }
 
-    /// Notes a request of the group, and with the note, of `asked`. The newest sequence number
-    /// before it is `seq_before`. Returns where the next one is noted. Under the right to write.
+    /// Notes a request of the group, and with the note, of `asked`, whose last sequence number will
+    /// be `last_seq`. Returns where the next one is noted. Under the right to write.
     ///
     /// # Errors
     /// `InvalidArgument` if the request was applied before, or cannot be applied now.
@@ -162,14 +162,14 @@ impl Epochs {
         &mut self,
         asked: &Progress,
         index: u64,
-        seq_before: Seq,
+        last_seq: Seq,
     ) -> Result<Arc<Progress>> {
         let Progress { group, note, .. } = asked;
         let newest = self.active.get(group);
         if let Some(newest) = newest
             && newest.note == *note
         {
-            newest.advance(index, seq_before)?;
+            newest.advance(index, last_seq)?;
             return Ok(newest.clone());
         }
         if newest.is_none() && self.sealed.iter().any(|epoch| epoch.brings(group)) {
@@ -189,7 +189,7 @@ impl Epochs {
             None => self.check_apart(group)?,
         }
         let state = GroupState { index, note: note.clone() };
-        let progress = Progress::new(self.current, group.clone(), state, seq_before);
+        let progress = Progress::new(self.current, group.clone(), state, last_seq);
         self.names.insert(group.clone());
         self.active_bytes += named_bytes(&progress);
         if let Some(former) = self.active.insert(group.clone(), progress.clone()) {
@@ -244,13 +244,12 @@ impl Epochs {
         }
     }
 
-    pub(super) fn index_of(&self, group: &[u8]) -> Option<GroupIndex> {
-        let GroupState { index, note } = self.applied(group)?.state();
-        Some(GroupIndex {
-            group: group.to_vec(),
-            applied: index,
-            persisted: self.persisted.get(group).map_or(0, |progress| progress.index()),
-            note: note.to_vec(),
-        })
+    /// How far the log of a group was applied, and from which sequence number on that is seen.
+    pub(super) fn index_of(&self, group: &[u8]) -> Option<(GroupIndex, Seq)> {
+        let progress = self.applied(group)?;
+        let GroupState { index, note } = progress.state();
+        let persisted = self.persisted.get(group).map_or(0, |progress| progress.index());
+        let (group, note) = (group.to_vec(), note.to_vec());
+        Some((GroupIndex { group, applied: index, persisted, note }, progress.last_seq()))
     }
 }

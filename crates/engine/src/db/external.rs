@@ -27,6 +27,8 @@ use super::progress::{EpochId, Progress};
 use crate::event::{Event, PersistedGroup};
 use crate::options::Durability;
 use crate::version::{Change, GroupState};
+use esker_base::sync::atomic::Ordering;
+use esker_base::sync::thread;
 use esker_base::{Error, Result, Seq};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -163,13 +165,28 @@ impl Core {
 
     /// How far each group's log was applied, by group.
     pub(super) fn groups(&self) -> Vec<GroupIndex> {
-        let epochs = self.epochs.lock();
-        epochs.names.iter().filter_map(|group| epochs.index_of(group)).collect()
+        let told: Vec<(GroupIndex, Seq)> = {
+            let epochs = self.epochs.lock();
+            epochs.names.iter().filter_map(|group| epochs.index_of(group)).collect()
+        };
+        self.wait_until_seen(told.iter().map(|&(_, seq)| seq).max().unwrap_or(0));
+        told.into_iter().map(|(index, _)| index).collect()
     }
 
     /// How far a group's log was applied; `None` if it never was.
     pub(super) fn group(&self, group: &[u8]) -> Option<GroupIndex> {
-        self.epochs.lock().index_of(group)
+        let told = self.epochs.lock().index_of(group);
+        let (index, seq) = told?;
+        self.wait_until_seen(seq);
+        Some(index)
+    }
+
+    /// Waits until readers see what was applied up to this sequence number: requests are noted a
+    /// moment before. In a store that is poisoned meanwhile they may never do.
+    fn wait_until_seen(&self, seq: Seq) {
+        while self.visible_seq.load(Ordering::Acquire) < seq && self.check_writable().is_ok() {
+            thread::yield_now();
+        }
     }
 
     /// Makes persistent what was applied, and waits for it.

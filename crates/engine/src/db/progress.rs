@@ -32,8 +32,8 @@ pub(super) struct Progress {
     /// False if requests are to be noted elsewhere, or the group is about to be deleted.
     is_current: AtomicBool,
     index: AtomicU64,
-    /// The sequence number that was newest before the request.
-    seq_before: AtomicU64,
+    /// That of the request's last record or, if it has none, the newest before it.
+    last_seq: AtomicU64,
 }
 
 impl Progress {
@@ -41,25 +41,27 @@ impl Progress {
         epoch: EpochId,
         group: Arc<[u8]>,
         state: GroupState,
-        seq_before: Seq,
+        last_seq: Seq,
     ) -> Arc<Progress> {
         let GroupState { index, note } = state;
-        let (index, seq_before) = (AtomicU64::new(index), AtomicU64::new(seq_before));
+        let (index, last_seq) = (AtomicU64::new(index), AtomicU64::new(last_seq));
         let is_current = AtomicBool::new(epoch != EpochId::NONE);
-        Arc::new(Progress { group, note, epoch, is_current, index, seq_before })
+        Arc::new(Progress { group, note, epoch, is_current, index, last_seq })
     }
 
     /// One that is persistent, or only says which group a request is for.
-    pub(super) fn of_no_epoch(
-        group: Arc<[u8]>,
-        state: GroupState,
-        seq_before: Seq,
-    ) -> Arc<Progress> {
-        Progress::new(EpochId::NONE, group, state, seq_before)
+    pub(super) fn of_no_epoch(group: Arc<[u8]>, state: GroupState, last_seq: Seq) -> Arc<Progress> {
+        Progress::new(EpochId::NONE, group, state, last_seq)
     }
 
     pub(super) fn index(&self) -> u64 {
-        self.index.load(Ordering::Relaxed)
+        self.index.load(Ordering::Acquire)
+    }
+
+    /// Readers see all that was applied up to `index`, which was asked before, once they see this
+    /// sequence number.
+    pub(super) fn last_seq(&self) -> Seq {
+        self.last_seq.load(Ordering::Relaxed)
     }
 
     pub(super) fn state(&self) -> GroupState {
@@ -68,7 +70,7 @@ impl Progress {
 
     /// True if all that it stands for was applied before this sequence number was taken.
     pub(super) fn is_before(&self, seq: Seq) -> bool {
-        self.seq_before.load(Ordering::Relaxed) < seq
+        self.last_seq.load(Ordering::Relaxed) < seq
     }
 
     /// From now on requests are noted under the lock of `Epochs`. Under the right to write.
@@ -86,10 +88,11 @@ impl Progress {
     /// # Errors
     /// `InvalidArgument` if it was applied before.
     #[inline]
-    pub(super) fn advance(&self, index: u64, seq_before: Seq) -> Result<()> {
+    pub(super) fn advance(&self, index: u64, last_seq: Seq) -> Result<()> {
         self.check_newer(index)?;
-        self.index.store(index, Ordering::Relaxed);
-        self.seq_before.store(seq_before, Ordering::Relaxed);
+        self.last_seq.store(last_seq, Ordering::Relaxed);
+        // Whoever sees it sees the sequence number too.
+        self.index.store(index, Ordering::Release);
         Ok(())
     }
 

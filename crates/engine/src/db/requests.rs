@@ -57,13 +57,20 @@ impl Db {
         write::write(self.core(), &mut batch, how)
     }
 
-    /// How far the logs of all groups were applied, by group. Right after the store was opened that
-    /// is what is persistent.
+    /// How far the logs of all groups were applied, by group: reads that begin afterwards find all
+    /// of it. Right after the store was opened that is what is persistent.
+    ///
+    /// # Cost
+    /// A lock and copies of the names; waits for a write that is under way.
     pub fn groups(&self) -> Vec<GroupIndex> {
         self.core().groups()
     }
 
     /// How far the log of a group was applied; `None` if it never was, or the group was deleted.
+    /// Reads that begin afterwards find all of it.
+    ///
+    /// # Cost
+    /// A lock; waits for a write of the group that is under way.
     pub fn group(&self, group: &[u8]) -> Option<GroupIndex> {
         self.core().group(group)
     }
@@ -120,7 +127,9 @@ impl Db {
     /// Takes over a group that [`Db::export_group`] has written into `dir`, in the place of what
     /// was there of it. When this returns, the group is persistent, and as far applied as it was
     /// there; until then readers see what was there before, and a crash leaves one or the other as
-    /// a whole, with its index. `dir` stays as it is, and may be removed. Snapshots that were taken
+    /// a whole, with its index. A reader may find one keyspace new and another old for a moment;
+    /// the index is told last. `dir` stays as it is, and may be removed, but its files must never
+    /// be written to again: the store may have them, under other names. Snapshots that were taken
     /// before this returned do not keep the group as it was: they see nothing of it afterwards, or
     /// the new state.
     ///

@@ -185,7 +185,8 @@ impl CommitState {
         Memtable::check_takes(batch)?;
         if let Some(application) = application {
             // Where there is no log nothing that follows can fail.
-            let is_full = application.note(self.epoch, &core.epochs, self.last_seq())?;
+            let last_seq = self.last_seq() + u64::from(batch.len());
+            let is_full = application.note(self.epoch, &core.epochs, last_seq)?;
             if is_full && self.full.is_empty() {
                 // Whichever is named, the memtables of all keyspaces are sealed, and the list of
                 // groups with them.

@@ -212,9 +212,7 @@ impl VersionSet {
 
     /// Makes an edit durable, in a new manifest if the present one is broken or long.
     fn write(&mut self, edit: &VersionEdit) -> Result<()> {
-        if self.is_due_anew() {
-            self.rewrite()?;
-        }
+        self.renew()?;
         let written = self.manifest.append(edit).and_then(|()| self.manifest.sync());
         self.broken = written.is_err();
         written
@@ -406,7 +404,20 @@ impl VersionSet {
             return Ok(());
         }
         self.store.check_poison()?;
-        self.rewrite().inspect_err(|error| self.store.poison_if_sync(error))
+        self.renew().inspect_err(|error| self.store.poison_if_sync(error))
+    }
+
+    /// Writes the manifest anew if that is due. For one that is merely long there may be no room:
+    /// then it goes on, since what makes room may be the next edit.
+    fn renew(&mut self) -> Result<()> {
+        if !self.is_due_anew() {
+            return Ok(());
+        }
+        match self.rewrite() {
+            // CURRENT names it still.
+            Err(Error::NoSpace { .. }) if !self.is_broken() => Ok(()),
+            other => other,
+        }
     }
 
     /// Starts a new manifest that holds the present state.

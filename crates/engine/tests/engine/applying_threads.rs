@@ -131,3 +131,38 @@ fn a_thread_may_apply_to_many_groups() {
     assert!(db.groups().iter().all(|group| group.applied == 3));
     assert_eq!(db.groups().len() as u64, MANY);
 }
+
+/// Who is told that a request was applied finds what it has written.
+#[test]
+fn what_was_applied_can_be_read() {
+    const REQUESTS: u64 = 20_000;
+    let disk = StrictVfs::new();
+    let db = Db::open_with(DIR, below_log(), setup(&disk)).expect("open");
+    let apply = |group: &[u8]| {
+        for index in 1..=REQUESTS {
+            let mut batch = Batch::new();
+            for key in 0..40_u8 {
+                batch.put(&[group, &[key]].concat(), &index.to_le_bytes());
+            }
+            db.apply(Applied { group, index, note: b"" }, batch).expect("apply");
+        }
+    };
+    let follow = |group: &[u8]| {
+        let mut told = 0;
+        while told < REQUESTS {
+            told = match told % 2 {
+                0 => db.group(group).map_or(0, |group| group.applied),
+                _ => db.groups().iter().find(|one| one.group == group).map_or(0, |g| g.applied),
+            };
+            let last = db.get(&[group, &[39]].concat()).expect("get");
+            let found =
+                last.map_or(0, |value| u64::from_le_bytes(value[..].try_into().expect("8")));
+            assert!(found >= told, "request {told} was told, and {found} is found");
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| apply(b"a/"));
+        scope.spawn(|| apply(b"b/"));
+        scope.spawn(|| follow(b"a/"));
+    });
+}

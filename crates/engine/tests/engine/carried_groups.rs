@@ -2,6 +2,7 @@
 //! at all.
 
 use super::support::{DIR, Model, Random, below_log, grouped, setup, setup_on};
+use esker::base::Vfs;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::{Applied, Batch, Compaction, Db, Durability, Error, KeyspaceOptions, Options, Setup};
@@ -467,4 +468,38 @@ fn readers_and_exports_find_a_group_as_a_whole_while_it_is_replaced() {
         assert!(exports.into_inner() > 10);
         assert_sound(&db);
     }
+}
+
+/// Files that came without being durable, and whose sync fails: the system may say of the next one
+/// that all is well, and has written nothing. They may come again.
+#[test]
+fn files_whose_sync_has_failed_may_come_again() {
+    let disk = StrictVfs::new();
+    let source = store(setup(&disk), EXPORT, &options(), 1);
+    source.export_group(&group(CARRIED), "/carried").expect("export");
+    let expected = persisted_state_of_export(&disk, &options());
+    drop(source);
+    let arrival = Path::new("/arrival");
+    disk.create_dir_all(arrival).expect("create");
+    for name in disk.file_names(Path::new("/carried")) {
+        let bytes = disk.read_file(&Path::new("/carried").join(&name)).expect("read");
+        let mut file = disk.create(&arrival.join(name)).expect("create");
+        file.append(&bytes).expect("append");
+    }
+    let faulty = FaultyVfs::with_lasting_lies(Arc::new(disk.clone()));
+    let target = |seed| open(setup_on(Arc::new(faulty.clone()), seed), DIR, &options());
+    let db = target(1);
+    db.create_keyspace("other", options().default_keyspace).expect("create");
+    faulty.inject(FaultRule::nth(1, &[Op::TruncateSync], Fault::Eio));
+    let error = db.ingest_group(&group(CARRIED), arrival).expect_err("its sync failed");
+    assert!(error.is_sync_failure() && faulty.faults_fired() == 1, "{error}");
+    assert!(matches!(db.flush(), Err(Error::Poisoned { .. })));
+    drop(db);
+    faulty.heal();
+    let db = target(1 << 32);
+    assert_eq!(db.group(&group(CARRIED)), None);
+    db.ingest_group(&group(CARRIED), arrival).expect("ingest");
+    let after = open(setup(&disk.crash(Survival::None, 1)), DIR, &options());
+    assert_eq!(state(&after, CARRIED).contents, expected.contents);
+    assert_sound(&after);
 }

@@ -284,6 +284,31 @@ fn a_full_disk_does_not_stop_a_deletion() {
     assert_eq!([0, 1, 2].map(|number| count(&db, number)), [0, 0, 4_000]);
 }
 
+/// A manifest that is merely long is not written anew while there is no room for it, and takes on.
+#[test]
+fn a_long_manifest_on_a_full_disk_does_not_stop_deletions() {
+    let strict = StrictVfs::new();
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let options = Options { manifest_bytes_max: 4 << 10, ..grouped(below_log()) };
+    let open = |seed| Db::open_with(DIR, options.clone(), setup_on(Arc::new(vfs.clone()), seed));
+    let db = open(7).expect("open");
+    let manifests = || files(&strict, "MANIFEST");
+    let first = manifests();
+    let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
+    let create = [Op::Create, Op::CreateLog];
+    vfs.inject(FaultRule::nth(1, &create, Fault::NoSpace).from_then_on().on(is_manifest));
+    for _ in 0..300 {
+        db.delete_group(&group(1)).expect("delete");
+    }
+    assert!(vfs.faults_fired() > 10, "it is long");
+    assert_eq!(manifests(), first);
+    vfs.heal();
+    db.delete_group(&group(1)).expect("delete");
+    assert!(manifests().len() == 1 && manifests() != first, "it is written anew");
+    drop(db);
+    open(1 << 32).expect("open");
+}
+
 #[test]
 fn a_name_that_is_not_quite_that_of_a_group_deletes_nothing() {
     let disk = StrictVfs::new();

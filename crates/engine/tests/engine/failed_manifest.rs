@@ -168,8 +168,8 @@ fn a_new_manifest_may_fail_at_each_append() {
     assert!(nth > 3, "{nth}");
 }
 
-/// A manifest that is long is written anew before the next edit: what that needs is found out
-/// before files are made.
+/// A manifest that is long is written anew before the next edit: that it cannot be, for another
+/// reason than want of room, is found out before files are made.
 #[test]
 fn tables_do_not_pile_up_while_a_long_manifest_cannot_be_written_anew() {
     let strict = StrictVfs::new();
@@ -177,7 +177,7 @@ fn tables_do_not_pile_up_while_a_long_manifest_cannot_be_written_anew() {
     let options = Options { manifest_bytes_max: 4 << 10, ..Options::default() };
     let db = Db::open_with(DIR, options, setup_on(Arc::new(vfs.clone()), 7)).expect("open");
     let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
-    vfs.inject(FaultRule::nth(1, &[Op::CreateLog], Fault::NoSpace).from_then_on().on(is_manifest));
+    vfs.inject(FaultRule::nth(1, &[Op::CreateLog], Fault::Eio).from_then_on().on(is_manifest));
     let mut left = Vec::new();
     for number in 0..400u64 {
         let put = db.put(&number.to_be_bytes(), b"v");

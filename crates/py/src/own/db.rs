@@ -267,8 +267,9 @@ impl DbObject {
 
     /// Takes over a group that `export_group` has written into `path`, which stays as it is, in the
     /// place of what is there of it: persistent, and as far applied as it was there, when this
-    /// returns. Until then readers and crashes find the old state as a whole. Nothing must be
-    /// applied to it meanwhile. Returns a dict as `export_group` does.
+    /// returns. Until then a crash leaves the old state as a whole. Nothing must be applied to it
+    /// meanwhile. `path` may be removed afterwards, but its files must never be written to again:
+    /// the store may have them, under other names. Returns a dict as `export_group` does.
     fn ingest_group<'py>(
         slf: &Bound<'py, Self>,
         group: BytesLike<'_>,
