@@ -267,8 +267,9 @@ pub(crate) fn failing_sync(random: &mut Random, kinds: &[&'static str]) -> Fault
         }
         looked_at
     };
-    let op = if of_directory { Op::SyncDir } else { Op::Sync };
-    FaultRule::nth(nth, &[op], Fault::Eio).on(looks)
+    // Who truncates a file syncs it too.
+    let ops: &[Op] = if of_directory { &[Op::SyncDir] } else { &[Op::Sync, Op::TruncateSync] };
+    FaultRule::nth(nth, ops, Fault::Eio).on(looks)
 }
 
 fn open(

@@ -210,7 +210,8 @@ impl VersionSet {
         Ok(())
     }
 
-    /// Makes an edit durable, in a new manifest if the present one is broken or long.
+    /// Makes an edit durable, in a new manifest if the present one is broken, or long and there is
+    /// room for another.
     fn write(&mut self, edit: &VersionEdit) -> Result<()> {
         self.renew()?;
         let written = self.manifest.append(edit).and_then(|()| self.manifest.sync());
