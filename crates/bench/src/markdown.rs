@@ -15,13 +15,10 @@ type Figure = (&'static str, fn(&Row<'_>) -> Option<String>);
 
 const FIGURES: &[Figure] = &[
     (
-        "Operations a second, with half of the way from the slowest to the fastest round; processor time of each; \
-         processors that were busy",
+        "Operations a second, with half of the way from the slowest to the fastest round, or both in brackets where \
+         that is more than the middle one; processor time of each; processors that were busy",
         |row| {
-            let spread = match row.count() {
-                1 => String::new(),
-                _ => format!(" ± {:.0}%", 100.0 * row.spread()),
-            };
+            let spread = row.around().map_or(String::new(), |around| format!(" {around}"));
             let cpu = duration(1e3 * row.median(|run| run.cpu_us_per_operation));
             let (rate, busy) = (rate(row.median(Measured::rate)), row.median(Measured::processors));
             Some(format!("{rate}{spread} · {cpu} · {busy:.1}"))
@@ -201,5 +198,9 @@ mod tests {
         assert_eq!(rows("readrandom")[1], "63% |");
         assert_eq!(rows("seekrandom")[2], "7.00 MiB in all |", "{text}");
         assert!(!rows("readseq").contains(&"2 ns · 3 ns · 4 ns |".to_owned()), "{text}");
+        // One round that had next to nothing to do.
+        report.runs[2].seconds = 0.01;
+        let text = results(&report);
+        assert!(text.contains("| fillrandom | 3 (2.25 to 900) · 1.00 µs · 0.0 |"), "{text}");
     }
 }

@@ -5,6 +5,7 @@ use crate::machine::Machine;
 use crate::place::write;
 use crate::result::Measured;
 use esker_draw::Outcome;
+use esker_draw::units::rate;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -122,9 +123,26 @@ impl Row<'_> {
 
     /// Half of the way from the slowest to the fastest run, as a share of the median rate.
     pub fn spread(&self) -> f64 {
-        let rates = self.runs.iter().map(|run| run.rate());
-        let (low, high) = rates.fold((f64::INFINITY, 0.0f64), |(l, h), r| (l.min(r), h.max(r)));
+        let (low, high) = self.ends();
         (high - low) / 2.0 / self.median(Measured::rate)
+    }
+
+    /// The rates of the slowest and of the fastest run.
+    fn ends(&self) -> (f64, f64) {
+        let rates = self.runs.iter().map(|run| run.rate());
+        rates.fold((f64::INFINITY, 0.0f64), |(low, high), rate| (low.min(rate), high.max(rate)))
+    }
+
+    /// How far the runs are from each other, for tables: `± 8%`, which is [`Row::spread`], or
+    /// where that is more than the median itself (one run had next to nothing to do) the slowest
+    /// and the fastest, `(0.7 to 659)`. `None` of a single run.
+    pub fn around(&self) -> Option<String> {
+        let (low, high) = self.ends();
+        match self.spread() {
+            _ if self.count() == 1 => None,
+            spread if spread <= 1.0 => Some(format!("± {:.0}%", 100.0 * spread)),
+            _ => Some(format!("({} to {})", rate(low), rate(high))),
+        }
     }
 }
 
