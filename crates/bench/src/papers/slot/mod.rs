@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicBool;
 const GB: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 const TABLE_MIB: u64 = 2;
+const BASE_TABLES: u64 = 5;
 const RECORD_BYTES: u64 = 1 << 10;
 const DISK_BYTES_PER_SECOND: u64 = 100_000_000;
 
@@ -48,6 +49,9 @@ pub struct Choice {
     /// has no more tables than can be computed in minutes
     #[arg(long, default_value_t = TABLE_MIB, value_parser = clap::value_parser!(u64).range(2..=900))]
     table_mib: u64,
+    /// Level 1 may hold so many tables, and each level below ten times as many as the one above it
+    #[arg(long, default_value_t = BASE_TABLES, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    base_tables: u64,
     /// On the real store everything is so many times smaller
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=32))]
     scale: u64,
@@ -75,13 +79,13 @@ fn slice(ms: u64) -> Scheduler {
     Scheduler::TimeSlice(TimeSlice { slice_ms: Some(ms), ..TimeSlice::default() })
 }
 
-/// The tree of the thesis, with tables of so many bytes.
-fn options(scheduler: Scheduler, table_bytes: u64) -> KeyspaceOptions {
+/// The tree of the thesis, with tables of so many bytes, of which level 1 may hold so many.
+fn options(scheduler: Scheduler, table_bytes: u64, base_tables: u64) -> KeyspaceOptions {
     KeyspaceOptions {
         scheduler,
         memtable_bytes: table_bytes,
         table_bytes_max: table_bytes,
-        level_base_bytes: 5 * table_bytes,
+        level_base_bytes: base_tables * table_bytes,
         level_fanout: 10,
         level0_runs_compact: 4,
         level0_runs_slow: 8,
@@ -106,7 +110,8 @@ pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outco
     };
     make_dir(&choice.out)?;
     let longer = choice.table_mib / TABLE_MIB;
-    let mut lab = Lab { out: &choice.out, stop, progress, page: String::new() };
+    let base_tables = choice.base_tables;
+    let mut lab = Lab { out: &choice.out, base_tables, stop, progress, page: String::new() };
     if !choice.real && !lab.simulated(&sizes, longer)? {
         return Ok(false);
     }
@@ -118,6 +123,8 @@ pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outco
 
 struct Lab<'a> {
     out: &'a Path,
+    /// Level 1 may hold so many.
+    base_tables: u64,
     stop: &'a AtomicBool,
     progress: &'a mut Progress,
     page: String,

@@ -17,7 +17,7 @@ use esker::base::vfs::strict::StrictVfs;
 use esker::base::vfs::throttled::{DiskModel, ThrottledVfs};
 use esker::event::Event;
 use esker::trace::{Step, Trace, What};
-use esker::{Db, Options, Scheduler, Setup};
+use esker::{Db, KeyspaceOptions, Options, Scheduler, Setup};
 use esker_draw::Outcome;
 use esker_draw::units::duration;
 use esker_lab::Summary;
@@ -81,10 +81,11 @@ impl Lab<'_> {
             esker_lab::draw(&heading, &traces, &self.out.join(held.dir))?;
             let _ = write!(
                 self.page,
-                "\n## A real store, {}: {gigabytes} GB and everything else {scale} times smaller\n\n\
+                "\n## A real store, {}: {gigabytes} GB and everything else {scale} times smaller, {base} tables in level 1\n\n\
                  | schedule | a second | beside priority | written for each byte meanwhile | longest put | {COLUMNS}|{}\n",
                 held.heading,
-                "---|".repeat(12)
+                "---|".repeat(12),
+                base = self.base_tables,
             );
             let base = Summary::of(&traces[0].1);
             for ((name, trace), put_ns) in traces.iter().zip(longest) {
@@ -109,7 +110,8 @@ impl Lab<'_> {
     ) -> Outcome<Option<(Trace, u64)>> {
         let clock = Arc::new(SystemClock::new());
         let seen = Arc::new(Seen::default());
-        let db = open(scheduler, scale, clock.clone(), seen.clone())?;
+        let tree = options(scheduler, TABLE_MIB * MIB / scale, self.base_tables);
+        let db = open(tree, clock.clone(), seen.clone())?;
         let (shape, value) = (KeyShape::new(KEY_BYTES)?, vec![7; VALUE_BYTES]);
         let records = bytes / RECORD_BYTES;
         let (shuffled, mut key) = (Shuffled::new(records), Vec::new());
@@ -165,7 +167,7 @@ impl Seen {
     }
 }
 
-fn open(scheduler: Scheduler, scale: u64, clock: Arc<SystemClock>, seen: Arc<Seen>) -> Outcome<Db> {
+fn open(tree: KeyspaceOptions, clock: Arc<SystemClock>, seen: Arc<Seen>) -> Outcome<Db> {
     let model = DiskModel { bytes_per_second: DISK_BYTES_PER_SECOND, seek_ns: 0 };
     let disk = ThrottledVfs::new(Arc::new(StrictVfs::new()), clock.clone(), model);
     let env = Env { clock, ..Env::with_vfs(Arc::new(disk), 1) };
@@ -174,13 +176,12 @@ fn open(scheduler: Scheduler, scale: u64, clock: Arc<SystemClock>, seen: Arc<See
             seen.note(step);
         }
     };
-    let table_bytes = TABLE_MIB * MIB / scale;
     let options = Options {
         compaction_threads: 1,
         memory_budget_bytes: 64 * MIB,
         // Two, as simulated, or the least that a store takes.
-        memtables_bytes_max: MIB.max(2 * table_bytes),
-        default_keyspace: options(scheduler, table_bytes),
+        memtables_bytes_max: MIB.max(2 * tree.table_bytes_max),
+        default_keyspace: tree,
         ..Options::default()
     };
     let setup = Setup {

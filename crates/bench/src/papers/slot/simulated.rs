@@ -41,6 +41,7 @@ struct Run {
     order: Order,
     gigabytes: u64,
     table_bytes: u64,
+    base_tables: u64,
     disk_bytes_per_second: u64,
 }
 
@@ -56,7 +57,7 @@ impl Run {
             Order::Theirs { .. } => Scheduler::default(),
         };
         Plan {
-            options: options(scheduler, self.table_bytes),
+            options: options(scheduler, self.table_bytes, self.base_tables),
             memtables_bytes_max: 2 * self.table_bytes,
             compaction_threads: 1,
             load: Load {
@@ -97,11 +98,13 @@ impl Lab<'_> {
         least: bool,
         most: bool,
     ) -> Outcome<Option<AtSize>> {
+        let base_tables = self.base_tables;
         let run = |what: String, order, disk_bytes_per_second| Run {
             name: format!("{gigabytes} GB, {what}"),
             order,
             gigabytes,
             table_bytes: longer * TABLE_MIB * MIB,
+            base_tables,
             disk_bytes_per_second,
         };
         let mut runs: Vec<Run> = schedules(CHOSEN_MS * longer)
@@ -209,9 +212,10 @@ impl Lab<'_> {
     fn tables(&mut self, all: &[AtSize], longer: u64) {
         let _ = write!(
             self.page,
-            "## Simulated, tables of {} MiB\n\n\
+            "## Simulated, tables of {} MiB, of which level 1 may hold {}\n\n\
              | written | schedule | a second | beside priority | measured there | {COLUMNS}|{}\n",
             longer * TABLE_MIB,
+            self.base_tables,
             "---|".repeat(12)
         );
         for done in all {
