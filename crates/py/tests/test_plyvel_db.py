@@ -86,8 +86,9 @@ def test_a_wrong_option_is_refused_and_makes_nothing(plyvel, tmp_path, wrong, er
     assert not os.path.exists(name)
 
 
-def test_sizes_out_of_range_are_taken_for_the_nearest(plyvel, tmp_path):
-    small = dict(write_buffer_size=1, max_open_files=1, block_size=1, max_file_size=1)
+@pytest.mark.parametrize("files", [1, -1, 1 << 20])
+def test_sizes_out_of_range_are_taken_for_the_nearest(plyvel, tmp_path, files):
+    small = dict(write_buffer_size=1, max_open_files=files, block_size=1, max_file_size=1)
     with plyvel.DB(str(tmp_path / "small"), create_if_missing=True, **small) as db:
         for i in range(2000):
             db.put(b"%d" % i, b"x" * 100)

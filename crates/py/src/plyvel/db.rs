@@ -59,7 +59,7 @@ impl PlyvelDb {
         error_if_exists: Option<bool>,
         paranoid_checks: Option<bool>,
         write_buffer_size: Option<u64>,
-        max_open_files: Option<u64>,
+        max_open_files: Option<i64>,
         lru_cache_size: Option<u64>,
         block_size: Option<u64>,
         block_restart_interval: Option<u64>,

@@ -25,7 +25,7 @@ pub(super) fn repair_db<'py>(
     name: &Bound<'py, PyAny>,
     paranoid_checks: Option<bool>,
     write_buffer_size: Option<u64>,
-    max_open_files: Option<u64>,
+    max_open_files: Option<i64>,
     lru_cache_size: Option<u64>,
     block_size: Option<u64>,
     block_restart_interval: Option<u64>,

@@ -41,7 +41,7 @@ impl FromPyObject<'_, '_> for Named {
 /// What `DB` and `repair_db` take beside the name.
 pub(super) struct Given<'py> {
     pub(super) write_buffer_size: Option<u64>,
-    pub(super) max_open_files: Option<u64>,
+    pub(super) max_open_files: Option<i64>,
     pub(super) lru_cache_size: Option<u64>,
     pub(super) block_size: Option<u64>,
     pub(super) block_restart_interval: Option<u64>,
@@ -85,6 +85,7 @@ impl Given<'_> {
         if let Some(bytes) = self.max_file_size {
             keyspace.table_bytes_max = bytes.clamp(1 << 20, 1 << 30);
         }
+        // -1 is the least, as there.
         if let Some(files) = self.max_open_files {
             options.open_files_max = files.clamp(64, 50_000) as u32;
         }
