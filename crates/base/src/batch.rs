@@ -273,6 +273,13 @@ impl Batch {
         self.has_pointers
     }
 
+    /// Where the first operation goes, and its key or the start of its range.
+    #[inline]
+    pub fn first_key(&self) -> Option<(KeyspaceId, &[u8])> {
+        let (_, keyspace, key) = take_head(&mut self.encoded_ops())?;
+        Some((keyspace, key))
+    }
+
     /// The first sequence number, as last stamped by [`Batch::seal`]; 0 before.
     #[inline]
     pub fn first_seq(&self) -> Seq {
@@ -350,15 +357,21 @@ impl<'a> Iterator for BatchIter<'a> {
     }
 }
 
+/// What an operation begins with: its tag, where it goes, and its key.
 #[inline]
-fn take_op<'a>(input: &mut &'a [u8]) -> Option<BatchOp<'a>> {
+fn take_head<'a>(input: &mut &'a [u8]) -> Option<(u8, KeyspaceId, &'a [u8])> {
     let tag = take_u8(input)?;
     let keyspace = match tag & HAS_KEYSPACE {
         0 => KeyspaceId::DEFAULT,
         _ => KeyspaceId(take_varint_u32(input)?),
     };
+    Some((tag, keyspace, take_slice(input)?))
+}
+
+#[inline]
+fn take_op<'a>(input: &mut &'a [u8]) -> Option<BatchOp<'a>> {
+    let (tag, keyspace, key) = take_head(input)?;
     let kind = Kind::from_u8(tag & !HAS_KEYSPACE)?;
-    let key = take_slice(input)?;
     let value = match kind {
         Kind::Put | Kind::PutPointer | Kind::DeleteRange => take_slice(input)?,
         Kind::Delete => &[],
@@ -382,6 +395,7 @@ mod tests {
         let batch = sample();
         let ops: Vec<_> = batch.iter().collect();
         assert_eq!(ops.len(), 3);
+        assert_eq!(batch.first_key(), Some((KeyspaceId::DEFAULT, &b"a"[..])));
         assert_eq!(ops[0].value, b"1");
         assert_eq!((ops[1].keyspace, ops[1].kind), (KeyspaceId(7), Kind::Delete));
         assert_eq!(
@@ -416,6 +430,13 @@ mod tests {
     }
 
     #[test]
+    fn the_first_key_stands_with_its_keyspace() {
+        let mut batch = Batch::new();
+        batch.delete_range_in(KeyspaceId(7), b"c", b"d").put(b"a", b"1");
+        assert_eq!(batch.first_key(), Some((KeyspaceId(7), &b"c"[..])));
+    }
+
+    #[test]
     fn append_joins_batches() {
         let mut batch = sample();
         batch.append(&sample());
@@ -429,6 +450,7 @@ mod tests {
         cleared.clear();
         for mut empty in [Batch::new(), Batch::with_capacity(100), cleared] {
             assert_eq!((empty.iter().count(), empty.ops().rest_len()), (0, 0));
+            assert_eq!(empty.first_key(), None);
             assert_eq!(empty.size_bytes(), HEADER_ROOM_BYTES);
             assert!(matches!(decode(empty.seal(42)), Ok((42, 0, ops)) if ops.rest_len() == 0));
             assert_eq!(sample().append(&empty).iter().count(), 3);

@@ -1,7 +1,8 @@
 //! How a request finds where its group's index is noted.
 //!
 //! ```text
-//! apply(group, index, note) -> what this thread found the last time, or the names alone
+//! apply(group, index, note) -> what this thread found the last time, asked for and then looked at,
+//!                              or the names alone
 //!       -> write queue -> under the right to write: of the current epoch? -> two stores
 //!                                                   otherwise             -> `Epochs::note`, under its lock
 //!       -> kept for the thread's next request of the group
@@ -56,18 +57,6 @@ pub(super) struct Application {
     hash: u64,
 }
 
-/// True if both hold the same. What the caller has just written costs a library's wide loads tens
-/// of nanoseconds: they wait until all that was written before is in the cache.
-#[inline]
-fn is_same(a: &[u8], b: &[u8]) -> bool {
-    let ((a_words, a_rest), (b_words, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    let is_same_word =
-        |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b);
-    a.len() == b.len()
-        && a_words.iter().zip(b_words).all(is_same_word)
-        && a_rest.iter().zip(b_rest).all(|(a, b)| a == b)
-}
-
 /// What this thread found, by the hash of the group's name. Nothing while a request is on its way.
 type Remembered = HashMap<u64, Option<Arc<Progress>>, BuildHasherDefault<NameHasher>>;
 
@@ -83,22 +72,38 @@ fn with_remembered<T>(f: impl FnOnce(&mut Remembered) -> T) -> Option<T> {
         .ok()?
 }
 
-impl Application {
+/// What this thread may remember of a group, by the hash of its name.
+pub(super) struct Sought {
+    hash: u64,
+    progress: Option<Arc<Progress>>,
+}
+
+impl Sought {
+    /// Asks for it. A miss of the processor's caches then passes while the caller does other
+    /// things; `found` looks at it.
+    #[inline]
+    pub(super) fn of(group: &[u8]) -> Sought {
+        let hash = hash64(group);
+        let progress = with_remembered(|remembered| remembered.get_mut(&hash)?.take()).flatten();
+        if let Some(progress) = &progress {
+            prefetch(Arc::as_ptr(progress));
+        }
+        Sought { hash, progress }
+    }
+
     /// # Errors
     /// `InvalidArgument` if a length is not allowed.
     #[inline]
-    pub(super) fn new(applied: &Applied<'_>) -> Result<Application> {
-        let Applied { group, index, note } = *applied;
-        let hash = hash64(group);
-        let is_same =
-            |known: &mut Arc<Progress>| is_same(&known.group, group) && is_same(&known.note, note);
-        let known = with_remembered(|remembered| remembered.get_mut(&hash)?.take_if(is_same));
-        match known.flatten() {
-            Some(progress) => Ok(Application { index, progress, hash }),
+    pub(super) fn found(self, applied: &Applied<'_>) -> Result<Application> {
+        let Sought { hash, progress } = self;
+        match progress.filter(|progress| progress.is_of(applied.group, applied.note)) {
+            Some(progress) => Ok(Application { index: applied.index, progress, hash }),
             None => Application::unknown(applied, hash),
         }
     }
+}
 
+impl Application {
     #[cold]
     fn unknown(applied: &Applied<'_>, hash: u64) -> Result<Application> {
         let Applied { group, index, note } = *applied;
@@ -170,7 +175,7 @@ mod tests {
     use super::*;
 
     fn application<'a>(group: &'a [u8], note: &'a [u8]) -> Application {
-        Application::new(&Applied { group, index: 1, note }).expect("lengths are fine")
+        Sought::of(group).found(&Applied { group, index: 1, note }).expect("lengths are fine")
     }
 
     #[test]
@@ -202,22 +207,6 @@ mod tests {
             let found = first.progress.clone();
             first.remember();
             assert_eq!(Arc::ptr_eq(&found, &application(b"long/", &note).progress), is_found);
-        }
-    }
-
-    #[test]
-    fn bytes_are_the_same_if_all_are() {
-        let bytes: Vec<u8> = (0..40).collect();
-        for length in 0..bytes.len() {
-            let whole = &bytes[..length];
-            let copy = whole.to_vec();
-            assert!(is_same(whole, &copy));
-            assert!(!is_same(whole, &bytes[..length + 1]));
-            for changed in 0..length {
-                let mut other = whole.to_vec();
-                other[changed] ^= 0x80;
-                assert!(!is_same(whole, &other), "byte {changed} of {length}");
-            }
         }
     }
 }

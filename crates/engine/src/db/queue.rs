@@ -32,9 +32,10 @@
 
 use super::application::Application;
 use super::separated::Separated;
+use esker_base::checksum::hash64;
 use esker_base::sync::atomic::{AtomicU32, Ordering};
 use esker_base::sync::{CHECKED, Mutex, WaitWord, thread};
-use esker_base::{Batch, Error, Result};
+use esker_base::{Batch, Error, KeyspaceId, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -83,6 +84,8 @@ struct Queue(VecDeque<Forming>);
 /// A batch on its way through a group, and back with what became of it.
 pub(super) struct Request {
     pub(super) batch: Batch,
+    /// Where its first operation goes, and the hash of its key.
+    pub(super) first: Option<(KeyspaceId, u64)>,
     /// Large values of the batch.
     pub(super) separated: Option<Box<Separated>>,
     pub(super) sync: bool,
@@ -280,8 +283,10 @@ impl Lead {
 
 impl Request {
     pub(super) fn new(batch: Batch, sync: bool) -> Request {
+        let first = batch.first_key().map(|(keyspace, key)| (keyspace, hash64(key)));
         Request {
             batch,
+            first,
             separated: None,
             sync,
             application: None,

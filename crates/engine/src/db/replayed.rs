@@ -174,7 +174,7 @@ impl Replayed {
         let keyspace = self.keyspaces.entry(op.keyspace);
         let keyspace = keyspace.or_insert_with(|| ReplayedKeyspace::new(store, record));
         let before = keyspace.active.memory_bytes();
-        keyspace.active.writer().apply(op, seq);
+        keyspace.active.writer().apply(op, None, seq);
         let grown = keyspace.active.memory_bytes() - before;
         keyspace.grown_bytes += grown;
         self.grown_bytes += grown;
@@ -279,7 +279,11 @@ impl Replayed {
                 if flushed(op.keyspace).is_some_and(|flushed| seq > flushed) {
                     let old = &self.keyspaces[&op.keyspace].active;
                     let fresh = || Arc::new(Memtable::new(old.order().clone()));
-                    memtables.entry(op.keyspace).or_insert_with(fresh).writer().apply(&op, seq);
+                    memtables
+                        .entry(op.keyspace)
+                        .or_insert_with(fresh)
+                        .writer()
+                        .apply(&op, None, seq);
                 }
             }
             drop(places);

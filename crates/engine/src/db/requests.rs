@@ -45,7 +45,7 @@ impl Db {
     /// applied before or is 0, the names of two groups begin alike, or the group is just coming as
     /// files; nothing changed. Otherwise as [`Db::write`].
     /// # Cost
-    /// As a write that is not logged, and some 200 instructions. The first request of a thread to a
+    /// As a write that is not logged, and some 300 instructions. The first request of a thread to a
     /// group, and the first after a flush, a deletion of the group or one with another note, take a
     /// lock. Groups that were applied to since the last flush are written to the manifest with the
     /// next, which comes before memtables are full when their names and notes have come to 64 MiB.
@@ -113,8 +113,8 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: the store has a log of its own, nothing of the group is persistent, some
     /// keyspace has an index of a field or keys that are not in bytewise order, or `dir` exists or
-    /// is inside of the store. `Cancelled` if the store is closed meanwhile. Of the disk. Nothing
-    /// of `dir` stays then.
+    /// is inside of the store. `ReadOnly` if it was opened for reading. `Cancelled` if the store is
+    /// closed meanwhile. Of the disk. Nothing of `dir` stays then.
     /// # Cost
     /// Reads the group once and writes it once, without the records that are hidden. Nobody waits
     /// for it; while it runs, compaction keeps what it reads. 8 MiB of memory beside the budget.
@@ -178,7 +178,7 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` if the store has a log of its own, in which case a crash leaves what it
-    /// has.
+    /// has. `ReadOnly` if it was opened for reading: there every snapshot is of what is persistent.
     pub fn persisted_snapshot(&self) -> Result<Snapshot> {
         let core = self.core();
         core.check_external()?;

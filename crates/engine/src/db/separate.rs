@@ -14,6 +14,7 @@ use super::commit_state::CommitState;
 use super::core::{Core, KeyspaceCore, Keyspaces, View};
 use super::queue::Request;
 use super::separated::Separated;
+use super::write::raise;
 use crate::log::ValuePointer;
 use crate::value_log::{Packed, ValueFileMeta, pack};
 use esker_base::batch::BatchOp;
@@ -93,11 +94,11 @@ impl CommitState {
         drop((places, stored));
         self.value_bytes += value_bytes;
         let bytes = logged.seal(self.next_seq);
-        core.counters.wal_bytes.fetch_add(value_bytes + bytes.len() as u64, Ordering::Relaxed);
+        raise(&core.counters.wal_bytes, value_bytes + bytes.len() as u64);
         wal.append_with_values(&values, bytes)?;
         for (op, _) in with_values().filter(|(_, packed)| packed.is_some()) {
             if let Some(keyspace) = keyspaces.get(op.keyspace) {
-                keyspace.user_bytes.fetch_add(op.value.len() as u64, Ordering::Relaxed);
+                raise(&keyspace.user_bytes, op.value.len() as u64);
             }
         }
         // From now on it is a file that values are read from.

@@ -12,16 +12,17 @@
 //! Invariants: (1) a record is in the log before it is in a memtable; (2) sequence numbers are
 //! consecutive in the log; (3) a batch is one record of the log and becomes visible as a whole.
 
-use super::application::{Application, Applied};
+use super::application::{Applied, Sought};
 use super::commit_state::CommitState;
-use super::core::{Core, KeyspaceCore, Keyspaces};
+use super::core::{Core, KeyspaceCore, Keyspaces, View};
 use super::queue::{Leader, Request, Turn};
 use super::separate::separate;
 use crate::memtable::Memtable;
 use crate::options::WriteOptions;
-use esker_base::checksum::hash64;
-use esker_base::sync::atomic::Ordering;
+use esker_base::sync::Guard;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Batch, Error, KeyspaceId, Kind, Result};
+use std::sync::Arc;
 
 /// How a batch is written, and by whose will.
 #[derive(Clone, Copy, Default)]
@@ -55,6 +56,7 @@ pub(super) fn check(core: &Core, batch: &Batch) -> Result<()> {
 /// False if there is a newer list by the time it is its turn: then nothing was written and the
 /// batch is as it was. Otherwise its memory is given back for reuse, its contents are unspecified.
 pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) -> Result<bool> {
+    let sought = how.applied.as_ref().map(|applied| Sought::of(applied.group));
     check(core, batch)?;
     if how.sync && core.is_external() {
         return Err(Error::invalid(
@@ -64,7 +66,10 @@ pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) 
     if batch.is_empty() && !how.sync && how.applied.is_none() {
         return Ok(true);
     }
-    let application = how.applied.as_ref().map(Application::new).transpose()?;
+    let application = match (sought, &how.applied) {
+        (Some(sought), Some(applied)) => Some(sought.found(applied)?),
+        _ => None,
+    };
     let separated = separate(core, batch);
     if let Some(separated) = &separated {
         core.stall.admit_values(separated.stored_bytes, core.values_fill());
@@ -87,6 +92,30 @@ pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) 
     *batch = answer.batch;
     core.run_inline();
     if answer.outdated { Ok(false) } else { answer.result.map(|()| true) }
+}
+
+/// The memtables that a group is written to. They stay while it is: whoever seals one has the right
+/// to write.
+struct Targets<'k> {
+    keyspaces: &'k Keyspaces,
+    /// The one asked for last: nearly always the next as well.
+    last: Option<(&'k KeyspaceCore, Guard<Arc<View>>)>,
+}
+
+impl<'k> Targets<'k> {
+    fn new(keyspaces: &'k Keyspaces) -> Targets<'k> {
+        Targets { keyspaces, last: None }
+    }
+
+    /// `None` if there is no such keyspace.
+    #[inline]
+    fn get(&mut self, id: KeyspaceId) -> Option<(&'k KeyspaceCore, &View)> {
+        if self.last.as_ref().is_none_or(|(keyspace, _)| keyspace.id != id) {
+            let keyspace: &KeyspaceCore = self.keyspaces.get(id)?;
+            self.last = Some((keyspace, keyspace.view.load()));
+        }
+        self.last.as_ref().map(|(keyspace, view)| (*keyspace, &***view))
+    }
 }
 
 /// Writes the group that this thread leads. Returns its own batch with what became of it.
@@ -126,15 +155,17 @@ impl CommitState {
         {
             return fail_all(group, &error);
         }
-        // A miss of the processor's caches then passes while the batches are logged.
         let keyspaces = core.keyspaces.load();
+        let mut targets = Targets::new(&keyspaces);
+        // Misses of the processor's caches then pass while the batches are logged.
         for request in group.iter() {
             if let Some(application) = &request.application {
                 application.prefetch();
             }
-            let Some(op) = request.batch.iter().next() else { continue };
-            if let Some(keyspace) = keyspaces.get(op.keyspace) {
-                keyspace.view.load().active.prefetch(hash64(op.key));
+            if let Some((id, hash)) = request.first
+                && let Some((_, view)) = targets.get(id)
+            {
+                view.active.prefetch(hash);
             }
         }
         let mut failed = None;
@@ -157,7 +188,7 @@ impl CommitState {
         let mut operations = 0;
         let mut batches = 0;
         for request in group.iter().filter(|request| request.result.is_ok()) {
-            self.insert(core, &keyspaces, request.logged());
+            self.insert(core, &mut targets, request);
             operations += u64::from(request.batch.len());
             batches += 1;
         }
@@ -165,9 +196,9 @@ impl CommitState {
         if core.memtable_bytes.load(Ordering::Relaxed) > core.slow_from_bytes {
             self.choose_to_seal(core);
         }
-        core.counters.batches.fetch_add(batches, Ordering::Relaxed);
-        core.counters.operations.fetch_add(operations, Ordering::Relaxed);
-        core.counters.groups.fetch_add(1, Ordering::Relaxed);
+        raise(&core.counters.batches, batches);
+        raise(&core.counters.operations, operations);
+        raise(&core.counters.groups, 1);
     }
 
     /// Appends one batch to the log and takes its sequence numbers.
@@ -201,7 +232,7 @@ impl CommitState {
             None => {
                 let bytes = batch.seal(self.next_seq);
                 if !core.is_external() {
-                    core.counters.wal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    raise(&core.counters.wal_bytes, bytes.len() as u64);
                     self.journal.append(bytes)?;
                 }
             }
@@ -216,15 +247,16 @@ impl CommitState {
 
     /// Puts a logged batch into the memtables. Its first sequence number stands in its header.
     #[inline]
-    fn insert(&mut self, core: &Core, keyspaces: &Keyspaces, batch: &Batch) {
+    fn insert(&mut self, core: &Core, targets: &mut Targets<'_>, request: &Request) {
+        let batch = request.logged();
+        let mut hash = request.first.map(|(_, hash)| hash);
         let mut seq = batch.first_seq();
         let mut ops = batch.iter().peekable();
         while let Some(first) = ops.peek() {
             let id = first.keyspace;
-            let keyspace = keyspaces.get(id).expect("checked before the batch was logged");
-            let view = keyspace.view.load();
+            let (keyspace, view) = targets.get(id).expect("checked before the batch was logged");
             if batch.has_pointers() {
-                self.hold_log(&view);
+                self.hold_log(view);
             }
             let mut writer = view.active.writer();
             let mut user_bytes = 0;
@@ -232,11 +264,11 @@ impl CommitState {
                 // A value that stands elsewhere was counted there.
                 let value_bytes = if op.kind == Kind::PutPointer { 0 } else { op.value.len() };
                 user_bytes += op.key.len() + value_bytes;
-                writer.apply(&op, seq);
+                writer.apply(&op, hash.take(), seq);
                 seq += 1;
             }
             drop(writer);
-            keyspace.user_bytes.fetch_add(user_bytes as u64, Ordering::Relaxed);
+            raise(&keyspace.user_bytes, user_bytes as u64);
             self.account(core, keyspace, &view.active);
         }
     }
@@ -245,12 +277,19 @@ impl CommitState {
     #[inline]
     fn account(&mut self, core: &Core, keyspace: &KeyspaceCore, active: &Memtable) {
         let bytes = active.memory_bytes();
-        let counted = keyspace.counted_bytes.swap(bytes, Ordering::Relaxed);
+        let counted = keyspace.counted_bytes.load(Ordering::Relaxed);
+        keyspace.counted_bytes.store(bytes, Ordering::Relaxed);
         core.memtable_bytes.fetch_add(bytes - counted, Ordering::Relaxed);
         if active.is_full(keyspace.memtable_limit_bytes) && !self.full.contains(&keyspace.id) {
             self.full.push(keyspace.id);
         }
     }
+}
+
+/// Raises a number that changes under the right to write only, without the cost of an exchange.
+#[inline]
+pub(super) fn raise(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
 /// Poisons the database if a commit panics half-way.

@@ -207,12 +207,15 @@ impl Writer<'_> {
         self.note();
     }
 
-    /// Adds what an operation of a batch says.
+    /// Adds what an operation of a batch says. `hash` is the key's `hash64`, if that is known.
     #[inline]
-    pub(crate) fn apply(&mut self, op: &BatchOp<'_>, seq: Seq) {
+    pub(crate) fn apply(&mut self, op: &BatchOp<'_>, hash: Option<u64>, seq: Seq) {
         match op.kind {
             Kind::DeleteRange => self.insert_range(op.key, op.value, seq),
-            kind => self.insert(op.key, hash64(op.key), Trailer::new(seq, kind), op.value),
+            kind => {
+                let hash = hash.unwrap_or_else(|| hash64(op.key));
+                self.insert(op.key, hash, Trailer::new(seq, kind), op.value);
+            }
         }
     }
 

@@ -305,7 +305,7 @@ impl Repair<'_> {
         }
         let order = options.order.clone();
         let mem = target.mem.get_or_insert_with(|| Arc::new(Memtable::new(order))).clone();
-        mem.writer().apply(op, seq);
+        mem.writer().apply(op, None, seq);
         self.report.keyspace(id).log_operations += 1;
         if mem.is_full(options.memtable_bytes) {
             self.flush(id)?;
