@@ -5,6 +5,7 @@ use super::progress::EpochId;
 use crate::log::{Blank, LogHeader, LogKind, Writer};
 use crate::value_log::ValueFile;
 use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{KeyspaceId, Result, Seq};
 use std::sync::Arc;
 
@@ -90,4 +91,10 @@ pub(super) struct SpareSlot {
     pub(super) wanted: bool,
     /// No spare could be made while this log was the current one: not tried again before the next.
     pub(super) refused_at: Option<u64>,
+}
+
+/// Raises a number that changes under the right to write only, without the cost of an exchange.
+#[inline]
+pub(super) fn raise(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }

@@ -10,11 +10,10 @@
 //! Invariants: (1) a value is in the log before the batch that points to it; (2) a memtable holds
 //! the logs that its pointers lead into.
 
-use super::commit_state::CommitState;
+use super::commit_state::{CommitState, raise};
 use super::core::{Core, KeyspaceCore, Keyspaces, View};
 use super::queue::Request;
 use super::separated::Separated;
-use super::write::raise;
 use crate::log::ValuePointer;
 use crate::value_log::{Packed, ValueFileMeta, pack};
 use esker_base::batch::BatchOp;

@@ -13,14 +13,14 @@
 //! consecutive in the log; (3) a batch is one record of the log and becomes visible as a whole.
 
 use super::application::{Applied, Sought};
-use super::commit_state::CommitState;
+use super::commit_state::{CommitState, raise};
 use super::core::{Core, KeyspaceCore, Keyspaces, View};
 use super::queue::{Leader, Request, Turn};
 use super::separate::separate;
 use crate::memtable::Memtable;
 use crate::options::WriteOptions;
 use esker_base::sync::Guard;
-use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::sync::atomic::Ordering;
 use esker_base::{Batch, Error, KeyspaceId, Kind, Result};
 use std::sync::Arc;
 
@@ -284,12 +284,6 @@ impl CommitState {
             self.full.push(keyspace.id);
         }
     }
-}
-
-/// Raises a number that changes under the right to write only, without the cost of an exchange.
-#[inline]
-pub(super) fn raise(counter: &AtomicU64, by: u64) {
-    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
 /// Poisons the database if a commit panics half-way.

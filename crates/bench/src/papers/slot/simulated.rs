@@ -98,13 +98,12 @@ impl Lab<'_> {
         least: bool,
         most: bool,
     ) -> Outcome<Option<AtSize>> {
-        let base_tables = self.base_tables;
         let run = |what: String, order, disk_bytes_per_second| Run {
             name: format!("{gigabytes} GB, {what}"),
             order,
             gigabytes,
             table_bytes: longer * TABLE_MIB * MIB,
-            base_tables,
+            base_tables: self.base_tables,
             disk_bytes_per_second,
         };
         let mut runs: Vec<Run> = schedules(CHOSEN_MS * longer)
