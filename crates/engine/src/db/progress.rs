@@ -2,6 +2,8 @@
 
 use crate::version::GroupState;
 use esker_base::checksum::hash64;
+use esker_base::pages::LINE_BYTES;
+use esker_base::sync::CHECKED;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::{Error, Result, Seq};
 use std::collections::HashMap;
@@ -46,7 +48,8 @@ pub(super) struct Progress {
     pub(super) note: Arc<[u8]>,
 }
 
-const _: () = assert!(std::mem::offset_of!(Progress, short_name) + SHORT_NAME_BYTES_MAX <= 64);
+const HOT_BYTES: usize = std::mem::offset_of!(Progress, short_name) + SHORT_NAME_BYTES_MAX;
+const _: () = assert!(CHECKED || HOT_BYTES <= LINE_BYTES);
 
 /// True if both hold the same. What the caller has just written costs a library's wide loads tens
 /// of nanoseconds: they wait until all that was written before is in the cache.
