@@ -56,6 +56,7 @@ pub(super) fn check(core: &Core, batch: &Batch) -> Result<()> {
 /// False if there is a newer list by the time it is its turn: then nothing was written and the
 /// batch is as it was. Otherwise its memory is given back for reuse, its contents are unspecified.
 pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) -> Result<bool> {
+    // It comes near while the rest is looked at.
     let sought = how.applied.as_ref().map(|applied| Sought::of(applied.group));
     check(core, batch)?;
     if how.sync && core.is_external() {
@@ -66,10 +67,8 @@ pub(super) fn write(core: &Core, batch: &mut Batch, how: How<'_>, indexes: u64) 
     if batch.is_empty() && !how.sync && how.applied.is_none() {
         return Ok(true);
     }
-    let application = match (sought, &how.applied) {
-        (Some(sought), Some(applied)) => Some(sought.found(applied)?),
-        _ => None,
-    };
+    let asked = sought.zip(how.applied.as_ref());
+    let application = asked.map(|(sought, applied)| sought.found(applied)).transpose()?;
     let separated = separate(core, batch);
     if let Some(separated) = &separated {
         core.stall.admit_values(separated.stored_bytes, core.values_fill());

@@ -26,7 +26,10 @@ use std::sync::atomic::AtomicBool;
 const GB: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 const TABLE_MIB: u64 = 2;
+
+/// Tables that level 1 may hold, by the thesis's table 3-1.
 const BASE_TABLES: u64 = 5;
+
 const RECORD_BYTES: u64 = 1 << 10;
 const DISK_BYTES_PER_SECOND: u64 = 100_000_000;
 
