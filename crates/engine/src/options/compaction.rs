@@ -41,9 +41,9 @@ pub enum Scheduler {
 #[serde(default, deny_unknown_fields)]
 pub struct TimeSlice {
     /// Milliseconds of compaction after which a turn ends. Raising it lets a level get further
-    /// below the size it had, and others wait longer. Default: none given, which means as long as
-    /// the compactions of level 0 so far suggest that its excess takes; while level 0 is under its
-    /// limit, that of the level whose turn it is. Range: 1 to 3 600 000.
+    /// below the size it had, and others wait longer. Default: none given, which means a fifth
+    /// longer than the compactions of level 0 so far suggest that its excess takes; while level 0
+    /// is under its limit, that of the level whose turn it is. Range: 1 to 3 600 000.
     pub slice_ms: Option<u64>,
     /// The share of the bytes above the limit after whose compaction a turn ends early. Default:
     /// 1.0, which never ends it before the level is under its limit. Range: 0.01 to 1.0.

@@ -14,10 +14,10 @@
 //! can be done side by side, and only what it leaves idle goes to others, whose time is not
 //! counted.
 //!
-//! Source: Slot; there the slice has one length for all. Ours can also be measured out: as long as
-//! the compactions of level 0 so far suggest that its excess takes, for whoever has it; while level
-//! 0 is under its limit, as long as the holder's own takes. And a turn can end when a share of the
-//! excess has left.
+//! Source: Slot; there the slice has one length for all. Ours can also be measured out: a fifth
+//! longer than the compactions of level 0 so far suggest that its excess takes, for whoever has it;
+//! while level 0 is under its limit, than the holder's own takes. And a turn can end when a share of
+//! the excess has left.
 //!
 //! Why all turns are equally long: in the long run as many bytes leave each level, so in equal
 //! times they leave it at equal cost. What a byte costs is how many times larger the next level is;
@@ -28,6 +28,11 @@
 
 use crate::options::TimeSlice;
 use crate::version::{DEEPEST_LEVEL, LevelScore};
+
+/// How many times as long as an excess takes a turn is that is measured out. From 1.0 to 1.2 the
+/// rate of writing falls by 2 % where level 1 holds as much as level 0 hands down, and rises by 2 %
+/// where it holds ten times that.
+const TIMES_THE_EXCESS: f64 = 1.2;
 
 /// Who has the slice, and how much of it is left.
 #[derive(Debug)]
@@ -100,11 +105,11 @@ impl Rotation {
         }
     }
 
-    /// The time that a level's excess takes, as measured; without a measure one compaction, which
-    /// gives one.
+    /// How long a level's turn is by what its excess takes, as measured; without a measure one
+    /// compaction, which gives one.
     fn needed_ns(&self, score: &LevelScore) -> u64 {
         let drained = self.drained.get(score.level).copied().flatten();
-        drained.map_or(0, |rate| (score.excess_bytes as f64 / rate) as u64)
+        drained.map_or(0, |rate| (TIMES_THE_EXCESS * score.excess_bytes as f64 / rate) as u64)
     }
 
     /// The time after which a turn ends, with level 0 as it is now.
@@ -193,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dynamic_slice_is_what_the_excess_takes() {
+    fn a_dynamic_slice_is_a_fifth_longer_than_the_excess_takes() {
         let mut rotation = rotation(None, 1.0);
         let over = scores(&[0.5, 11.0, 2.0]);
         assert_eq!(rotation.holder(&over), Some(1));
@@ -203,7 +208,7 @@ mod tests {
         rotation.note_job(2, 100, MS);
         // 1 000 bytes take 200 ms.
         assert_eq!(rotation.holder(&over), Some(1));
-        rotation.note_job(1, 100, 199 * MS);
+        rotation.note_job(1, 100, 239 * MS);
         assert_eq!(rotation.holder(&over), Some(1));
         rotation.note_job(1, 100, MS);
         assert_eq!(rotation.holder(&over), Some(2));
@@ -218,11 +223,11 @@ mod tests {
             assert_eq!(rotation.holder(&over), Some(level));
             rotation.note_job(level, 100, ms * MS);
         }
-        // The 400 bytes of level 0 take 80 ms, and so long is every turn, although level 1 needs
+        // The 400 bytes of level 0 take 80 ms, and every turn is by that, although level 1 needs
         // but 10 ms.
         for level in [1, 2, 0, 1] {
             assert_eq!(rotation.holder(&over), Some(level));
-            rotation.note_job(level, 395, 79 * MS);
+            rotation.note_job(level, 475, 95 * MS);
             assert_eq!(rotation.holder(&over), Some(level), "a millisecond is left");
             rotation.note_job(level, 5, MS);
         }
@@ -234,11 +239,14 @@ mod tests {
         let (calm, waiting) = (scores(&[0.5, 1_001.0]), scores(&[2.0, 1_001.0]));
         rotation.note_job(0, 100, 20 * MS);
         rotation.note_job(1, 100, MS);
-        assert_eq!(rotation.holder(&calm), Some(1), "1 000 ms for 100 000 bytes");
+        assert_eq!(rotation.holder(&calm), Some(1), "1 200 ms for 100 000 bytes");
         rotation.note_job(1, 100, MS);
-        rotation.note_job(1, 1_900, 19 * MS);
+        rotation.note_job(1, 2_200, 22 * MS);
         assert_eq!(rotation.holder(&calm), Some(1));
-        assert_eq!(rotation.holder(&waiting), Some(0), "20 ms were enough for level 0");
+        assert_eq!(rotation.holder(&waiting), Some(1), "a millisecond is left");
+        rotation.note_job(1, 100, MS);
+        assert_eq!(rotation.holder(&calm), Some(1));
+        assert_eq!(rotation.holder(&waiting), Some(0), "24 ms are enough for level 0");
     }
 
     #[test]
@@ -248,7 +256,7 @@ mod tests {
         rotation.note_job(0, 100, 20 * MS);
         assert_eq!(rotation.holder(&over), Some(1));
         rotation.note_job(1, 100, 49 * MS);
-        assert_eq!(rotation.holder(&over), Some(1), "not 20 ms");
+        assert_eq!(rotation.holder(&over), Some(1), "not 24 ms");
         rotation.note_job(1, 100, MS);
         assert_eq!(rotation.holder(&over), Some(0));
     }
