@@ -30,8 +30,8 @@ use crate::options::TimeSlice;
 use crate::version::{DEEPEST_LEVEL, LevelScore};
 
 /// How many times as long as an excess takes a turn is that is measured out. From 1.0 to 1.2 the
-/// rate of writing falls by 2 % where level 1 holds as much as level 0 hands down, and rises by 2 %
-/// where it holds ten times that.
+/// rate of writing falls by 2 % where level 1 may hold as much as level 0 hands down, and rises by 2
+/// to 3 % where it may hold ten times that.
 const TIMES_THE_EXCESS: f64 = 1.2;
 
 /// Who has the slice, and how much of it is left.
