@@ -16,8 +16,8 @@
 //!
 //! Source: Slot; there the slice has one length for all. Ours can also be measured out: a fifth
 //! longer than the compactions of level 0 so far suggest that its excess takes, for whoever has it;
-//! while level 0 is under its limit, than the holder's own takes. And a turn can end when a share of
-//! the excess has left.
+//! while level 0 is under its limit, than the holder's own takes. And a turn can end when a share
+//! of the excess has left.
 //!
 //! Why all turns are equally long: in the long run as many bytes leave each level, so in equal
 //! times they leave it at equal cost. What a byte costs is how many times larger the next level is;
@@ -30,8 +30,8 @@ use crate::options::TimeSlice;
 use crate::version::{DEEPEST_LEVEL, LevelScore};
 
 /// How many times as long as an excess takes a turn is that is measured out. From 1.0 to 1.2 the
-/// rate of writing falls by 2 % where level 1 may hold as much as level 0 hands down, and rises by 2
-/// to 3 % where it may hold ten times that.
+/// rate of writing falls by 2 % where level 1 may hold as much as level 0 hands down, and rises by
+/// 2 to 3 % where it may hold ten times that.
 const TIMES_THE_EXCESS: f64 = 1.2;
 
 /// Who has the slice, and how much of it is left.
