@@ -277,12 +277,15 @@ impl Chosen {
             let record = versions.keyspace(self.keyspace.id);
             (record.map_or(0, |record| record.flushed_seq), versions.logged_from())
         };
+        let snapshots = core.snapshots.list();
+        #[cfg(esker_planted)]
+        let snapshots = super::planted::forget(snapshots);
         let context = JobContext {
             store: core.store.clone(),
             options: self.options.clone(),
             origin: Origin { flushed_seq, ..self.keyspace.origin() },
             version: self.version.clone(),
-            snapshots: core.snapshots.list(),
+            snapshots,
             logged_from,
             stop: Box::new(move || {
                 keyspace.dropped.load(Ordering::Relaxed)

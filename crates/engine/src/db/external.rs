@@ -23,7 +23,7 @@
 
 use super::core::{Core, KeyspaceCore, Sealed};
 use super::epochs::{Arrival, Epoch, GroupIndex};
-use super::progress::{EpochId, Progress};
+use super::progress::{EpochId, Groups, Progress};
 use crate::event::{Event, PersistedGroup};
 use crate::options::Durability;
 use crate::version::{Change, GroupState};
@@ -70,6 +70,8 @@ impl Core {
         let (applied, named_bytes) = epochs.begin();
         #[cfg(esker_planted)]
         let applied = super::planted::keep_back(applied, &mut epochs.active);
+        #[cfg(esker_planted)]
+        self.plant_telling(&applied, seq);
         epochs.names.extend(arrival.iter().map(|arrival| arrival.range.group.clone()));
         epochs.sealed.push_back(Epoch { number, seq, applied, named_bytes, arrival });
         epochs.current()
@@ -106,6 +108,8 @@ impl Core {
         let epoch = epochs.sealed.front().filter(|epoch| epoch.number == number);
         let applied = epoch.into_iter().flat_map(|epoch| &epoch.applied);
         let applied = applied.map(|(group, progress)| (group.clone(), progress.state()));
+        #[cfg(esker_planted)]
+        let applied = applied.map(|told| super::planted::run_ahead(told, &epochs.active));
         let arrived = epoch.and_then(|epoch| epoch.arrival.as_ref());
         let arrived = arrived.map(|a| (a.range.group.clone(), a.state.clone()));
         // In the order of their names, so that the same requests make the same edits.
@@ -133,15 +137,20 @@ impl Core {
             let group = range.group.clone();
             applied.insert(group.clone(), Progress::of_no_epoch(group, state.clone(), *erased_seq));
         }
+        epochs.persisted.extend(applied.clone());
+        drop(epochs);
+        self.tell_persisted(&applied, epoch.seq);
+    }
+
+    /// Says that requests up to these are in tables, and everything up to this sequence number.
+    pub(super) fn tell_persisted(&self, applied: &Groups, seq: Seq) {
         let tell = |(group, progress): (&Arc<[u8]>, &Arc<Progress>)| PersistedGroup {
             group: group.to_vec(),
             index: progress.index(),
         };
         let mut groups: Vec<PersistedGroup> = applied.iter().map(tell).collect();
         groups.sort_unstable_by(|a, b| a.group.cmp(&b.group));
-        epochs.persisted.extend(applied);
-        drop(epochs);
-        self.events.emit(&Event::Persisted { seq: epoch.seq, groups });
+        self.events.emit(&Event::Persisted { seq, groups });
     }
 
     /// A group is gone, with all that was applied to it up to this sequence number. Under
@@ -152,7 +161,10 @@ impl Core {
 
     /// The newest sequence number that is in tables.
     pub(super) fn persisted_seq(&self) -> Seq {
-        self.epochs.lock().persisted_seq
+        let seq = self.epochs.lock().persisted_seq;
+        #[cfg(esker_planted)]
+        let seq = self.plant_persisted_seq(seq);
+        seq
     }
 
     /// Everything up to this sequence number is in tables: nothing was in memtables. Under

@@ -186,6 +186,10 @@ pub(super) fn erase(
                 tables.push(Arc::downgrade(table));
             }
         }
+        #[cfg(esker_planted)]
+        if super::planted::Planted::ErasedForgotten.is_here() {
+            continue;
+        }
         let (start, end) = (Box::from(&*range.group), Box::from(&*range.end));
         edit.push(Change::Erased { id, start, end, seq });
     }

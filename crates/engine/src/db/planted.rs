@@ -5,6 +5,9 @@
 
 use super::core::Core;
 use super::progress::Groups;
+use crate::version::GroupState;
+use esker_base::Seq;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A fault, of those that the promise of a store below a log excludes.
@@ -20,14 +23,32 @@ pub enum Planted {
     IndexInNextEpoch,
     /// An epoch is put in force without what it holds of one keyspace.
     KeyspaceLeftOut,
+    /// The index of a group is that of requests which are still in memory.
+    IndexAhead,
+    /// An epoch is told to be persistent when it is sealed.
+    ToldTooEarly,
+    /// What is in memory is read as if it were persistent.
+    PersistedSeesAll,
+    /// A deleted group is not hidden where it shares tables with others.
+    ErasedForgotten,
+    /// Compactions keep nothing for snapshots.
+    SnapshotsForgotten,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(Planted::Nothing as u8);
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 3] =
-        [Planted::NewestEpochFirst, Planted::IndexInNextEpoch, Planted::KeyspaceLeftOut];
+    pub const ALL: [Planted; 8] = [
+        Planted::NewestEpochFirst,
+        Planted::IndexInNextEpoch,
+        Planted::KeyspaceLeftOut,
+        Planted::IndexAhead,
+        Planted::ToldTooEarly,
+        Planted::PersistedSeesAll,
+        Planted::ErasedForgotten,
+        Planted::SnapshotsForgotten,
+    ];
 
     /// From now on every store of this process has this fault, and no other.
     pub fn plant(self) {
@@ -48,6 +69,37 @@ impl Core {
             epochs.sealed.rotate_right(count.min(1));
         }
     }
+
+    /// When an epoch is sealed.
+    pub(super) fn plant_telling(&self, applied: &Groups, seq: Seq) {
+        if Planted::ToldTooEarly.is_here() {
+            self.tell_persisted(applied, seq);
+        }
+    }
+
+    /// What a snapshot of what is persistent sees.
+    pub(super) fn plant_persisted_seq(&self, seq: Seq) -> Seq {
+        let all = Planted::PersistedSeesAll.is_here();
+        if all { self.visible_seq.load(Ordering::Acquire) } else { seq }
+    }
+}
+
+/// When the index of a group is about to be persistent.
+pub(super) fn run_ahead(
+    (group, state): (Arc<[u8]>, GroupState),
+    active: &Groups,
+) -> (Arc<[u8]>, GroupState) {
+    let ahead = active.get(&group).filter(|_| Planted::IndexAhead.is_here());
+    let state = ahead.map_or(state, |progress| progress.state());
+    (group, state)
+}
+
+/// What a compaction keeps records for.
+pub(super) fn forget(mut snapshots: Vec<Seq>) -> Vec<Seq> {
+    if Planted::SnapshotsForgotten.is_here() {
+        snapshots.clear();
+    }
+    snapshots
 }
 
 /// When an epoch is sealed: what its groups say, some of it only with the next one.

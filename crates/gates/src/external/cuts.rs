@@ -1,14 +1,16 @@
 //! The power fails at the calls of a script.
 
+use super::held::Held;
 use super::log::{DIR, Log, make_other, random_options};
+use super::told::Told;
 use crate::crash;
 use crate::history::vary;
 use crate::random::Random;
 use esker::base::vfs::Access;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
-use esker::base::{Error, Vfs};
+use esker::base::{Env, Error, Vfs};
 use esker::report::KeyspaceStats;
-use esker::{Db, Options};
+use esker::{Db, Options, Setup};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +26,10 @@ pub(super) struct Run {
     random: Random,
     pub(super) db: Option<Db>,
     pub(super) logs: Vec<Log>,
+    told: Told,
+    held: Option<Held>,
+    /// What a reader found that must not be.
+    wrong: Option<String>,
     /// Times it was opened, and groups that were carried away and back.
     opened: u64,
     carried: u64,
@@ -31,12 +37,16 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new(disk: Arc<dyn Vfs>, options: &Options, seed: u64, groups: u64) -> Run {
+        let told = Told::default();
         Run {
             disk,
             options: options.clone(),
             random: Random::new(seed),
             db: None,
-            logs: (0..groups).map(Log::new).collect(),
+            logs: (0..groups).map(|group| Log::new(group, &told)).collect(),
+            told,
+            held: None,
+            wrong: None,
             opened: 0,
             carried: 0,
         }
@@ -47,7 +57,10 @@ impl Run {
             return Ok(db.clone());
         }
         self.opened += 1;
-        let db = crash::open_on(self.disk.clone(), self.opened, DIR, &self.options)?;
+        let env = Env::with_vfs(self.disk.clone(), self.opened);
+        let listener = Some(self.told.listener());
+        let setup = Setup { env, listener, inline_background: true, ..Setup::default() };
+        let db = Db::open_with(DIR, self.options.clone(), setup)?;
         make_other(&db, &self.options)?;
         Ok(self.db.insert(db).clone())
     }
@@ -80,9 +93,47 @@ impl Run {
         Ok(())
     }
 
+    /// The owners of the logs note what the store has told.
+    pub(super) fn listen(&mut self) {
+        self.logs.iter_mut().for_each(Log::listen);
+    }
+
+    /// Takes a snapshot of what is persistent now.
+    fn hold(&mut self) -> esker::Result<()> {
+        let db = self.db()?;
+        self.held = Some(Held::take(&db, &self.logs)?);
+        Ok(())
+    }
+
+    /// Reads it again.
+    fn check_held(&mut self) -> esker::Result<()> {
+        let db = self.db()?;
+        let Some(held) = &self.held else { return Ok(()) };
+        self.wrong = held.check(&db, &self.logs)?;
+        match &self.wrong {
+            Some(wrong) => Err(Error::InvalidArgument { what: wrong.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// What a reader found that must not be, whatever failed.
+    pub(super) fn expect_nothing_wrong(&self) -> Checked {
+        self.wrong.clone().map_or(Ok(()), Err)
+    }
+
+    /// A group that is about to be deleted, or to come as files.
+    fn choose_to_change(&mut self) -> usize {
+        let at = self.random.below(self.logs.len() as u64) as usize;
+        if let Some(held) = &mut self.held {
+            held.forget(at);
+        }
+        at
+    }
+
     /// Closes the store, which may be another one when it is opened next: in how trees are
     /// compacted, and where values are.
     fn close(&mut self) -> esker::Result<()> {
+        self.held = None;
         if let Some(db) = self.db.take() {
             db.close()?;
             self.all_persisted();
@@ -93,13 +144,13 @@ impl Run {
 
     fn delete(&mut self) -> esker::Result<()> {
         let db = self.db()?;
-        let at = self.random.below(self.logs.len() as u64) as usize;
+        let at = self.choose_to_change();
         self.logs[at].delete(&db)
     }
 
     fn carry(&mut self) -> esker::Result<()> {
         let db = self.db()?;
-        let at = self.random.below(self.logs.len() as u64) as usize;
+        let at = self.choose_to_change();
         self.carried += 1;
         let dir = format!("/carried-{}", self.carried);
         let then = self.logs[at].carry_away(&db, &dir, &mut self.random)?;
@@ -142,11 +193,13 @@ impl Run {
     pub(super) fn script(&mut self) -> esker::Result<()> {
         self.apply(60)?;
         self.flush()?;
+        self.hold()?;
         self.apply(120)?;
         self.delete()?;
         self.apply(60)?;
         self.db()?.flush_oldest()?;
         self.compact()?;
+        self.check_held()?;
         self.carry()?;
         self.apply(30)?;
         self.delete()?;
@@ -154,13 +207,16 @@ impl Run {
         self.apply(90)?;
         self.close()?;
         self.apply(20)?;
+        self.hold()?;
         self.delete()?;
         self.db()?.wait_idle()?;
         self.expect_no_more_than_is_named()?;
         self.db()?.collect_values(0.0, |_| true)?;
+        self.check_held()?;
         self.apply(100)?;
         self.carry()?;
         self.flush()?;
+        self.check_held()?;
         self.carry()?;
         self.delete()?;
         self.apply(10)?;
@@ -168,7 +224,8 @@ impl Run {
     }
 
     /// Reopens what the disk kept, in several ways.
-    fn survive(self, vfs: &StrictVfs, k: u64, totals: &[AtomicU64; 3]) -> Checked {
+    fn survive(mut self, vfs: &StrictVfs, k: u64, totals: &[AtomicU64; 3]) -> Checked {
+        self.listen();
         let ways = [Survival::None, Survival::Some { percent: 50 }, Survival::ProcessDeath];
         let Run { options, logs, .. } = self;
         for (nth, &way) in ways.iter().enumerate() {
@@ -251,6 +308,7 @@ pub(super) fn cut_everywhere(
         let mut run = Run::new(Arc::new(vfs.clone()), &options, seed, groups);
         let outcome = run.script();
         drop(run.db.take());
+        run.expect_nothing_wrong()?;
         if !vfs.is_off() {
             return outcome.map_err(|e| format!("the script itself fails: {e}"));
         }

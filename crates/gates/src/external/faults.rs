@@ -22,6 +22,8 @@ pub(super) fn run(seed: u64, plan: Plan, k: u64) -> Result<bool, String> {
     faulty.inject(plan.rule(k));
     let mut run = Run::new(Arc::new(faulty.clone()), &options, seed, GROUPS);
     let outcome = run.script();
+    run.expect_nothing_wrong()?;
+    run.listen();
     let fired = faulty.faults_fired() > 0;
     if let (Err(error), false) = (&outcome, fired) {
         return Err(format!("the script itself fails: {error}"));

@@ -1,9 +1,11 @@
 //! The logs of groups, as their owner has them, and what they make of the groups.
 
+use super::told::Told;
 use crate::history::{small_options, vary};
 use crate::random::Random;
 use esker::{
     Applied, Batch, Db, Durability, GroupIndex, GroupPrefix, Keyspace, Options, ScanOptions,
+    Snapshot,
 };
 use std::collections::BTreeMap;
 
@@ -72,6 +74,8 @@ pub(super) struct Log {
     requests: Vec<Vec<Op>>,
     /// Requests up to here are persistent for certain.
     persisted: u64,
+    /// What the events of the store say, for all groups.
+    told: Told,
     /// The group was about to be deleted, and nobody knows whether it is.
     maybe_deleted: bool,
     /// The group was about to be put back to what it was, by files, and nobody knows whether it is.
@@ -79,13 +83,14 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn new(group: u64) -> Log {
+    pub(super) fn new(group: u64, told: &Told) -> Log {
         Log {
             name: name(group),
             incarnation: 0,
             incarnations: 0,
             requests: Vec::new(),
             persisted: 0,
+            told: told.clone(),
             maybe_deleted: false,
             maybe_back: None,
         }
@@ -145,8 +150,11 @@ impl Log {
 
     /// Deletes the group.
     pub(super) fn delete(&mut self, db: &Db) -> esker::Result<()> {
+        self.listen();
         self.maybe_deleted = true;
         db.delete_group(&self.name)?;
+        // What is told meanwhile is of a life that is over.
+        self.told.take(&self.name);
         self.begin_anew();
         Ok(())
     }
@@ -194,8 +202,10 @@ impl Log {
 
     /// Takes the files back.
     pub(super) fn carry_back(&mut self, db: &Db, dir: &str, then: Box<Log>) -> esker::Result<()> {
+        self.listen();
         self.maybe_back = Some(then);
         db.ingest_group(&self.name, dir)?;
+        self.told.take(&self.name);
         self.go_back();
         Ok(())
     }
@@ -219,6 +229,15 @@ impl Log {
     /// The store says that requests up to this index are persistent.
     pub(super) fn told_persisted(&mut self, index: u64) {
         self.persisted = self.persisted.max(nth_of(index));
+    }
+
+    /// Notes what the events of the store say, unless it may be of what the group is to become.
+    pub(super) fn listen(&mut self) {
+        if let Some(index) = self.told.take(&self.name)
+            && self.maybe_back.is_none()
+        {
+            self.told_persisted(index);
+        }
     }
 
     /// Everything that was applied is persistent.
@@ -291,13 +310,27 @@ impl Log {
         let least = persisted();
         let snapshot = db.persisted_snapshot()?;
         let most = persisted();
+        let found = self.at(db, &snapshot)?;
+        if (least..=most).any(|nth| self.state(nth) == found) {
+            return Ok(None);
+        }
+        let shown = self.name.escape_ascii();
+        Ok(Some(format!("what is persistent of group {shown} is not as after {least} to {most}")))
+    }
+
+    /// What a crash would leave of it now, by the log, if nothing else is done meanwhile.
+    pub(super) fn persisted_state(&self, db: &Db) -> [Pairs; 2] {
+        self.state(db.group(&self.name).map_or(0, |group| nth_of(group.persisted)))
+    }
+
+    /// What the keyspaces hold of the group at a snapshot.
+    pub(super) fn at(&self, db: &Db, snapshot: &Snapshot) -> esker::Result<[Pairs; 2]> {
         let all = |keyspace: &Keyspace| -> esker::Result<Pairs> {
             let (start, end) = (self.name.clone(), [&self.name[..3], b"0"].concat());
-            let snapshot = Some(&snapshot);
             let options = ScanOptions {
                 start: Some(start),
                 end: Some(end),
-                snapshot,
+                snapshot: Some(snapshot),
                 ..ScanOptions::default()
             };
             let (mut cursor, mut pairs) = (keyspace.scan(&options)?, Pairs::new());
@@ -308,12 +341,7 @@ impl Log {
             }
             Ok(pairs)
         };
-        let found = [all(db.default_keyspace())?, all(&db.keyspace(OTHER)?)?];
-        if (least..=most).any(|nth| self.state(nth) == found) {
-            return Ok(None);
-        }
-        let shown = self.name.escape_ascii();
-        Ok(Some(format!("what is persistent of group {shown} is not as after {least} to {most}")))
+        Ok([all(db.default_keyspace())?, all(&db.keyspace(OTHER)?)?])
     }
 
     /// Compares what is in the store with the group after a request.

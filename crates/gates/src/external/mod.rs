@@ -7,15 +7,18 @@
 //! (`threads`) four threads apply, each to groups of its own, with threads in the background, until
 //! the power fails; again and again in one store. Each time every group is compared, in both
 //! keyspaces, with what its requests up to the index made of it; and then its log goes on from
-//! there. In the third one (`faults`) calls of the same script fail, once or from then on, and then
-//! the disk heals.
+//! there. What events and `flush_group` told to be persistent must be there, and a snapshot of what
+//! was persistent shows the same for as long as it is held. In the third one (`faults`) calls of
+//! the same script fail, once or from then on, and then the disk heals.
 
 mod cuts;
 mod faults;
+mod held;
 mod log;
 #[cfg(esker_planted)]
 mod planted;
 mod threads;
+mod told;
 
 #[cfg(esker_planted)]
 pub use planted::gate as planted;

@@ -2,6 +2,7 @@
 //! one store.
 
 use super::log::{DIR, Log, make_other, random_options};
+use super::told::Told;
 use crate::gate::{Stopwatch, case_seed};
 use crate::history::vary;
 use crate::random::Random;
@@ -21,9 +22,10 @@ const GROUPS: u64 = 4;
 /// Rounds before a store is begun anew.
 const ROUNDS: u64 = 12;
 
-fn open(vfs: &FaultyVfs, options: &Options, seed: u64) -> esker::Result<Db> {
+fn open(vfs: &FaultyVfs, options: &Options, seed: u64, told: &Told) -> esker::Result<Db> {
     let env = Env::with_vfs(Arc::new(vfs.clone()), seed);
-    let setup = Setup { env, listener: None, inline_background: false, ..Setup::default() };
+    let listener = Some(told.listener());
+    let setup = Setup { env, listener, inline_background: false, ..Setup::default() };
     let db = Db::open_with(DIR, options.clone(), setup)?;
     make_other(&db, options)?;
     Ok(db)
@@ -92,18 +94,21 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 3], String> {
         let mut options = random_options(&mut random);
         options.compaction_threads = 2;
         let mut vfs = StrictVfs::new();
-        let mut logs: Vec<Log> = (0..THREADS * GROUPS).map(Log::new).collect();
+        let told = Told::default();
+        let mut logs: Vec<Log> =
+            (0..THREADS * GROUPS).map(|group| Log::new(group, &told)).collect();
         for round in 0..ROUNDS {
             vary(&mut options, &mut random);
-            let told = |e: String| format!("outage {round} of seed {case}: {e}");
+            let within = |e: String| format!("outage {round} of seed {case}: {e}");
             let faulty = FaultyVfs::with_lasting_lies(Arc::new(vfs.clone()));
-            let db = open(&faulty, &options, case ^ round).map_err(|e| told(e.to_string()))?;
+            let db =
+                open(&faulty, &options, case ^ round, &told).map_err(|e| within(e.to_string()))?;
             for log in &mut logs {
-                let index = log.check(&db).map_err(told)?;
+                let index = log.check(&db).map_err(within)?;
                 for next in index + 1..=log.last() {
-                    log.apply(&db, next).map_err(|e| told(e.to_string()))?;
+                    log.apply(&db, next).map_err(|e| within(e.to_string()))?;
                 }
-                log.compare(&db, log.last()).map_err(told)?;
+                log.compare(&db, log.last()).map_err(within)?;
             }
             if random.one_in(2) {
                 faulty.inject(failing_sync(&mut random, &["", ".tbl", "MANIFEST"]));
@@ -122,9 +127,10 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 3], String> {
                 };
                 threads.into_iter().map(join).collect()
             });
-            requests += counts.map_err(told)?.into_iter().sum::<u64>();
+            requests += counts.map_err(within)?.into_iter().sum::<u64>();
             failed += faulty.faults_fired();
             drop(db);
+            logs.iter_mut().for_each(Log::listen);
             let way = [Survival::None, Survival::Some { percent: 50 }, Survival::ProcessDeath];
             vfs = vfs.crash(way[random.below(3) as usize], case ^ round);
             outages += 1;
