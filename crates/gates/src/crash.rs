@@ -14,7 +14,7 @@ use crate::random::Random;
 use esker::base::sync::Mutex;
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::base::{Env, Vfs};
-use esker::{Batch, Db, Error, Options, Result, Setup, WriteOptions};
+use esker::{Batch, Db, Error, KeyspaceOptions, Options, Result, Setup, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -215,6 +215,25 @@ pub const SCENARIOS: &[(&str, Script)] = &[
             run.write_many(3, 100, 2)?;
             guest.flush()?;
             db.drop_keyspace(&name)?;
+        }
+        Ok(())
+    }),
+    ("keyspaces with long logs go", |run| {
+        let db = run.db()?;
+        let of_all = small_options().default_keyspace;
+        let options = KeyspaceOptions { memtable_bytes: 256 << 10, ..of_all };
+        for i in 0..7 {
+            let name = format!("guest{i}");
+            let guest = db.create_keyspace(&name, options.clone())?;
+            for key in 0..10u8 {
+                guest.put(&[key], &[7; 20_000])?;
+            }
+            if i == 0 {
+                // Nobody else has records in that log; afterwards somebody has, in all of them.
+                run.flush()?;
+            }
+            db.drop_keyspace(&name)?;
+            run.write_many(2, 100, 2)?;
         }
         Ok(())
     }),

@@ -80,7 +80,8 @@ fn plans() -> Vec<Plan> {
     let reads = [Op::Open, Op::Read, Op::Len, Op::List, Op::Exists, Op::Lock];
     let failing = Op::CHANGES.iter().chain(&reads).map(|&op| (op, Fault::Eio));
     let full = Op::GROWS.iter().map(|&op| (op, Fault::NoSpace));
-    let others = [(Op::Append, Fault::ShortWrite), (Op::Read, Fault::FlipBit(0))];
+    let others =
+        [(Op::Append, Fault::ShortWrite), (Op::Rename, Fault::Late), (Op::Read, Fault::FlipBit(0))];
     let all: Vec<(Op, Fault)> = failing.chain(full).chain(others).collect();
     let both = [false, true];
     all.iter()
@@ -264,7 +265,7 @@ impl<'a> Trial<'a> {
             (Error::Poisoned { .. }, _) => {
                 matches!(self.plan.op, Op::Sync | Op::TruncateSync | Op::SyncDir)
             }
-            (Error::Io { source, .. }, Fault::Eio | Fault::ShortWrite) => {
+            (Error::Io { source, .. }, Fault::Eio | Fault::ShortWrite | Fault::Late) => {
                 source.raw_os_error() == Some(5)
             }
             (Error::NoSpace { .. }, Fault::NoSpace) => true,

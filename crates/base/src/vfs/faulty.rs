@@ -116,6 +116,9 @@ pub enum Fault {
     /// Half of an append (rounded down) is applied, then it fails with `EIO`. As [`Fault::Eio`]
     /// for every other operation.
     ShortWrite,
+    /// A renaming is done, and then fails with `EIO` all the same. As [`Fault::Eio`] for every
+    /// other operation.
+    Late,
     /// A read succeeds with one bit wrong: this one, counted from the start of the buffer, modulo
     /// the bits read. Nothing happens to operations other than [`Op::Read`].
     FlipBit(u64),
@@ -285,7 +288,9 @@ impl FaultyVfs {
 fn error(fault: Fault, name: &'static str, path: &Path) -> Error {
     let source = match fault {
         Fault::NoSpace => io::Error::from(ErrorKind::StorageFull),
-        Fault::Eio | Fault::ShortWrite | Fault::FlipBit(_) => io::Error::from_raw_os_error(EIO),
+        Fault::Eio | Fault::ShortWrite | Fault::Late | Fault::FlipBit(_) => {
+            io::Error::from_raw_os_error(EIO)
+        }
     };
     Error::io(name, path, source)
 }
@@ -308,8 +313,15 @@ impl Vfs for FaultyVfs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.pass(Op::Rename, "rename", from)?;
-        self.inner.rename(from, to)
+        match self.fault(Op::Rename, from) {
+            None => self.inner.rename(from, to),
+            Some(fault) => {
+                if fault == Fault::Late {
+                    self.inner.rename(from, to)?;
+                }
+                Err(error(fault, "rename", from))
+            }
+        }
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
@@ -531,6 +543,16 @@ mod tests {
         let mut file = vfs.create(Path::new("/d/f")).unwrap();
         assert!(is_eio(file.append(b"12345")));
         assert_eq!(strict.read_file(Path::new("/d/f")).unwrap(), b"12");
+    }
+
+    #[test]
+    fn a_renaming_that_fails_late_is_done() {
+        let (strict, vfs) = faulty();
+        vfs.create(Path::new("/d/f")).unwrap().append(b"new").unwrap();
+        vfs.inject(FaultRule::nth(1, &[Op::Rename], Fault::Late));
+        assert!(is_eio(vfs.rename(Path::new("/d/f"), Path::new("/d/g"))));
+        assert_eq!(strict.read_file(Path::new("/d/g")).unwrap(), b"new");
+        assert!(!vfs.exists(Path::new("/d/f")).unwrap());
     }
 
     #[test]

@@ -187,7 +187,9 @@ impl MappedLog {
     fn append_large(&mut self, parts: &[&[u8]], bytes: usize) -> Result<()> {
         let end = self.len_bytes + bytes as u64;
         if end > self.reserved_bytes {
-            self.reserve_up_to(end.max(self.reserved_bytes + WINDOW_BYTES_MAX))?;
+            // More than that at once, if there is so much.
+            let more = end.max(self.reserved_bytes + WINDOW_BYTES_MAX);
+            self.reserve_up_to(more).or_else(|_| self.reserve_up_to(end))?;
         }
         for pieces in parts.chunks(PIECES_MAX) {
             let mut slices = [IoSlice::new(&[]); PIECES_MAX];

@@ -259,10 +259,17 @@ pub fn write_atomic(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
 /// The same but for the directory, which the caller syncs: before that a crash may leave what stood
 /// there before.
 pub fn replace(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = write_temporary(vfs, path, bytes)?;
+    vfs.rename(&temporary, path)
+}
+
+/// The first half of that: a durable file beside `path`, which is to be renamed. What stands at
+/// `path` stays.
+pub fn write_temporary(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<PathBuf> {
     let temporary = path.with_extension("tmp");
     let mut file = vfs.create(&temporary)?;
     file.append(bytes)?;
     file.sync()?;
     file.finish()?;
-    vfs.rename(&temporary, path)
+    Ok(temporary)
 }

@@ -183,6 +183,11 @@ impl Background {
         failures
     }
 
+    /// True if the last flush failed.
+    pub(super) fn flushes_fail(&self) -> bool {
+        self.state.lock().flushes.check(0).is_err()
+    }
+
     /// A flush has succeeded, or there is none to be done: the last failure is over.
     pub(super) fn forget_flush_failure(&self) {
         self.state.lock().flushes.last = None;

@@ -2,7 +2,8 @@
 //!
 //! Under the right to write a new log is started, so that all older logs change no more; tables and
 //! those logs are then linked into the new directory, and a manifest is written that names them as
-//! of a close at that moment. Writers wait for the new log only.
+//! of a close at that moment. Writers wait for the new log and the links only: what must be copied
+//! is opened meanwhile, and copied afterwards.
 //! Crash: CURRENT comes last; a directory without it is no database.
 //! Closing the database ends it, between two files or two pieces of one.
 
@@ -10,7 +11,7 @@ use super::commit::{retired_before, sync_writers};
 use super::core::Core;
 use crate::names;
 use crate::version::VersionSet;
-use esker_base::vfs::{Access, Vfs, create_dir_durably, is_inside};
+use esker_base::vfs::{Access, ReadableFile, Vfs, create_dir_durably, is_inside};
 use esker_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -90,6 +91,7 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     let lock = names::lock(dir);
     made.push(lock.clone());
     vfs.create(&lock)?.finish()?;
+    let mut to_copy = Vec::new();
     let (keyspaces, wals, values, map, groups, seq, writers) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
@@ -102,11 +104,15 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
         let newest = core.current_wal.lock().number;
         let mut wals = versions.wals().clone();
         wals.0.retain(|&number, _| number < newest);
-        // Linked while the versions are locked: a flush would remove them.
+        // Linked or opened while the versions are locked: a flush would remove them. They change no
+        // more.
         for &number in wals.0.keys() {
-            let target = names::wal(dir, number);
+            let (log, target) = (names::wal(&core.dir, number), names::wal(dir, number));
             made.push(target.clone());
-            link_or_copy(vfs, &names::wal(&core.dir, number), &target, go_on)?;
+            go_on()?;
+            if !link(vfs, &log, &target)? {
+                to_copy.push((vfs.open(&log, Access::Sequential)?, target));
+            }
         }
         let (values, map) = (versions.values().clone(), versions.value_map().clone());
         let (keyspaces, groups) = (versions.keyspaces.clone(), versions.groups().clone());
@@ -115,6 +121,9 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
         (keyspaces, wals, values, map, groups, seq, retired_before(core, u64::MAX))
     };
     sync_writers(core, writers)?;
+    for (log, target) in to_copy {
+        copy(vfs, log.as_ref(), &target, go_on)?;
+    }
     // The records hold the tables, so that their files stay.
     for table in keyspaces.values().flat_map(|keyspace| keyspace.tables()) {
         let number = table.meta.number;
@@ -148,12 +157,28 @@ pub(super) fn link_or_copy(
     go_on: impl Fn() -> Result<()>,
 ) -> Result<()> {
     go_on()?;
+    if link(vfs, from, to)? {
+        return Ok(());
+    }
+    copy(vfs, vfs.open(from, Access::Sequential)?.as_ref(), to, go_on)
+}
+
+/// A hard link. False where there can be none.
+fn link(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<bool> {
     match vfs.link(from, to) {
         // What stands there is somebody's.
-        Err(Error::Io { .. }) if !vfs.exists(to)? => {}
-        done => return done,
+        Err(Error::Io { .. }) if !vfs.exists(to)? => Ok(false),
+        done => done.map(|()| true),
     }
-    let source = vfs.open(from, Access::Sequential)?;
+}
+
+/// A durable copy.
+fn copy(
+    vfs: &dyn Vfs,
+    source: &dyn ReadableFile,
+    to: &Path,
+    go_on: impl Fn() -> Result<()>,
+) -> Result<()> {
     let mut target = vfs.create(to)?;
     let mut buffer = vec![0; COPY_BYTES];
     let mut offset = 0;
@@ -178,6 +203,7 @@ mod tests {
     use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
     use esker_base::vfs::strict::StrictVfs;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn closing_ends_it_between_two_tables_and_within_one_and_nothing_is_left() {
@@ -213,5 +239,38 @@ mod tests {
             assert!(vfs.calls(op) > before, "a table was begun");
             assert!(!vfs.exists(Path::new("copy")).expect("exists"), "{op:?}");
         }
+    }
+
+    #[test]
+    fn nobody_waits_while_logs_are_copied() {
+        let disk = StrictVfs::new();
+        let vfs = FaultyVfs::new(Arc::new(disk.clone()));
+        let env = Env::with_vfs(Arc::new(vfs.clone()), 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        let db = Db::open_with("store", Options::default(), setup.clone()).expect("open");
+        db.put(b"key", b"value").expect("put");
+        vfs.inject(FaultRule::nth(1, &[Op::Link], Fault::Eio).from_then_on());
+        let core = Arc::downgrade(db.core());
+        let copied = Arc::new(AtomicBool::new(false));
+        let seen = copied.clone();
+        let looks = move |path: &Path| {
+            if path.starts_with("copy")
+                && path.extension().is_some_and(|end| end == "wal")
+                && let Some(core) = core.upgrade()
+            {
+                seen.store(true, Ordering::Relaxed);
+                assert!(core.commit.try_lock().is_some(), "writers wait");
+                assert!(core.lock_versions().is_ok(), "flushes would wait");
+                // As a flush would do that comes in between.
+                let _ = disk.remove(&core.dir.join(path.file_name().expect("a file")));
+            }
+            false
+        };
+        vfs.inject(FaultRule::nth(1, &[Op::Append], Fault::Eio).on(looks));
+        db.checkpoint("copy").expect("checkpoint");
+        assert!(copied.load(Ordering::Relaxed), "a log was copied");
+        vfs.heal();
+        let copy = Db::open_with("copy", Options::default(), setup).expect("open the copy");
+        assert_eq!(copy.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
     }
 }

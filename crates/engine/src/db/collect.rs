@@ -220,13 +220,14 @@ impl Core {
             .0
             .values()
             .filter(|meta| !is_needed(meta) && !taken.contains_key(&meta.number))
-            .filter(|meta| !unreadable.contains(&meta.number))
             .map(|meta| FileUse {
                 number: meta.number,
                 file_bytes: meta.file_bytes,
                 value_bytes: meta.value_bytes(),
                 live_bytes: live_of(meta, &live),
             })
+            // Of one without live values nothing is read: it only goes.
+            .filter(|file| file.live_bytes == 0 || !unreadable.contains(&file.number))
             .collect();
         let mut balance = self.limits(&versions, &live).balance;
         balance.total_bytes = balance.total_bytes.saturating_sub(taken.values().sum());

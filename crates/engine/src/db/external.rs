@@ -204,6 +204,7 @@ impl Core {
     /// Makes persistent what was applied, and waits for it.
     pub(super) fn flush_epochs(&self) -> Result<()> {
         self.check_writable()?;
+        self.retry_failed_flush()?;
         self.flush_if_too_many()?;
         let number = {
             let mut commit = self.commit.lock();
@@ -291,8 +292,10 @@ mod tests {
     use crate::db::{Applied, Db, Setup};
     use crate::event::EventListener;
     use crate::options::Options;
+    use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
     use esker_base::vfs::strict::{StrictOptions, StrictVfs, Survival};
-    use esker_base::{Batch, Env};
+    use esker_base::{Batch, Env, KeyspaceId};
+    use std::path::Path;
     use std::sync::Mutex;
 
     /// How many groups each epoch has brought.
@@ -381,5 +384,38 @@ mod tests {
         db.flush().expect("flush");
         assert_eq!(db.groups().len(), 2, "those that were not forgotten");
         db.close().expect("close");
+    }
+
+    /// Whoever wants to cut off a log asks for a flush again and again.
+    #[test]
+    fn flushes_that_fail_seal_no_more_and_more_memtables() {
+        for durability in [Durability::External, Durability::Wal] {
+            let vfs = FaultyVfs::new(Arc::new(StrictVfs::new()));
+            let setup = Setup {
+                env: Env::with_vfs(Arc::new(vfs.clone()), 1),
+                inline_background: true,
+                ..Setup::default()
+            };
+            let db = Db::open_with("/db", Options { durability, ..Options::default() }, setup);
+            let db = db.expect("open");
+            let is_table = |path: &Path| path.extension().is_some_and(|end| end == "tbl");
+            vfs.inject(
+                FaultRule::nth(1, &[Op::Create], Fault::NoSpace).from_then_on().on(is_table),
+            );
+            for index in 1..20u64 {
+                db.put(&index.to_be_bytes(), b"value").expect("put");
+                db.flush().expect_err("there is no room");
+            }
+            let keyspace = db.core().keyspace(KeyspaceId::DEFAULT).expect("it is there");
+            let sealed = keyspace.view.load().sealed.len();
+            assert_eq!((sealed, db.core().epochs.lock().sealed.len().max(1)), (1, 1));
+            vfs.heal();
+            db.flush().expect("flush");
+            assert!(!keyspace.has_memtables());
+            for index in 1..20u64 {
+                assert!(db.get(&index.to_be_bytes()).expect("get").is_some(), "{index}");
+            }
+            db.close().expect("close");
+        }
     }
 }

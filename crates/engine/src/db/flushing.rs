@@ -142,11 +142,10 @@ impl FlushSet {
         if let Some(arrival) = &arrival {
             arrival.add_to(&mut edit, core, &mut versions);
         }
-        let wal_min = oldest_needed_wal(core, &self.parts);
-        edit.push(Change::WalMin(wal_min));
-        let begun = begun_wals(core);
-        tell_begun_wals(&versions, &begun, wal_min, &mut edit);
-        cover_forgotten(core, &versions, &begun, wal_min, &mut edit);
+        let leaves =
+            |sealed: &Arc<Sealed>| self.parts.iter().any(|part| Arc::ptr_eq(&part.sealed, sealed));
+        let wal_min =
+            forget_wals(core, &versions, |_, sealed| sealed.is_none_or(|s| !leaves(s)), &mut edit);
         if let Err(error) = versions.commit(edit, None) {
             // They are the epoch's, and the next edit names them again.
             for (_, written) in arrival.iter().flat_map(|arrival| &arrival.parts) {
@@ -208,6 +207,24 @@ impl FlushSet {
             core.tell_step(keyspace, What::Flushed { written, duration_us });
         }
     }
+}
+
+/// Adds to an edit that the logs are forgotten which hold nothing but what is in tables by then, or
+/// is to be lost. `stays` says of a keyspace whether the memtable that is written to is still
+/// needed, and of its sealed ones which. Returns the first log that is not forgotten: `remove_wals`
+/// is to follow the edit.
+pub(super) fn forget_wals(
+    core: &Core,
+    versions: &VersionSet,
+    stays: impl Fn(&KeyspaceCore, Option<&Arc<Sealed>>) -> bool,
+    edit: &mut VersionEdit,
+) -> u64 {
+    let wal_min = oldest_needed_wal(core, stays);
+    edit.push(Change::WalMin(wal_min));
+    let begun = begun_wals(core);
+    tell_begun_wals(versions, &begun, wal_min, edit);
+    cover_forgotten(core, versions, &begun, wal_min, edit);
+    wal_min
 }
 
 /// Adds to an edit the logs that its tables are the first to point into.
@@ -294,24 +311,24 @@ fn cover_forgotten(
 
 /// The oldest log that holds a record of some memtable.
 pub(super) fn oldest_wal_of_memtables(core: &Core) -> u64 {
-    oldest_needed_wal(core, &[])
+    oldest_needed_wal(core, |_, _| true)
 }
 
-/// The same, those that are `leaving` not counted.
+/// The same, of the memtables that stay.
 ///
 /// Writers may go on to another log meanwhile: what becomes current later is newer.
-fn oldest_needed_wal(core: &Core, leaving: &[Part]) -> u64 {
+fn oldest_needed_wal(
+    core: &Core,
+    stays: impl Fn(&KeyspaceCore, Option<&Arc<Sealed>>) -> bool,
+) -> u64 {
     let mut oldest = core.current_wal.lock().number;
     for keyspace in core.keyspaces.load().by_id.values() {
         let view = keyspace.view.load();
-        if !view.active.is_empty() {
+        if !view.active.is_empty() && stays(keyspace, None) {
             oldest = oldest.min(view.active_first_wal.load(Ordering::Relaxed));
         }
-        for sealed in &view.sealed {
-            if !leaving.iter().any(|part| Arc::ptr_eq(&part.sealed, sealed)) {
-                oldest = oldest.min(sealed.first_wal);
-            }
-        }
+        let sealed = view.sealed.iter().filter(|sealed| stays(keyspace, Some(sealed)));
+        oldest = sealed.map(|sealed| sealed.first_wal).fold(oldest, u64::min);
     }
     oldest
 }

@@ -1,6 +1,8 @@
 //! Keyspaces: creating, dropping, flushing, measuring.
 
+use super::commit_state::CommitState;
 use super::core::{Core, KeyspaceCore, Keyspaces};
+use super::flushing::{forget_wals, remove_wals};
 use crate::compaction::policy;
 use crate::memtable::Memtable;
 use crate::names;
@@ -13,6 +15,11 @@ use std::time::Duration;
 
 /// How long one waits for the background before looking again.
 const WAIT: Duration = Duration::from_millis(100);
+
+/// A log that is longer than this share of what logs may take, or than so many bytes, is not kept
+/// for a dropped keyspace.
+const NEEDLESS_SHARE: u64 = 16;
+const NEEDLESS_BYTES_MAX: u64 = 64 << 20;
 
 /// Creates a keyspace: one edit of the manifest.
 pub(super) fn create(
@@ -70,11 +77,15 @@ pub(super) fn create_named(
     Ok(keyspace)
 }
 
-/// Drops keyspaces: one edit of the manifest. Their files go as soon as nobody reads them.
+/// Drops keyspaces: one edit of the manifest. Their files go as soon as nobody reads them, and the
+/// logs that nobody else needs.
 pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
     core.check_writable()?;
     // Nobody may be writing to them meanwhile.
-    let _commit = core.commit.lock();
+    let mut commit = core.commit.lock();
+    let commit = commit.as_mut().ok_or(Error::Cancelled)?;
+    let stays = |keyspace: &KeyspaceCore| !dropped.iter().any(|gone| gone.id == keyspace.id);
+    end_needless_log(core, commit, stays)?;
     let mut versions = core.lock_versions()?;
     let mut keyspaces = Keyspaces::clone(&core.keyspaces.load());
     let mut edit = VersionEdit::new();
@@ -84,6 +95,8 @@ pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
         }
         edit.push(Change::KeyspaceDropped(keyspace.id));
     }
+    let wal_min = (!core.is_external())
+        .then(|| forget_wals(core, &versions, |keyspace, _| stays(keyspace), &mut edit));
     versions.commit(edit, None)?;
     core.measure_values(&versions);
     for keyspace in dropped {
@@ -93,7 +106,12 @@ pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
     for keyspace in dropped {
         empty(core, keyspace);
     }
+    let map = versions.value_map().clone();
     std::mem::drop(versions);
+    if let Some(wal_min) = wal_min {
+        remove_wals(core, wal_min, &map);
+        flush_who_pins(core, commit);
+    }
     // Nobody is slowed any more by what had piled up in them.
     core.measure_level0();
     core.background.wake_all();
@@ -101,6 +119,41 @@ pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
     core.background.ask_for_flushes();
     core.store.sweep();
     Ok(())
+}
+
+/// Goes on to the next log if the one that is written is long, and `stays` says of nobody who has
+/// records in it.
+fn end_needless_log(
+    core: &Core,
+    commit: &mut CommitState,
+    stays: impl Fn(&KeyspaceCore) -> bool,
+) -> Result<()> {
+    let keyspaces = core.keyspaces.load();
+    let is_needed = || keyspaces.by_id.values().any(|k| stays(k) && k.has_memtables());
+    let kept_bytes = (core.options.wal_bytes_max / NEEDLESS_SHARE).min(NEEDLESS_BYTES_MAX);
+    if commit.journal.len_bytes() <= kept_bytes || is_needed() {
+        return Ok(());
+    }
+    // Where there is no space for another one, the drop may be what makes some.
+    let _ = commit.rotate(core);
+    core.check_writable()
+}
+
+/// Seals the memtable that keeps the logs, if they are longer than they should be: what most of
+/// their records were for may have been dropped.
+fn flush_who_pins(core: &Core, commit: &mut CommitState) {
+    let retired = core.retired_wal_bytes.load(Ordering::Relaxed);
+    if retired + commit.journal.len_bytes() <= core.options.wal_bytes_max {
+        return;
+    }
+    let keyspaces = core.keyspaces.load_full();
+    let view_of = |keyspace: &Arc<KeyspaceCore>| keyspace.view.load();
+    let holds = |keyspace: &&Arc<KeyspaceCore>| !view_of(keyspace).active.is_empty();
+    let first = |k: &&Arc<KeyspaceCore>| view_of(k).active_first_wal.load(Ordering::Relaxed);
+    if let Some(pins) = keyspaces.by_id.values().filter(holds).min_by_key(first) {
+        // If that fails, they stay until the next memtable is sealed.
+        let _ = commit.seal(core, &[pins.id]);
+    }
 }
 
 /// Lets go of what a dropped keyspace held: handles to it may live on.
@@ -122,6 +175,7 @@ pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
         // What was written together becomes persistent together.
         return core.flush_epochs();
     }
+    core.retry_failed_flush()?;
     {
         let mut commit = core.commit.lock();
         commit.as_mut().ok_or(Error::Cancelled)?.seal(core, ids)?;

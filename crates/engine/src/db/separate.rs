@@ -143,7 +143,9 @@ impl CommitState {
             None => self.rotate(core)?,
         }
         // Where the disk falls behind, whoever writes waits for it here.
-        while core.retired_wal_bytes.load(Ordering::Relaxed) > 2 * core.options.wal_bytes_max {
+        while core.retired_wal_bytes.load(Ordering::Relaxed)
+            > core.options.wal_bytes_max.saturating_mul(2)
+        {
             core.check_writable()?;
             let waiting = core.keyspaces.load().by_id.values().any(|k| {
                 let view = k.view.load();

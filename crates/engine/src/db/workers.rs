@@ -26,6 +26,9 @@ const JOBS_BEFORE_INDEX: u64 = 8;
 /// As often as that it is looked whether files that are no longer needed have been let go.
 const HELD_WAIT: Duration = Duration::from_millis(200);
 
+/// How long one waits for a flush before looking again.
+const FLUSH_WAIT: Duration = Duration::from_millis(100);
+
 /// What is tried again is not looked for more often than this.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(10);
 
@@ -46,6 +49,24 @@ impl Core {
     pub(super) fn wait_asked(&self, asked: Asked, at_most: Duration) -> Result<()> {
         self.run_inline();
         self.background.wait_asked(asked, at_most)
+    }
+
+    /// Somebody is about to seal memtables and wait for them: where the last flush failed, nothing
+    /// more is sealed before one has succeeded, or sealed memtables would pile up, each with memory
+    /// of its own.
+    ///
+    /// # Errors
+    /// The flush fails again.
+    pub(super) fn retry_failed_flush(&self) -> Result<()> {
+        if !self.background.flushes_fail() {
+            return Ok(());
+        }
+        let asked = self.background.ask_for_flushes();
+        while self.background.flushes_fail() {
+            self.check_writable()?;
+            self.wait_asked(asked, FLUSH_WAIT)?;
+        }
+        Ok(())
     }
 
     /// Without threads: flushes and compacts until there is nothing left to do, or something fails.

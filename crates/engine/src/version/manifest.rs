@@ -10,9 +10,9 @@ use super::store::TableStore;
 use crate::log::{LogHeader, LogKind, Reader, TornTail, Writer};
 use crate::names;
 use esker_base::checksum::crc32c;
-use esker_base::vfs::{read_all, replace};
+use esker_base::vfs::{read_all, write_temporary};
 use esker_base::{Env, Error, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// CURRENT is one short line.
 pub(crate) const CURRENT_BYTES_MAX: u64 = 256;
@@ -117,7 +117,8 @@ impl Manifest {
     /// Writes a new manifest that starts with these edits and makes it the one in force.
     ///
     /// # Errors
-    /// Of the disk. A manifest that CURRENT cannot name is removed again.
+    /// Of the disk. A manifest that CURRENT cannot name is removed again; one that stays may be in
+    /// force, now or later.
     pub(super) fn create(
         dir: &dyn Directory,
         number: u64,
@@ -128,13 +129,13 @@ impl Manifest {
         let remove = || dir.env().vfs.remove(&path);
         let written = Manifest::write(dir, &path, number, state);
         let mut manifest = written.inspect_err(|_| drop(remove()))?;
-        manifest.point_current_here(dir).inspect_err(|error| {
-            // Without space CURRENT was not even renamed. Otherwise it may name this one, now or
-            // later.
-            if matches!(error, Error::NoSpace { .. }) {
-                drop(remove());
-            }
-        })?;
+        let temporary = manifest.prepare_current(dir).inspect_err(|_| drop(remove()))?;
+        let renamed = dir.env().vfs.rename(&temporary, &names::current(dir.path()));
+        if matches!(renamed, Err(Error::NoSpace { .. })) {
+            // It was not renamed. After any other error it may be, also if that shows only later.
+            drop(remove());
+        }
+        renamed.and_then(|()| dir.sync())?;
         Ok(manifest)
     }
 
@@ -158,12 +159,11 @@ impl Manifest {
         Ok(Manifest { writer, current: Current { number, salt, durable_bytes: 0 } })
     }
 
-    /// Makes CURRENT name this manifest at its present length.
-    fn point_current_here(&mut self, dir: &dyn Directory) -> Result<()> {
+    /// Writes beside CURRENT what makes it name this manifest at its present length.
+    fn prepare_current(&mut self, dir: &dyn Directory) -> Result<PathBuf> {
         self.current.durable_bytes = self.writer.durable_bytes();
         let line = self.current.encode();
-        replace(dir.env().vfs.as_ref(), &names::current(dir.path()), line.as_bytes())?;
-        dir.sync()
+        write_temporary(dir.env().vfs.as_ref(), &names::current(dir.path()), line.as_bytes())
     }
 
     /// Adds an edit. It is not in force before `sync`.
@@ -194,7 +194,9 @@ impl Manifest {
 
     /// Ends the manifest: all of it becomes what CURRENT vouches for.
     pub(super) fn close(mut self, dir: &dyn Directory) -> Result<()> {
-        self.point_current_here(dir)?;
+        let temporary = self.prepare_current(dir)?;
+        dir.env().vfs.rename(&temporary, &names::current(dir.path()))?;
+        dir.sync()?;
         self.writer.finish()
     }
 }

@@ -415,7 +415,7 @@ impl VersionSet {
             return Ok(());
         }
         match self.rewrite() {
-            // CURRENT names it still.
+            // CURRENT names it still, and no other that might come into force.
             Err(Error::NoSpace { .. }) if !self.is_broken() => Ok(()),
             other => other,
         }
@@ -427,7 +427,13 @@ impl VersionSet {
         let next_number = self.store.peek_number();
         let (wals, values, groups) = (&self.wals, &self.values, &self.groups);
         let state = snapshot(&self.keyspaces, wals, values, groups, next_number);
-        let manifest = Manifest::create(self.store.as_ref(), number, &state)?;
+        let manifest = match Manifest::create(self.store.as_ref(), number, &state) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                self.note_left(number);
+                return Err(error);
+            }
+        };
         self.begun_bytes = manifest.len_bytes();
         let old = std::mem::replace(&mut self.manifest, manifest);
         self.broken = false;
@@ -446,6 +452,17 @@ impl VersionSet {
         }
         self.remove_manifest(names::manifest(&self.store.dir, old.number()));
         Ok(())
+    }
+
+    /// A manifest was not put in force. If it is there all the same, CURRENT may name it, now or
+    /// later: what follows must not stand in the present one, and it goes with the next that is put
+    /// in force.
+    fn note_left(&mut self, number: u64) {
+        let path = names::manifest(&self.store.dir, number);
+        if !matches!(self.store.env.vfs.exists(&path), Ok(false)) {
+            self.broken = true;
+            self.void_files.push((number, path));
+        }
     }
 
     pub(super) fn remove_manifest(&self, path: PathBuf) {

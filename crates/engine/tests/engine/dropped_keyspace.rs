@@ -1,7 +1,7 @@
 //! A keyspace is dropped while its tables are being made: what it held is released once, and no
 //! file stays.
 
-use esker::base::vfs::strict::StrictVfs;
+use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::base::{Env, Error};
 use esker::{Comparator, Db, KeyOrder, Keyspace, KeyspaceOptions, Options, Setup};
 use std::cmp::Ordering;
@@ -124,4 +124,55 @@ fn while_it_is_compacted() {
     guest.drop_during(|keyspace| keyspace.compact_range(None, None));
     assert_eq!(tables(&guest.vfs), 0, "its tables are gone when the call returns");
     guest.check();
+}
+
+/// Bytes of the logs that are there, without space that is only reserved.
+fn log_bytes(vfs: &StrictVfs) -> u64 {
+    let names = vfs.file_names(Path::new("/db"));
+    let logs = names.iter().filter(|name| name.ends_with(".wal"));
+    let content = |name: &String| {
+        let bytes = vfs.read_file(&Path::new("/db").join(name)).expect("a log");
+        bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1)
+    };
+    logs.map(content).sum()
+}
+
+#[test]
+fn its_records_do_not_stay_in_logs_for_ever() {
+    const MIB: u64 = 1 << 20;
+    for (kept, apart) in [(false, false), (true, false), (false, true), (true, true)] {
+        let vfs = StrictVfs::new();
+        let open = |vfs: &StrictVfs| {
+            let env = Env::with_vfs(Arc::new(vfs.clone()), 7);
+            let setup = Setup { env, inline_background: true, ..Setup::default() };
+            let options = Options { wal_bytes_max: 2 * MIB, ..Options::default() };
+            Db::open_with("/db", options, setup).expect("open")
+        };
+        let db = open(&vfs);
+        let value_log_bytes_min = apart.then_some(64);
+        for round in 0..10u8 {
+            if kept {
+                db.put(&[round], b"stays").expect("put");
+            }
+            let options = KeyspaceOptions { value_log_bytes_min, ..KeyspaceOptions::default() };
+            let guest = db.create_keyspace("guest", options).expect("create");
+            for i in 0..10u8 {
+                guest.put(&[i], &vec![2; 100 << 10]).expect("put");
+            }
+            drop(guest);
+            db.drop_keyspace("guest").expect("drop");
+        }
+        // What logs may take, and what was written last.
+        let bytes = log_bytes(&vfs);
+        let most = if kept { 4 * MIB } else { MIB };
+        assert!(bytes < most, "{bytes} with records that stay: {kept}, with values apart: {apart}");
+        let again = vfs.crash(Survival::ProcessDeath, 1);
+        std::mem::drop(db);
+        let db = open(&again);
+        for round in 0..10u8 {
+            let found = db.get(&[round]).expect("get");
+            assert_eq!(found.is_some(), kept, "{round}");
+        }
+        db.close().expect("close");
+    }
 }

@@ -3,10 +3,11 @@
 
 use crate::support::{DIR, setup_on};
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
-use esker::base::vfs::strict::StrictVfs;
+use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::{Db, KeyspaceOptions, Options};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn names(vfs: &StrictVfs, ending: &str) -> Vec<String> {
     let names = vfs.file_names(Path::new(DIR));
@@ -231,4 +232,79 @@ fn a_manifest_stays_whose_renaming_failed() {
     assert_eq!(manifests(), 2);
     create("a").expect("create");
     db.close().expect("close");
+}
+
+/// CURRENT may name a manifest although putting it in force failed: the long one that was in force
+/// before takes no more edits then, also where there is no room for a third.
+#[test]
+fn a_long_manifest_takes_no_edit_behind_one_that_may_be_in_force() {
+    let strict = StrictVfs::new();
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let options = Options { manifest_bytes_max: 4 << 10, ..Options::default() };
+    let open = |vfs: Arc<FaultyVfs>| Db::open_with(DIR, options.clone(), setup_on(vfs, 7));
+    let db = open(Arc::new(vfs.clone())).expect("open");
+    // CURRENT is renamed, which fails all the same; from then on there is no room for a manifest.
+    let failed = Arc::new(AtomicBool::new(false));
+    let (late, is_full) = (failed.clone(), failed.clone());
+    let is_current = move |path: &Path| {
+        let hit = path.to_string_lossy().contains("CURRENT");
+        late.fetch_or(hit, Ordering::Relaxed);
+        hit
+    };
+    vfs.inject(FaultRule::nth(1, &[Op::Rename], Fault::Late).on(is_current));
+    let is_manifest = move |path: &Path| {
+        is_full.load(Ordering::Relaxed) && path.to_string_lossy().contains("MANIFEST")
+    };
+    let no_room = FaultRule::nth(1, &[Op::CreateLog], Fault::NoSpace).from_then_on();
+    vfs.inject(no_room.on(is_manifest));
+    let (mut written, mut after_it) = (0..400u64, 0);
+    while after_it < 5 {
+        let number = written.next().expect("a manifest gets long by so many flushes");
+        db.put(&number.to_be_bytes(), b"v").expect("put");
+        let flushed = db.flush();
+        if failed.load(Ordering::Relaxed) {
+            after_it += 1;
+            assert!(after_it == 1 || flushed.is_err(), "in a manifest that is not in force");
+        }
+    }
+    let after = strict.crash(Survival::ProcessDeath, 1);
+    drop(db);
+    let db = open(Arc::new(FaultyVfs::new(Arc::new(after.clone())))).expect("open again");
+    for number in 0..written.start {
+        assert!(db.get(&number.to_be_bytes()).expect("get").is_some(), "{number}");
+    }
+    db.close().expect("close");
+}
+
+/// Nor do manifests pile up that CURRENT certainly does not name.
+#[test]
+fn manifests_do_not_pile_up_while_current_cannot_be_written() {
+    for op in [Op::Create, Op::Append, Op::Sync, Op::Finish, Op::Rename] {
+        let strict = StrictVfs::new();
+        let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+        let db = Db::open_with(DIR, Options::default(), setup_on(Arc::new(vfs.clone()), 7));
+        let db = db.expect("open");
+        let create = || db.create_keyspace("a", KeyspaceOptions::default());
+        let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
+        vfs.inject(FaultRule::nth(1, &[Op::Append], Fault::NoSpace).on(is_manifest));
+        create().expect_err("the manifest is broken");
+        let is_current = |path: &Path| path.to_string_lossy().contains("CURRENT");
+        vfs.inject(FaultRule::nth(1, &[op], Fault::Eio).from_then_on().on(is_current));
+        let manifests = || {
+            let all = names(&strict, "");
+            all.iter().filter(|name| name.starts_with("MANIFEST")).count()
+        };
+        for _ in 0..5 {
+            create().expect_err("another cannot be put in force");
+        }
+        // What may be in force when a renaming failed cannot go.
+        let most = if op == Op::Rename { 6 } else { 1 };
+        assert!(manifests() <= most, "{op:?}: {} manifests", manifests());
+        vfs.heal();
+        if op != Op::Sync {
+            create().expect("create");
+            assert_eq!(manifests(), 1, "{op:?}");
+            db.close().expect("close");
+        }
+    }
 }
