@@ -252,15 +252,9 @@ fn parent_of(path: &Path) -> &Path {
 /// Writes a small file so that it is whole or absent after a crash: a temporary name, sync, rename,
 /// sync of the directory.
 pub fn write_atomic(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
-    replace(vfs, path, bytes)?;
-    vfs.sync_dir(parent_of(path))
-}
-
-/// The same but for the directory, which the caller syncs: before that a crash may leave what stood
-/// there before.
-pub fn replace(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = write_temporary(vfs, path, bytes)?;
-    vfs.rename(&temporary, path)
+    vfs.rename(&temporary, path)?;
+    vfs.sync_dir(parent_of(path))
 }
 
 /// The first half of that: a durable file beside `path`, which is to be renamed. What stands at
