@@ -164,12 +164,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes every record so far durable, and then marks how far that is.
+    /// Makes every record so far durable, and then marks how far that is, unless all of them were:
+    /// who syncs for ever without writing does not make the log longer.
     ///
     /// A mark that cannot be written is no error: the records are durable, and the log is broken.
     pub(crate) fn sync(&mut self) -> Result<()> {
+        let has_new = !self.durable;
         self.sync_records()?;
-        if !self.broken {
+        if has_new && !self.broken {
             let _ = self.append_mark();
         }
         Ok(())

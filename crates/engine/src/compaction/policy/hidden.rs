@@ -3,7 +3,8 @@
 //!
 //! Of a table that lies in a range as a whole all is hidden. Of one that reaches beyond it nobody
 //! knows without reading it: its keys are taken to be spread evenly, where their bytes say how far
-//! they are from each other.
+//! they are from each other. In an order of one's own, where they do not, half of a table is hidden
+//! for each of its ends that is: all of one that two tables' range tombstones cover together.
 
 use crate::version::{KeyRange, Run, Stretch, Table, TableMeta};
 use esker_base::KeyOrder;
@@ -55,8 +56,7 @@ impl<'o> Hidden<'o> {
     }
 }
 
-/// About which part of an older table lies in the stretch. In an order of one's own those alone
-/// count that do as a whole.
+/// About which part of an older table lies in the stretch.
 fn share(stretch: &Stretch, order: &KeyOrder, meta: &TableMeta) -> f64 {
     if meta.max_seq >= stretch.seq {
         return 0.0;
@@ -66,11 +66,12 @@ fn share(stretch: &Stretch, order: &KeyOrder, meta: &TableMeta) -> f64 {
         Ordering::Equal => meta.largest_exclusive,
         Ordering::Greater => false,
     };
-    if ends && !order.less(&meta.smallest, &stretch.start) {
+    let begins = !order.less(&meta.smallest, &stretch.start);
+    if ends && begins {
         return 1.0;
     }
     if !order.is_bytewise() {
-        return 0.0;
+        return if ends || begins { 0.5 } else { 0.0 };
     }
     let TableMeta { smallest, largest, .. } = meta;
     let alike = smallest.iter().zip(largest.iter()).take_while(|(a, b)| a == b).count();
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_up_about_orders_of_ones_own() {
+    fn in_orders_of_ones_own_each_end_counts_half() {
         struct Other;
         impl Comparator for Other {
             fn name(&self) -> &str {
@@ -136,7 +137,9 @@ mod tests {
             }
         }
         let order = KeyOrder::Custom(Arc::new(Other));
-        assert_eq!(share(&stretch("a", "n"), &order, &meta("b", "z")), 0.0);
+        assert_eq!(share(&stretch("a", "n"), &order, &meta("b", "z")), 0.5);
+        assert_eq!(share(&stretch("n", "zz"), &order, &meta("b", "z")), 0.5);
+        assert_eq!(share(&stretch("m", "n"), &order, &meta("b", "z")), 0.0, "no end");
         assert_eq!(share(&stretch("a", "zz"), &order, &meta("b", "z")), 1.0);
     }
 }
