@@ -225,6 +225,17 @@ impl KeyspaceCore {
         }
     }
 
+    /// # Errors
+    /// `InvalidArgument` if it was dropped. Whoever finds a view empty that a drop has emptied
+    /// learns it here.
+    #[inline]
+    pub(super) fn check_live(&self) -> Result<()> {
+        if self.dropped.load(Ordering::Acquire) {
+            return Err(Error::invalid(format!("keyspace {:?} was dropped", self.name)));
+        }
+        Ok(())
+    }
+
     /// What its tables say of where they belong.
     pub(super) fn origin(&self) -> Origin {
         Origin::new(self.id, &self.name)

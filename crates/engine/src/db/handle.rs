@@ -159,6 +159,9 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` for the default keyspace, or if there is none of this name.
+    /// # Cost
+    /// Like [`Db::sync`] and an edit of the manifest: what was written before it is there after a
+    /// power cut if the drop is.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         declare::drop_keyspace(self.core(), name)
     }
@@ -330,10 +333,7 @@ impl Keyspace {
 
     #[inline]
     pub(super) fn check_live(&self) -> Result<()> {
-        if self.core.dropped.load(Ordering::Relaxed) {
-            return Err(Error::invalid(format!("keyspace {:?} was dropped", self.core.name)));
-        }
-        Ok(())
+        self.core.check_live()
     }
 
     #[inline]
@@ -407,13 +407,11 @@ impl Keyspace {
     /// `Corruption` or `Io` if a table cannot be read.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.check_live()?;
         self.running.core.get(&self.core, key, None)
     }
 
     /// The value of a key as a snapshot sees it.
     pub fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> Result<Option<Value>> {
-        self.check_live()?;
         self.running.core.get(&self.core, key, Some(snapshot))
     }
 
@@ -425,7 +423,6 @@ impl Keyspace {
     /// # Source
     /// GetPersisted of PheonixLSM; RocksDB's `kPersistedTier`.
     pub fn get_persisted(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.check_live()?;
         self.running.core.get_persisted(&self.core, key)
     }
 
@@ -443,7 +440,6 @@ impl Keyspace {
         keys: &[K],
         snapshot: Option<&Snapshot>,
     ) -> Result<Vec<Option<Value>>> {
-        self.check_live()?;
         multi_get::multi_get(&self.running.core, &self.core, keys, snapshot)
     }
 
@@ -452,7 +448,6 @@ impl Keyspace {
     /// # Errors
     /// `InvalidArgument` if the range ends before it starts.
     pub fn scan(&self, options: &ScanOptions<'_>) -> Result<Cursor> {
-        self.check_live()?;
         self.running.core.scan(&self.core, options)
     }
 
@@ -470,7 +465,6 @@ impl Keyspace {
         options: &ScanOptions<'_>,
         memory_bytes: usize,
     ) -> Result<UnorderedCursor> {
-        self.check_live()?;
         self.running.core.scan_unordered(&self.core, options, memory_bytes)
     }
 
@@ -490,7 +484,6 @@ impl Keyspace {
     }
 
     fn pairs(&self, options: ScanOptions<'_>) -> Result<Pairs> {
-        self.check_live()?;
         let core = &self.running.core;
         // One view for both ends: they are of one moment, whatever is deleted meanwhile.
         let (view, seq) = core.moment(&self.core, options.snapshot)?;

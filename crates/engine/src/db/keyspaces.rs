@@ -86,6 +86,9 @@ pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
     let commit = commit.as_mut().ok_or(Error::Cancelled)?;
     let stays = |keyspace: &KeyspaceCore| !dropped.iter().any(|gone| gone.id == keyspace.id);
     end_needless_log(core, commit, stays)?;
+    // The drop is durable at once: what was written before it, as the same records to another
+    // keyspace, must be there after a power cut too.
+    commit.sync(core)?;
     let mut versions = core.lock_versions()?;
     let mut keyspaces = Keyspaces::clone(&core.keyspaces.load());
     let mut edit = VersionEdit::new();
@@ -254,4 +257,41 @@ pub(super) fn approximate_size(
         }
     }
     Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::db::{Db, ScanOptions, Setup};
+    use crate::options::{KeyspaceOptions, Options};
+    use esker_base::vfs::strict::StrictVfs;
+    use esker_base::{Env, Error};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_read_that_a_drop_overtakes_fails_rather_than_finds_nothing() {
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        let db = Db::open_with("/db", Options::default(), setup).expect("open");
+        let guest = db.create_keyspace("guest", KeyspaceOptions::default()).expect("create");
+        guest.put(b"key", b"value").expect("put");
+        let snapshot = db.snapshot();
+        db.drop_keyspace("guest").expect("drop");
+        // As one goes on that had looked whether it is there.
+        let (core, keyspace) = (db.core(), &guest.core);
+        let all = ScanOptions::default();
+        let failures = [
+            core.get(keyspace, b"key", None).err(),
+            core.get(keyspace, b"key", Some(&snapshot)).err(),
+            core.get_persisted(keyspace, b"key").err(),
+            core.moment(keyspace, None).err(),
+            core.scan(keyspace, &all).err(),
+            core.scan_unordered(keyspace, &all, 1 << 20).err(),
+            guest.multi_get(&[b"key"], None).err(),
+            guest.iter().err(),
+        ];
+        for failure in failures {
+            assert!(matches!(failure, Some(Error::InvalidArgument { .. })), "{failure:?}");
+        }
+        db.close().expect("close");
+    }
 }

@@ -52,7 +52,12 @@ impl Core {
         snapshot: Option<&Snapshot>,
     ) -> Result<Option<Value>> {
         let view = keyspace.view.load();
-        self.get_in(keyspace, &view, key, self.read_seq(snapshot)?)
+        let found = self.get_in(keyspace, &view, key, self.read_seq(snapshot)?)?;
+        if found.is_none() {
+            // What was dropped is empty.
+            keyspace.check_live()?;
+        }
+        Ok(found)
     }
 
     /// The newest value of `key` that is in tables.
@@ -63,13 +68,18 @@ impl Core {
         let erased = view.version.erased_over(order, key);
         // Nothing of it is newer than what is visible.
         let (probes, seq) = (Probes::new(hash), self.read_seq(None)?);
-        self.get_in_tables(&view, Lookup { order, key, probes, seq, erased })
+        let found = self.get_in_tables(&view, Lookup { order, key, probes, seq, erased })?;
+        if found.is_none() {
+            keyspace.check_live()?;
+        }
+        Ok(found)
     }
 
     /// What is to be read, and at which sequence number.
     ///
     /// Groups that were deleted after the view was loaded are gone at a number taken later, but not
-    /// in the view: where more than one key is read, both must be of one time.
+    /// in the view: where more than one key is read, both must be of one time. And what was dropped
+    /// before the view was loaded is not there, rather than empty.
     pub(super) fn moment(
         &self,
         keyspace: &KeyspaceCore,
@@ -77,6 +87,7 @@ impl Core {
     ) -> Result<(Arc<View>, Seq)> {
         loop {
             let view = keyspace.view.load_full();
+            keyspace.check_live()?;
             let seq = self.read_seq(snapshot)?;
             if keyspace.erased_seq.load(Ordering::Acquire) <= view.version.erased_seq {
                 return Ok((view, seq));

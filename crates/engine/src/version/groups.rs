@@ -2,12 +2,10 @@
 //!
 //! Format: docs/format/manifest.md.
 
-use super::edit::{Change, GroupState, VersionEdit};
+use super::edit::{Change, GroupState};
+use super::state_edits::StateEdits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Bytes of groups and notes from which the next edit is begun.
-const EDIT_BYTES: usize = 1 << 20;
 
 /// The requests that tables hold, by group: all up to this one, and none behind it.
 #[derive(Clone, Debug, Default)]
@@ -27,21 +25,10 @@ impl NamedGroups {
         }
     }
 
-    /// Edits that would make these groups known. None is much longer than [`EDIT_BYTES`], whatever
-    /// the notes are.
-    pub(crate) fn describe(&self) -> Vec<VersionEdit> {
-        let mut edits: Vec<VersionEdit> = Vec::new();
-        let mut bytes = usize::MAX;
-        for (group, state) in &self.0 {
-            if bytes >= EDIT_BYTES {
-                edits.push(VersionEdit::new());
-                bytes = 0;
-            }
-            bytes += group.len() + state.note.len();
-            if let Some(edit) = edits.last_mut() {
-                edit.push(Change::Applied { group: group.clone(), state: state.clone() });
-            }
+    /// Adds what would make these groups known.
+    pub(super) fn describe_in(&self, state: &mut StateEdits) {
+        for (group, applied) in &self.0 {
+            state.push(Change::Applied { group: group.clone(), state: applied.clone() });
         }
-        edits
     }
 }

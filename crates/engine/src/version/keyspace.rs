@@ -2,6 +2,7 @@
 
 use super::edit::{Change, VersionEdit};
 use super::groups::NamedGroups;
+use super::state_edits::StateEdits;
 use super::store::Table;
 use super::tree::Version;
 use super::values::NamedValues;
@@ -56,8 +57,7 @@ impl KeyspaceRecord {
     }
 }
 
-/// The whole state as edits: one for the database, as many as groups need, and one for each
-/// keyspace.
+/// The whole state as edits.
 pub(super) fn snapshot(
     keyspaces: &BTreeMap<KeyspaceId, KeyspaceRecord>,
     wals: &NamedWals,
@@ -65,28 +65,26 @@ pub(super) fn snapshot(
     groups: &NamedGroups,
     next_number: u64,
 ) -> Vec<VersionEdit> {
-    let mut head = VersionEdit::new();
-    head.push(Change::NextNumber(next_number));
-    wals.describe_in(&mut head);
-    values.describe_in(&mut head);
-    let mut edits = vec![head];
-    edits.extend(groups.describe());
+    let mut state = StateEdits::default();
+    state.push(Change::NextNumber(next_number));
+    wals.describe_in(&mut state);
+    values.describe_in(&mut state);
+    state.begin();
+    groups.describe_in(&mut state);
     for (&id, record) in keyspaces {
-        let mut edit = VersionEdit::new();
+        state.begin();
         let order = record.options.order.name().to_owned();
-        edit.push(Change::KeyspaceCreated { id, name: record.name.clone(), order });
-        edit.push(Change::Flushed { id, seq: record.flushed_seq });
+        state.push(Change::KeyspaceCreated { id, name: record.name.clone(), order });
+        state.push(Change::Flushed { id, seq: record.flushed_seq });
         for erased in record.version.erased.records().chain(record.remembered.iter().cloned()) {
-            let (start, end) = (Box::from(&*erased.start), Box::from(&*erased.end));
-            edit.push(Change::Erased { id, start, end, seq: erased.seq });
+            state.push_erased(id, &erased);
         }
         for (level, run) in record.version.runs() {
             for table in &run.tables {
                 let (level, meta) = (level as u32, table.meta.clone());
-                edit.push(Change::TableAdded { id, level, run: run.id, meta });
+                state.push(Change::TableAdded { id, level, run: run.id, meta });
             }
         }
-        edits.push(edit);
     }
-    edits
+    state.into_edits()
 }

@@ -23,6 +23,7 @@ mod salvage;
 mod separated_output;
 mod set;
 mod spec;
+mod state_edits;
 mod store;
 mod tree;
 mod value_output;

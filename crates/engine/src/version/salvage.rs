@@ -3,6 +3,7 @@
 use super::edit::{Change, TableMeta, VersionEdit};
 use super::manifest::Manifest;
 use super::recovered::Recovered;
+use super::state_edits::StateEdits;
 use super::store::TableStore;
 use crate::log::{Gap, LogKind, Piece, Reader, Salvager};
 use crate::names;
@@ -148,30 +149,27 @@ pub(crate) struct TableFact {
 /// Its number, and all numbers that `state` leaves for later, come from `store`.
 pub(crate) fn write_state(store: &TableStore, state: &Recovered, last_seq: Seq) -> Result<u64> {
     let number = store.new_number();
-    let mut head = VersionEdit::new();
-    head.push(Change::NextNumber(store.peek_number()));
-    state.wals.describe_in(&mut head);
-    state.values.describe_in(&mut head);
-    let mut edits = vec![head];
-    edits.extend(state.groups.describe());
+    let mut edits = StateEdits::default();
+    edits.push(Change::NextNumber(store.peek_number()));
+    state.wals.describe_in(&mut edits);
+    state.values.describe_in(&mut edits);
+    edits.begin();
+    state.groups.describe_in(&mut edits);
     for (&id, raw) in &state.keyspaces {
-        let mut edit = VersionEdit::new();
+        edits.begin();
         let (name, order) = (raw.name.clone(), raw.order.clone());
-        edit.push(Change::KeyspaceCreated { id, name, order });
-        edit.push(Change::Flushed { id, seq: raw.flushed_seq });
+        edits.push(Change::KeyspaceCreated { id, name, order });
+        edits.push(Change::Flushed { id, seq: raw.flushed_seq });
         for erased in &raw.erased {
-            let (start, end) = (Box::from(&*erased.start), Box::from(&*erased.end));
-            edit.push(Change::Erased { id, start, end, seq: erased.seq });
+            edits.push_erased(id, erased);
         }
         for (&(level, _), (run, meta)) in &raw.tables {
-            edit.push(Change::TableAdded { id, level, run: *run, meta: meta.clone() });
+            edits.push(Change::TableAdded { id, level, run: *run, meta: meta.clone() });
         }
-        edits.push(edit);
     }
-    let mut last = VersionEdit::new();
-    last.push(Change::Closed(last_seq));
-    edits.push(last);
-    let manifest = Manifest::create(store, number, &edits)?;
+    edits.begin();
+    edits.push(Change::Closed(last_seq));
+    let manifest = Manifest::create(store, number, &edits.into_edits())?;
     manifest.close(store)?;
     Ok(number)
 }

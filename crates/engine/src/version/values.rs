@@ -1,6 +1,7 @@
 //! The files with values that a manifest names, and how much of them is pointed to.
 
 use super::edit::{Change, TableMeta, VersionEdit};
+use super::state_edits::StateEdits;
 use crate::value_log::{ValueFileMeta, ValueMap, ValueStore};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,10 +26,10 @@ impl NamedValues {
         }
     }
 
-    /// Adds to an edit what would make these files known.
-    pub(crate) fn describe_in(&self, edit: &mut VersionEdit) {
+    /// Adds what would make these files known.
+    pub(super) fn describe_in(&self, state: &mut StateEdits) {
         for meta in self.0.values() {
-            edit.push(Change::ValuesAdded(meta.clone()));
+            state.push(Change::ValuesAdded(meta.clone()));
         }
     }
 

@@ -1,6 +1,7 @@
 //! The write-ahead logs that a manifest names.
 
-use super::edit::{Change, VersionEdit};
+use super::edit::Change;
+use super::state_edits::StateEdits;
 use esker_base::Seq;
 use std::collections::BTreeMap;
 
@@ -37,15 +38,15 @@ impl NamedWals {
         Ok(())
     }
 
-    /// Adds to an edit what would make these logs known.
-    pub(crate) fn describe_in(&self, edit: &mut VersionEdit) {
+    /// Adds what would make these logs known.
+    pub(super) fn describe_in(&self, state: &mut StateEdits) {
         if self.1 > 0 {
-            edit.push(Change::WalMin(self.1));
+            state.push(Change::WalMin(self.1));
         }
         for (&number, wal) in &self.0 {
-            edit.push(Change::WalCreated { number, salt: wal.salt });
+            state.push(Change::WalCreated { number, salt: wal.salt });
             if let Some(first_seq) = wal.first_seq {
-                edit.push(Change::WalBegun { number, first_seq });
+                state.push(Change::WalBegun { number, first_seq });
             }
         }
     }

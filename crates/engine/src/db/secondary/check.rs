@@ -60,25 +60,37 @@ pub(in crate::db) fn check(core: &Core, index: &Index) -> Result<Option<Checked>
     if !State::read(core, index, Some(&snapshot))?.is_some_and(|state| state.is_ready) {
         return Ok(None);
     }
+    let checked = compare(core, index, (&keyspace, &holder), &snapshot);
+    match keyspace.check_live().and_then(|()| holder.check_live()) {
+        Ok(()) => checked.map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Goes through an index and what it is of.
+fn compare(
+    core: &Core,
+    index: &Index,
+    (keyspace, holder): (&KeyspaceCore, &KeyspaceCore),
+    snapshot: &Snapshot,
+) -> Result<Checked> {
     let (mut there, mut wanted) = (Sum::default(), Sum::default());
-    walk_entries(core, &holder, &snapshot, |entry| {
+    walk_entries(core, holder, snapshot, |entry| {
         there.add(entry);
         Ok(())
     })?;
-    walk_records(core, &keyspace, index, &snapshot, |entry, _| {
+    walk_records(core, keyspace, index, snapshot, |entry, _| {
         wanted.add(entry);
         Ok(())
     })?;
     let mut checked = Checked { entries: there.entries, ..Checked::default() };
-    // What was dropped meanwhile looks empty.
-    let is_gone = || holder.dropped.load(Ordering::Acquire);
-    if there == wanted || is_gone() {
-        return Ok((!is_gone()).then_some(checked));
+    if there == wanted {
+        return Ok(checked);
     }
-    walk_entries(core, &holder, &snapshot, |entry| {
+    walk_entries(core, holder, snapshot, |entry| {
         let agrees = match split_index_key(entry) {
             Some((coded, key)) => {
-                let value = core.get(&keyspace, key, Some(&snapshot))?;
+                let value = core.get(keyspace, key, Some(snapshot))?;
                 value.as_deref().and_then(|value| indexed(value, &index.field)) == Some(&*coded)
             }
             None => false,
@@ -89,14 +101,14 @@ pub(in crate::db) fn check(core: &Core, index: &Index) -> Result<Option<Checked>
         }
         Ok(())
     })?;
-    walk_records(core, &keyspace, index, &snapshot, |entry, key| {
-        if core.get(&holder, entry, Some(&snapshot))?.is_none() {
+    walk_records(core, keyspace, index, snapshot, |entry, key| {
+        if core.get(holder, entry, Some(snapshot))?.is_none() {
             checked.missing += 1;
             checked.disagree(key);
         }
         Ok(())
     })?;
-    Ok((!is_gone()).then_some(checked))
+    Ok(checked)
 }
 
 /// Goes through the entries of an index.

@@ -28,7 +28,7 @@ pub(in crate::db) fn create(core: &Core, keyspace: &KeyspaceCore, field: &str) -
     {
         // No write that does not know of it is under way.
         let _alone = core.indexes.gate.write();
-        check_live(keyspace)?;
+        keyspace.check_live()?;
         let list = core.indexes.list();
         if list.find(keyspace.id, field).is_some() {
             let text =
@@ -136,7 +136,7 @@ pub(in crate::db) fn with_indexes_reset<T, E: From<Error>>(
 
 /// Makes the indexes of a keyspace begin anew. Under the gate, alone.
 fn reset(core: &Core, keyspace: &KeyspaceCore) -> Result<()> {
-    check_live(keyspace)?;
+    keyspace.check_live()?;
     let list = core.indexes.list();
     let mut batch = Batch::new();
     for index in list.of(keyspace.id) {
@@ -152,13 +152,6 @@ fn reset(core: &Core, keyspace: &KeyspaceCore) -> Result<()> {
     let written = write::write(core, &mut batch, how, list.number)?;
     assert!(written, "the list of indexes changed although the gate was held");
     if has_log { Ok(()) } else { core.flush_epochs() }
-}
-
-fn check_live(keyspace: &KeyspaceCore) -> Result<()> {
-    if keyspace.dropped.load(Ordering::Relaxed) {
-        return Err(Error::invalid(format!("keyspace {:?} was dropped", keyspace.name)));
-    }
-    Ok(())
 }
 
 /// The error of one who asks for an index that is not there.

@@ -171,11 +171,9 @@ pub(in crate::db) fn find(
         keys_only: true,
         ..ScanOptions::default()
     };
-    let cursor = core.scan(&holder, &scan)?;
-    // What was dropped before the cursor was made looks empty.
-    if holder.dropped.load(Ordering::Acquire) {
-        return Err(missing(keyspace, field));
-    }
+    let cursor = core.scan(&holder, &scan);
+    holder.check_live().map_err(|_| missing(keyspace, field))?;
+    let cursor = cursor?;
     Ok(Found { cursor, begun: false, coded: Vec::new(), key_bytes: 0, dir: core.dir.clone() })
 }
 

@@ -40,7 +40,11 @@ impl State {
     /// As a snapshot sees it, or now; `None` if the index was dropped.
     pub(super) fn read(core: &Core, index: &Index, at: Option<&Snapshot>) -> Result<Option<State>> {
         let Some(keyspace) = core.keyspace(index.id) else { return Ok(None) };
-        let Some(value) = core.get(&keyspace, KEY, at)? else { return Ok(Some(State::default())) };
+        let found = core.get(&keyspace, KEY, at);
+        if keyspace.check_live().is_err() {
+            return Ok(None);
+        }
+        let Some(value) = found? else { return Ok(Some(State::default())) };
         let what = "the state of an index does not decode: drop the index and create it again";
         State::decode(&value).ok_or_else(|| Error::corruption(&*core.dir, 0, what)).map(Some)
     }
