@@ -41,7 +41,7 @@ pub(crate) struct Bounded {
     through: Option<Vec<u8>>,
     /// Keys must begin so; empty in bytewise order, where those that do are a range.
     begins: Vec<u8>,
-    /// The cursor stands on a key beyond these.
+    /// The cursor stands on a key beyond these, or somewhere: a comparator failed while it moved.
     outside: bool,
 }
 
@@ -79,74 +79,74 @@ impl Bounded {
         self.after.as_ref().is_some_and(|after| self.order.same(after, self.cursor.key()))
     }
 
+    /// Moves the cursor; until it has arrived it stands on nothing.
     #[inline]
-    fn settle(&mut self) -> Result<()> {
+    fn send(&mut self, to: impl FnOnce(&mut Bounded) -> Result<()>) -> Result<()> {
+        self.outside = true;
+        to(self)?;
+        let mut outside = false;
         if self.after.is_some() || self.through.is_some() {
             let beyond = |end: &Vec<u8>| self.order.less(end, self.cursor.key());
-            self.outside = self.cursor.valid()
+            outside = self.cursor.valid()
                 && (self.is_after() || self.through.as_ref().is_some_and(beyond));
         }
-        if !self.begins.is_empty() && self.valid() {
+        if !self.begins.is_empty() && self.cursor.valid() && !outside {
             self.check_beginning()?;
         }
+        self.outside = outside;
         Ok(())
     }
 
-    fn check_beginning(&mut self) -> Result<()> {
+    fn check_beginning(&self) -> Result<()> {
         let (key, begins) = (self.cursor.key(), &self.begins);
         // An order that takes some bytes for the same takes them so here, too.
         let same = key.get(..begins.len()).is_some_and(|start| self.order.same(start, begins));
-        if key.starts_with(begins) || same {
-            return Ok(());
-        }
-        self.outside = true;
-        Err(no_range(begins))
+        if key.starts_with(begins) || same { Ok(()) } else { Err(no_range(begins)) }
     }
 
     fn skip_start(&mut self) -> Result<()> {
-        if self.cursor.valid() && self.is_after() {
-            self.cursor.next()?;
-        }
-        self.settle()
+        if self.cursor.valid() && self.is_after() { self.cursor.next() } else { Ok(()) }
     }
 
     #[inline]
     fn go(&mut self, way: Way) -> Result<()> {
-        match way {
-            Way::Forward => self.cursor.next()?,
-            Way::Backward => self.cursor.prev()?,
-        }
-        self.settle()
+        self.send(|bounded| match way {
+            Way::Forward => bounded.cursor.next(),
+            Way::Backward => bounded.cursor.prev(),
+        })
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.cursor.seek(key)?;
-        self.skip_start()
+        self.send(|bounded| {
+            bounded.cursor.seek(key)?;
+            bounded.skip_start()
+        })
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.cursor.seek_before(key)?;
-        self.settle()
+        self.send(|bounded| bounded.cursor.seek_before(key))
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.cursor.seek_to_first()?;
-        self.skip_start()
+        self.send(|bounded| {
+            bounded.cursor.seek_to_first()?;
+            bounded.skip_start()
+        })
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        match &self.through {
-            None => self.cursor.seek_to_last()?,
-            Some(through) => {
-                self.cursor.seek(through)?;
-                if !self.cursor.valid() {
-                    self.cursor.seek_to_last()?;
-                } else if self.order.less(through, self.cursor.key()) {
-                    self.cursor.prev()?;
-                }
+        self.send(|bounded| {
+            let Bounded { cursor, order, through, .. } = bounded;
+            let Some(through) = through else { return cursor.seek_to_last() };
+            cursor.seek(through)?;
+            if !cursor.valid() {
+                cursor.seek_to_last()
+            } else if order.less(through, cursor.key()) {
+                cursor.prev()
+            } else {
+                Ok(())
             }
-        }
-        self.settle()
+        })
     }
 }
 

@@ -100,6 +100,59 @@ def test_bounds_outlive_a_comparator_that_raises_over_what_was_not_flushed(tmp_p
             assert list(it) == (keys[::-1] if reverse else keys)
 
 
+def test_what_a_comparator_fails_in_the_middle_of_gives_nothing_more(tmp_path):
+    fails_in = None
+
+    def compare(a, b):
+        nonlocal fails_in
+        if fails_in is not None and threading.current_thread() is threading.main_thread():
+            fails_in -= 1
+            if fails_in < 0:
+                raise LookupError("compare")
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"plain")
+    path = str(tmp_path / "store")
+    # Runs that overlap: every step compares.
+    with esker.open(path, level0_runs_compact=20, **order) as db:
+        for run in range(4):
+            for i in range(run, 400, 4):
+                db.put(b"%03d" % i, b"v")
+            db.flush()
+    keys = [b"%03d" % i for i in range(400)]
+    raised = 0
+    for allowed in range(0, 300, 7):
+        with esker.plyvel.DB(path, **order) as db, db.raw_iterator() as it:
+            it.seek_to_first()
+            fails_in, seen = allowed, []
+            try:
+                while it.valid():
+                    seen.append(it.key())
+                    it.next()
+            except LookupError:
+                raised += 1
+                # What it had read before, and then nothing.
+                fails_in = None
+                while it.valid():
+                    seen.append(it.key())
+                    it.next()
+            fails_in = None
+            assert seen == keys[: len(seen)]
+            it.seek(b"200")
+            assert it.key() == b"200"
+        with esker.open(path, **order) as db:
+            results, seen = iter(db.scan_unordered()), []
+            fails_in = allowed
+            for _ in range(2):
+                try:
+                    seen.extend(key for key, _ in results)
+                except LookupError:
+                    raised += 1
+                fails_in = None
+            assert seen == keys[: len(seen)]
+    assert raised > 20
+
+
 def test_an_interrupt_inside_of_a_comparator_waits_for_the_end_of_the_call(tmp_path):
     interrupts = 0
 

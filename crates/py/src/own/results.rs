@@ -31,13 +31,24 @@ enum Beside {
     Value(Vec<u8>),
 }
 
+impl Beside {
+    /// About the memory that it takes.
+    fn len_bytes(&self) -> usize {
+        match self {
+            Beside::Value(value) | Beside::Field(FieldValue::Bytes(value)) => value.len(),
+            Beside::Field(FieldValue::Text(text)) => text.len(),
+            Beside::Nothing | Beside::Field(_) => 0,
+        }
+    }
+}
+
 /// Results that were read and not given yet.
 struct Ahead {
     source: Source,
     with_values: bool,
     ready: VecDeque<(Vec<u8>, Beside)>,
     budget: usize,
-    /// There is no more, or it cannot be read.
+    /// There is no more, or it cannot be read; also while one is read.
     ended: bool,
     /// Why, if it cannot.
     failed: Option<esker::Error>,
@@ -68,17 +79,16 @@ impl Ahead {
     fn fill(&mut self) -> esker::Result<()> {
         let mut bytes = 0;
         while !self.ended && self.ready.len() < self.budget && bytes < AHEAD_BYTES {
+            // Where a comparator fails, nobody knows where it stands.
+            self.ended = true;
             match self.read_one() {
                 Ok(Some(entry)) => {
-                    let beside = if let Beside::Value(value) = &entry.1 { value.len() } else { 0 };
-                    bytes += entry.0.len() + beside;
+                    self.ended = false;
+                    bytes += entry.0.len() + entry.1.len_bytes();
                     self.ready.push_back(entry);
                 }
-                Ok(None) => self.ended = true,
-                Err(error) => {
-                    self.ended = true;
-                    self.failed = Some(error);
-                }
+                Ok(None) => {}
+                Err(error) => self.failed = Some(error),
             }
         }
         self.budget = (self.budget * 2).min(AHEAD_MAX);
