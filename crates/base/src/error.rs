@@ -116,6 +116,18 @@ impl Error {
         matches!(self, Error::Io { op: SYNC | SYNC_DIR, .. })
     }
 
+    /// True if the disk could not give what stands in a file, or the file system found what it says
+    /// of it to be damaged: other parts of the file may well be readable.
+    pub fn is_unreadable(&self) -> bool {
+        const OF_THE_DISK: [i32; 3] = [libc::EIO, libc::EBADMSG, libc::ENODATA];
+        /// `EUCLEAN` and `EREMOTEIO`, which other systems do not have.
+        const OF_LINUX: [i32; 2] = [117, 121];
+        let Error::Io { source, .. } = self else { return false };
+        source.raw_os_error().is_some_and(|number| {
+            OF_THE_DISK.contains(&number) || cfg!(target_os = "linux") && OF_LINUX.contains(&number)
+        })
+    }
+
     /// True for [`Error::NotFound`].
     pub fn is_not_found(&self) -> bool {
         matches!(self, Error::NotFound { .. })

@@ -23,8 +23,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// `EIO` on every system we build for.
-const EIO: i32 = 5;
+/// What systems read from disks at the least.
+const PAGE_BYTES: u64 = 4096;
 
 /// An operation of a file system or an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,6 +119,8 @@ pub enum Fault {
     /// A renaming is done, and then fails with `EIO` all the same. As [`Fault::Eio`] for every
     /// other operation.
     Late,
+    /// The call fails with `EMFILE` and does nothing.
+    TooManyFiles,
     /// A read succeeds with one bit wrong: this one, counted from the start of the buffer, modulo
     /// the bits read. Nothing happens to operations other than [`Op::Read`].
     FlipBit(u64),
@@ -183,6 +185,8 @@ struct State {
     /// Files and directories whose sync failed lie to whoever opens them next.
     lies_last: bool,
     lying: BTreeSet<PathBuf>,
+    /// Pages that the disk cannot read.
+    unreadable: BTreeMap<PathBuf, BTreeSet<u64>>,
     /// Under which name a file was made that was linked under this one.
     first_names: BTreeMap<PathBuf, PathBuf>,
 }
@@ -217,6 +221,13 @@ impl FaultyVfs {
     /// Adds a rule. The first rule that hits decides; all of them count the call.
     pub fn inject(&self, rule: FaultRule) {
         self.state.lock().rules.push(rule);
+    }
+
+    /// From now on no read succeeds that takes in the page at this offset of a file.
+    pub fn lose_page(&self, path: &Path, offset_bytes: u64) {
+        let mut state = self.state.lock();
+        let pages = state.unreadable.entry(path.to_path_buf()).or_default();
+        pages.insert(offset_bytes / PAGE_BYTES);
     }
 
     /// Removes all rules. Handles whose sync failed go on lying.
@@ -261,6 +272,16 @@ impl FaultyVfs {
         self.fault(op, path).map_or(Ok(()), |fault| Err(error(fault, name, path)))
     }
 
+    /// True if the disk cannot read these bytes.
+    fn is_lost(&self, path: &Path, offset_bytes: u64, len: usize) -> bool {
+        let state = self.state.lock();
+        let end = offset_bytes + len as u64;
+        let lost = state.unreadable.get(path).is_some_and(|pages| {
+            pages.range(offset_bytes / PAGE_BYTES..end.div_ceil(PAGE_BYTES)).next().is_some()
+        });
+        lost && len > 0
+    }
+
     fn note_lie(&self, path: &Path) {
         let mut state = self.state.lock();
         if state.lies_last {
@@ -288,8 +309,9 @@ impl FaultyVfs {
 fn error(fault: Fault, name: &'static str, path: &Path) -> Error {
     let source = match fault {
         Fault::NoSpace => io::Error::from(ErrorKind::StorageFull),
+        Fault::TooManyFiles => io::Error::from_raw_os_error(libc::EMFILE),
         Fault::Eio | Fault::ShortWrite | Fault::Late | Fault::FlipBit(_) => {
-            io::Error::from_raw_os_error(EIO)
+            io::Error::from_raw_os_error(libc::EIO)
         }
     };
     Error::io(name, path, source)
@@ -476,7 +498,11 @@ impl ReadableFile for FaultyReader {
             if let Some(fault) = fault {
                 return Err(error(fault, "read", &self.path));
             }
-            return self.inner.read_at(offset_bytes, buf);
+            let read = self.inner.read_at(offset_bytes, buf)?;
+            if self.vfs.is_lost(&self.path, offset_bytes, read) {
+                return Err(error(Fault::Eio, "read", &self.path));
+            }
+            return Ok(read);
         };
         let read = self.inner.read_at(offset_bytes, buf)?;
         if read > 0 {
@@ -504,7 +530,7 @@ mod tests {
     }
 
     fn is_eio(result: Result<()>) -> bool {
-        matches!(result, Err(Error::Io { source, .. }) if source.raw_os_error() == Some(EIO))
+        matches!(result, Err(Error::Io { source, .. }) if source.raw_os_error() == Some(libc::EIO))
     }
 
     #[test]
@@ -583,5 +609,20 @@ mod tests {
         assert_eq!(buf[..8], [0, 2, 0, 0, 0, 0, 0, 0]);
         assert_eq!(file.read_at(0, &mut buf).unwrap(), 8);
         assert_eq!(buf[..8], [0; 8]);
+    }
+
+    #[test]
+    fn what_takes_in_a_lost_page_cannot_be_read() {
+        let (strict, vfs) = faulty();
+        let path = Path::new("/d/f");
+        strict.write_file(path, &[1; 9_000]).unwrap();
+        vfs.lose_page(path, 5_000);
+        let file = vfs.open(path, Access::Random).unwrap();
+        let mut buf = [0; 20];
+        for (at, there) in [(0, true), (4_076, true), (4_077, false), (8_191, false), (8_192, true)]
+        {
+            assert_eq!(!is_eio(file.read_at(at, &mut buf).map(drop)), there, "{at}");
+        }
+        assert!(is_eio(file.read_at(0, &mut [0; 9_000]).map(drop)));
     }
 }

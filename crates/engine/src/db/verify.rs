@@ -114,7 +114,13 @@ fn verify_views(
     for (file, bytes) in &values {
         match check_values(core, file, &tables) {
             Ok(values) => report.values += values,
-            Err(error) => report.damage.push((file.path().to_path_buf(), error)),
+            Err(error) => {
+                // A table that points to them may be what is damaged, and is known to be.
+                let path = error.path().unwrap_or(file.path()).to_path_buf();
+                if path == file.path() || report.damage.iter().all(|(known, _)| *known != path) {
+                    report.damage.push((path, error));
+                }
+            }
         }
         at.bytes += bytes;
         at.files += 1;

@@ -12,7 +12,8 @@
 //!
 //! Invariants: (1) until CURRENT names the new manifest, every old file stands where it stood; (2)
 //! a file that was not used, or not used completely, is in `lost/` before CURRENT changes; (3)
-//! whatever is passed over stands in the report.
+//! whatever is passed over stands in the report;
+//! (4) what a disk cannot read is damage, and what a system refuses is none, see `tolerant`.
 //! Logs: opening stops at the first gap, since what follows was never promised without what is
 //! missing. Repair goes on behind gaps and lists them: whoever calls it wants all there is.
 //! Crash: run it again. Before CURRENT changed it starts anew; what it had written is then
@@ -25,8 +26,11 @@ mod logs;
 mod rebuild;
 mod report;
 mod tables;
+mod tolerant;
 mod values;
 
+#[cfg(test)]
+mod lost_pages;
 #[cfg(test)]
 mod tests;
 
@@ -52,6 +56,7 @@ use holders::Values;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use tolerant::TolerantVfs;
 
 /// Memory for blocks while tables are read.
 const CACHE_BYTES: u64 = 8 << 20;
@@ -72,7 +77,8 @@ const READAHEAD_BYTES: usize = 64 << 20;
 /// # Errors
 /// `InvalidArgument`: an option is out of range. `Busy`: somebody has it open. `NotFound`: no file
 /// of a database is there. `Incompatible`: the default keyspace has another key order, or a newer
-/// version made a file. Of the disk. The database is as it was, unless the last step failed: then
+/// version made a file. Of the system: a disk that cannot read a place is no reason to end, but a
+/// missing right is, or too many open files. The database is as it was, unless the last step failed: then
 /// it may be repaired already, and repairing again does no harm.
 /// # Cost
 /// Reads everything once, twice if no manifest can be relied on; then it also writes everything
@@ -80,10 +86,12 @@ const READAHEAD_BYTES: usize = 64 << 20;
 pub fn repair(
     dir: &Path,
     options: &Options,
-    setup: Setup,
+    mut setup: Setup,
     mut progress: impl FnMut(&RepairProgress) -> bool,
 ) -> Result<RepairReport> {
     options.validate()?;
+    let tolerant = TolerantVfs::new(setup.env.vfs.clone());
+    setup.env.vfs = Arc::new(tolerant.clone());
     let vfs = setup.env.vfs.clone();
     if !vfs.exists(dir)? {
         return Err(Error::NotFound { path: dir.to_path_buf() });
@@ -107,6 +115,7 @@ pub fn repair(
     );
     let mut repair = Repair {
         options,
+        tolerant,
         store: Arc::new(store),
         files: list(vfs.as_ref(), dir)?,
         report: RepairReport::default(),
@@ -137,6 +146,8 @@ fn list(vfs: &dyn esker_base::Vfs, dir: &Path) -> Result<BTreeMap<FileKind, u64>
 /// A repair under way.
 struct Repair<'a> {
     options: &'a Options,
+    /// What the store reads and writes by.
+    tolerant: TolerantVfs,
     store: Arc<TableStore>,
     /// What was there at the start.
     files: BTreeMap<FileKind, u64>,
@@ -195,6 +206,9 @@ impl Repair<'_> {
             None => self.rebuild(&evidence)?,
         }
         self.speak_for_manifests(&evidence, kept.map(|manifest| manifest.number));
+        // What was taken for damage is some.
+        self.tolerant.check()?;
+        self.report.notes.extend(self.tolerant.notes());
         self.install()
     }
 

@@ -127,7 +127,9 @@ impl Repair<'_> {
             _ => return Ok(None),
         };
         let found = Found::read(&mut log, wanted == LogKind::Values)?;
-        let mut damaged = !has_header || found.is_damaged();
+        // What cannot be read now may fail others later.
+        let is_unreadable = self.tolerant.has_met(&path);
+        let mut damaged = !has_header || is_unreadable || found.is_damaged();
         let mut gaps = Vec::new();
         if kind == FileKind::Values(number) {
             gaps = found.gaps;
