@@ -223,7 +223,8 @@ impl FaultyVfs {
         self.state.lock().rules.push(rule);
     }
 
-    /// From now on no read succeeds that takes in the page at this offset of a file.
+    /// From now on no read succeeds that takes in the page at this offset of a file, as long as it
+    /// is that file.
     pub fn lose_page(&self, path: &Path, offset_bytes: u64) {
         let mut state = self.state.lock();
         let pages = state.unreadable.entry(path.to_path_buf()).or_default();
@@ -296,7 +297,19 @@ impl FaultyVfs {
         state.lying.contains(&state.first_name(path))
     }
 
+    /// A file that takes the name of another one stands elsewhere on the disk.
+    fn rename_file(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.rename(from, to)?;
+        let mut state = self.state.lock();
+        state.unreadable.remove(to);
+        if let Some(pages) = state.unreadable.remove(from) {
+            state.unreadable.insert(to.to_path_buf(), pages);
+        }
+        Ok(())
+    }
+
     fn writer(&self, inner: Box<dyn WritableFile>, path: &Path) -> Box<dyn WritableFile> {
+        self.state.lock().unreadable.remove(path);
         Box::new(FaultyWriter {
             inner,
             vfs: self.clone(),
@@ -336,10 +349,10 @@ impl Vfs for FaultyVfs {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         match self.fault(Op::Rename, from) {
-            None => self.inner.rename(from, to),
+            None => self.rename_file(from, to),
             Some(fault) => {
                 if fault == Fault::Late {
-                    self.inner.rename(from, to)?;
+                    self.rename_file(from, to)?;
                 }
                 Err(error(fault, "rename", from))
             }
@@ -352,13 +365,18 @@ impl Vfs for FaultyVfs {
         let mut state = self.state.lock();
         let name = state.first_name(from);
         state.first_names.insert(to.to_path_buf(), name);
+        if let Some(pages) = state.unreadable.get(from).cloned() {
+            state.unreadable.insert(to.to_path_buf(), pages);
+        }
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
         self.pass(Op::Remove, "remove", path)?;
         self.inner.remove(path)?;
-        self.state.lock().first_names.remove(path);
+        let mut state = self.state.lock();
+        state.first_names.remove(path);
+        state.unreadable.remove(path);
         Ok(())
     }
 

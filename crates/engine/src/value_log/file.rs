@@ -5,6 +5,7 @@
 
 use super::compress::unpack;
 use super::directory::Directory;
+use super::moved::directories;
 use crate::event::{Event, EventSink};
 use crate::log::{HEADER_BYTES, RECORD_HEADER_BYTES, StoredValue, ValuePointer, ValueSource};
 use crate::names;
@@ -27,8 +28,8 @@ const READ_UNSEEN_BYTES_MAX: u32 = 16 << 20;
 pub(crate) enum Place {
     /// In the write-ahead log that they were written to.
     Wal,
-    /// In a file of their own, with a directory of where they stood before. Its record begins at
-    /// this offset.
+    /// In a file of their own, with a directory of where they stood before. The first of its two
+    /// records begins at this offset.
     Moved { directory_at: u64 },
 }
 
@@ -313,12 +314,20 @@ impl ValueFile {
         Ok(opened)
     }
 
+    /// One of the two directories: where the first cannot be read, the second.
     fn read_directory(&self, file: &dyn ReadableFile, at: u64) -> Result<Directory> {
+        let Some((places, bytes)) = directories(at, self.meta.file_bytes) else {
+            return Err(Error::corruption(&self.path, at, "the directory is missing"));
+        };
+        let [first, second] = places;
+        self.directory_at(file, first, bytes)
+            .or_else(|error| self.directory_at(file, second, bytes).map_err(|_| error))
+    }
+
+    fn directory_at(&self, file: &dyn ReadableFile, at: u64, bytes: usize) -> Result<Directory> {
         let damaged = |what| Error::corruption(&self.path, at, what);
-        let bytes =
-            self.meta.file_bytes.checked_sub(at).and_then(|rest| usize::try_from(rest).ok());
-        let mut record = vec![0; bytes.ok_or_else(|| damaged("the directory is missing"))?];
-        if file.read_at(at, &mut record)? != record.len() {
+        let mut record = vec![0; bytes];
+        if file.read_at(at, &mut record)? != bytes {
             return Err(damaged("the directory is cut short"));
         }
         self.source_in(file).check_data(at, &record)?;

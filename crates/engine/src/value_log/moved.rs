@@ -2,12 +2,28 @@
 
 use super::directory::DirectoryBuilder;
 use super::file::{Place, ValueFileMeta};
-use crate::log::{BulkWriter, LogHeader, LogKind, ValuePointer};
+use crate::log::{BulkWriter, LogHeader, LogKind, RECORD_HEADER_BYTES, ValuePointer};
 use crate::names;
 use esker_base::{Env, Result};
 use std::path::Path;
 
-/// Writes moved values, in the order in which they stood, and then the directory.
+/// Between the two directories stands a value of so many zeros that nothing points to: what disks
+/// lose at once does not take both.
+const BETWEEN_BYTES: usize = 4096;
+
+/// The codec of that.
+const AS_IT_IS: u8 = 0;
+
+/// Where the directories of a file stand, and how long the record of each is, if the first begins
+/// at `first` and the second ends at `end`.
+pub(super) fn directories(first: u64, end: u64) -> Option<([u64; 2], usize)> {
+    let between = (RECORD_HEADER_BYTES + BETWEEN_BYTES) as u64;
+    let both = end.checked_sub(first)?.checked_sub(between).filter(|both| both % 2 == 0)?;
+    let bytes = usize::try_from(both / 2).ok().filter(|&bytes| bytes > RECORD_HEADER_BYTES)?;
+    Some(([first, first + bytes as u64 + between], bytes))
+}
+
+/// Writes moved values, in the order in which they stood, and then the directory, twice.
 ///
 /// Until [`MovedWriter::finish`] has returned, the file is worth nothing and nobody names it.
 #[derive(Debug)]
@@ -53,7 +69,10 @@ impl MovedWriter {
 
     /// Ends the file and makes it durable; its name is up to the caller.
     pub(crate) fn finish(mut self) -> Result<ValueFileMeta> {
-        let directory_at = self.writer.append_data(&self.directory.finish())?;
+        let directory = self.directory.finish();
+        let directory_at = self.writer.append_data(&directory)?;
+        self.writer.append_value(AS_IT_IS, &[0; BETWEEN_BYTES])?;
+        self.writer.append_data(&directory)?;
         let file_bytes = self.writer.finish()?;
         let place = Place::Moved { directory_at };
         let (number, salt, logs) = (self.number, self.salt, self.logs.into());

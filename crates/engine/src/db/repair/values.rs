@@ -25,7 +25,7 @@ struct Found {
     durable_bytes: u64,
     /// Where the last record ends.
     end_bytes: u64,
-    /// The last record, if it is a directory, and where it begins.
+    /// The first directory that can be read, and where it begins.
     directory: Option<Directory>,
     directory_at: u64,
 }
@@ -40,7 +40,7 @@ impl Found {
                     found.end_bytes = end_bytes;
                 }
                 Piece::Record { offset_bytes, end_bytes, payload } => {
-                    if has_directory {
+                    if has_directory && found.directory.is_none() {
                         let decoded = Directory::decode(payload, HEADER_BYTES as u64, offset_bytes);
                         found.directory = decoded.ok();
                         found.directory_at = offset_bytes;
