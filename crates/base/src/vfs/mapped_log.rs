@@ -219,11 +219,16 @@ impl MappedLog {
     }
 
     /// Writes zeros behind the end, as many as were appended since the last sync, in one piece.
+    ///
+    /// # Errors
+    /// The file system has failed: copies to where nothing could be written would end the process.
     #[cold]
-    fn write_ahead(&mut self) {
+    fn write_ahead(&mut self) -> Result<()> {
         let bytes = (self.len_bytes - self.synced_bytes).min(AHEAD_BYTES_MAX);
-        self.write_zeros(bytes, AHEAD_BYTES_MAX);
+        let written = self.write_zeros(bytes, AHEAD_BYTES_MAX);
+        written.map_err(|e| Error::io("append", &self.path, e))?;
         self.ahead_due = self.ahead_end.max(self.len_bytes + AHEAD_BYTES_MIN);
+        Ok(())
     }
 
     /// Writes zeros behind the end if the last ones are used up and this sync is close to the last.
@@ -239,25 +244,26 @@ impl MappedLog {
         self.called_bytes = 0;
         if close && self.len_bytes >= self.ahead_end {
             self.ahead_bytes = (2 * self.ahead_bytes).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
-            self.write_zeros(self.ahead_bytes, PAGE_BYTES);
+            if self.write_zeros(self.ahead_bytes, PAGE_BYTES).is_err() {
+                // The sync says whether it matters. The next append tries again.
+                self.ahead_due = self.len_bytes;
+                return;
+            }
         }
         self.ahead_due = self.ahead_end.max(self.len_bytes + AHEAD_BYTES_MIN);
     }
 
     /// Writes about so many zeros behind what is written, whole pages of what is reserved.
-    ///
-    /// A failure does no harm here; if it is one of the disk, the next sync says so.
-    fn write_zeros(&mut self, bytes: u64, piece_bytes: u64) {
+    fn write_zeros(&mut self, bytes: u64, piece_bytes: u64) -> std::io::Result<()> {
         let mut at = self.len_bytes.max(self.ahead_end).next_multiple_of(PAGE_BYTES);
         let end = (at + bytes).min(self.reserved_bytes) / PAGE_BYTES * PAGE_BYTES;
         while at < end {
             let piece = &ZEROS[..piece_bytes.min(end - at) as usize];
-            if self.file.write_all_at(piece, at).is_err() {
-                return;
-            }
+            self.file.write_all_at(piece, at)?;
             at += piece.len() as u64;
             self.ahead_end = at;
         }
+        Ok(())
     }
 
     /// True if so many bytes are better written by a system call than copied: their page could not
@@ -364,7 +370,7 @@ impl WritableFile for MappedLog {
             return self.append_large(parts, bytes);
         }
         if self.len_bytes + bytes as u64 > self.ahead_due {
-            self.write_ahead();
+            self.write_ahead()?;
         }
         if self.is_called_for(bytes as u64) {
             return self.append_called(parts);
@@ -486,12 +492,43 @@ mod tests {
         }
     }
 
-    /// What a log does whose file cannot be written to by system calls, only through the mapping.
-    fn only_mapped(log: &mut MappedLog, path: &Path, then: impl FnOnce(&mut MappedLog)) {
+    /// What a log does whose file cannot be written to by system calls.
+    fn broken<T>(log: &mut MappedLog, path: &Path, then: impl FnOnce(&mut MappedLog) -> T) -> T {
         let mut broken = File::open(path).expect("it is there");
         std::mem::swap(&mut log.file, &mut broken);
-        then(log);
+        let result = then(log);
         std::mem::swap(&mut log.file, &mut broken);
+        result
+    }
+
+    /// The same where nothing is due to be written ahead, which would fail first.
+    fn only_mapped(log: &mut MappedLog, path: &Path, then: impl FnOnce(&mut MappedLog)) {
+        let due = std::mem::replace(&mut log.ahead_due, u64::MAX);
+        broken(log, path, then);
+        log.ahead_due = due;
+    }
+
+    #[test]
+    fn where_nothing_can_be_written_ahead_nothing_is_copied() {
+        let (mut log, path) = new_log("esker-not-ahead", 1 << 20);
+        let until_it_fails = |log: &mut MappedLog| {
+            let appends = (0..).take_while(|_| log.append(&[1; 64]).is_ok()).count() as u64;
+            assert!(log.append(&[1; 64]).is_err(), "nor later");
+            appends * 64
+        };
+        let (_, before) = (log.append(&[0; 64]), log.len_bytes());
+        let copied = broken(&mut log, &path, until_it_fails);
+        assert!(copied <= AHEAD_BYTES_MIN && log.len_bytes() == before + copied, "{copied}");
+        // After close syncs zeros reach further, and the next ones fail in the sync.
+        for _ in 0..20 {
+            log.append(&[2; 64]).expect("append");
+            log.sync().expect("sync");
+        }
+        let ahead = log.ahead_end - log.len_bytes();
+        let copied = broken(&mut log, &path, until_it_fails);
+        assert!(copied <= ahead + AHEAD_BYTES_MIN, "{copied} with {ahead} ahead");
+        log.append(&[3; 64]).expect("it can be written to again");
+        std::fs::remove_file(&path).expect("it goes");
     }
 
     #[test]

@@ -206,7 +206,14 @@ impl Vfs for PosixVfs {
 fn lock_opened(path: &Path, open: impl Fn() -> std::io::Result<File>) -> Result<Box<dyn FileLock>> {
     loop {
         let file = open().map_err(|e| Error::io("open lock", path, e))?;
-        match file.try_lock() {
+        let locked = match file.try_lock() {
+            // NFS locks a file that is open for reading for itself against writers alone.
+            Err(TryLockError::Error(e)) if e.raw_os_error() == Some(libc::EBADF) => {
+                file.try_lock_shared()
+            }
+            locked => locked,
+        };
+        match locked {
             // Whoever had it may have removed it with the store meanwhile: then others lock another
             // file.
             Ok(()) if is_at(&file, path)? => {
@@ -214,6 +221,13 @@ fn lock_opened(path: &Path, open: impl Fn() -> std::io::Result<File>) -> Result<
             }
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: path.to_path_buf() }),
+            Err(TryLockError::Error(e)) if e.raw_os_error() == Some(libc::ENOLCK) => {
+                return Err(Error::io(
+                    "lock",
+                    path,
+                    std::io::Error::new(ErrorKind::Unsupported, e),
+                ));
+            }
             Err(TryLockError::Error(e)) => return Err(Error::io("lock", path, e)),
         }
     }

@@ -1,15 +1,33 @@
 //! Where values stand that were moved into a file: from the log and the place that pointers name to
 //! the place in the file.
 //!
-//! Format: docs/format/value-log.md. The whole is one record at the end of the file.
+//! Format: docs/format/value-log.md. The whole is one record, which stands twice at the end of the
+//! file.
 //! Invariants: (1) entries are in the order of where values stood, and values stand in that order;
 //! (2) no bytes make decoding panic or take more memory than a small multiple of their number.
 
+use crate::log::RECORD_HEADER_BYTES;
 use esker_base::coding::{put_varint, take_varint};
 use esker_base::key::SEQ_MAX;
 
+/// Between the two directories stands a value of so many zeros that nothing points to: what disks
+/// lose at once does not take both.
+pub(super) const BETWEEN_BYTES: usize = 4096;
+
+/// The codec of that.
+pub(super) const AS_IT_IS: u8 = 0;
+
 /// Entries after which a lookup may begin.
 const STRIDE: usize = 128;
+
+/// Where the directories of a file stand, and how long the record of each is, if the first begins
+/// at `first` and the second ends at `end`.
+pub(super) fn directories(first: u64, end: u64) -> Option<([u64; 2], usize)> {
+    let between = (RECORD_HEADER_BYTES + BETWEEN_BYTES) as u64;
+    let both = end.checked_sub(first)?.checked_sub(between).filter(|both| both % 2 == 0)?;
+    let bytes = usize::try_from(both / 2).ok().filter(|&bytes| bytes > RECORD_HEADER_BYTES)?;
+    Some(([first, first + bytes as u64 + between], bytes))
+}
 
 /// Gathers the directory of a file that is being written.
 #[derive(Debug, Default)]

@@ -4,8 +4,7 @@
 //! [`ValueFile`] for a number as long as anybody holds one.
 
 use super::compress::unpack;
-use super::directory::Directory;
-use super::moved::directories;
+use super::directory::{Directory, directories};
 use crate::event::{Event, EventSink};
 use crate::log::{HEADER_BYTES, RECORD_HEADER_BYTES, StoredValue, ValuePointer, ValueSource};
 use crate::names;

@@ -1,27 +1,11 @@
 //! Writing a file of moved values.
 
-use super::directory::DirectoryBuilder;
+use super::directory::{AS_IT_IS, BETWEEN_BYTES, DirectoryBuilder};
 use super::file::{Place, ValueFileMeta};
-use crate::log::{BulkWriter, LogHeader, LogKind, RECORD_HEADER_BYTES, ValuePointer};
+use crate::log::{BulkWriter, LogHeader, LogKind, ValuePointer};
 use crate::names;
 use esker_base::{Env, Result};
 use std::path::Path;
-
-/// Between the two directories stands a value of so many zeros that nothing points to: what disks
-/// lose at once does not take both.
-const BETWEEN_BYTES: usize = 4096;
-
-/// The codec of that.
-const AS_IT_IS: u8 = 0;
-
-/// Where the directories of a file stand, and how long the record of each is, if the first begins
-/// at `first` and the second ends at `end`.
-pub(super) fn directories(first: u64, end: u64) -> Option<([u64; 2], usize)> {
-    let between = (RECORD_HEADER_BYTES + BETWEEN_BYTES) as u64;
-    let both = end.checked_sub(first)?.checked_sub(between).filter(|both| both % 2 == 0)?;
-    let bytes = usize::try_from(both / 2).ok().filter(|&bytes| bytes > RECORD_HEADER_BYTES)?;
-    Some(([first, first + bytes as u64 + between], bytes))
-}
 
 /// Writes moved values, in the order in which they stood, and then the directory, twice.
 ///

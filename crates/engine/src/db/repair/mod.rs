@@ -78,8 +78,8 @@ const READAHEAD_BYTES: usize = 64 << 20;
 /// `InvalidArgument`: an option is out of range. `Busy`: somebody has it open. `NotFound`: no file
 /// of a database is there. `Incompatible`: the default keyspace has another key order, or a newer
 /// version made a file. Of the system: a disk that cannot read a place is no reason to end, but a
-/// missing right is, or too many open files. The database is as it was, unless the last step failed: then
-/// it may be repaired already, and repairing again does no harm.
+/// missing right is, or too many open files. The database is as it was, unless the last step
+/// failed: then it may be repaired already, and repairing again does no harm.
 /// # Cost
 /// Reads everything once, twice if no manifest can be relied on; then it also writes everything
 /// once and keeps the old files in `lost/`.
