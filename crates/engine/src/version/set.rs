@@ -31,7 +31,9 @@ pub(crate) struct VersionSet {
     broken: bool,
     /// Tables and files of values named by edits that failed, by number. They stay until no
     /// manifest can name them.
-    void_files: Vec<(u64, PathBuf)>,
+    void_files: Vec<VoidFile>,
+    /// The manifest may hold an edit that failed.
+    in_doubt: bool,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
     wals: NamedWals,
     /// The log that holds copies of older records, which were carried over when the database was
@@ -101,6 +103,7 @@ impl VersionSet {
             manifest,
             broken: false,
             void_files: Vec::new(),
+            in_doubt: false,
             keyspaces,
             wals,
             copies: None,
@@ -180,7 +183,8 @@ impl VersionSet {
     ///
     /// # Errors
     /// On any error nothing changed in memory. Whether the edit is in force on disk is unknown
-    /// until the next successful commit, which voids it; tables it names are kept until then.
+    /// until the next successful commit, which voids it; tables it names are kept until then. After
+    /// `NoSpace` it is not, and they go before another manifest is tried.
     pub(crate) fn commit(
         &mut self,
         mut edit: VersionEdit,
@@ -192,18 +196,21 @@ impl VersionSet {
         let next = self.derive(&edit, options)?;
         if let Err(error) = self.write(&edit) {
             self.store.poison_if_sync(&error);
-            let dir = &self.store.dir;
-            self.void_files.extend(edit.changes.iter().filter_map(|change| match change {
+            // What finds no space is not written in whole, and half an edit is none.
+            self.in_doubt |= !matches!(error, Error::NoSpace { .. });
+            let dir = self.store.dir.clone();
+            let named = edit.changes.iter().filter_map(|change| match change {
                 Change::TableAdded { meta, .. } => {
-                    Some((meta.number, names::table(dir, meta.number)))
+                    Some((meta.number, names::table(&dir, meta.number)))
                 }
                 // A log is needed as such.
                 Change::ValuesAdded(meta) if meta.place != Place::Wal => {
-                    Some((meta.number, meta.path(dir)))
+                    Some((meta.number, meta.path(&dir)))
                 }
-                Change::WalCreated { number, .. } => Some((*number, names::wal(dir, *number))),
+                Change::WalCreated { number, .. } => Some((*number, names::wal(&dir, *number))),
                 _ => None,
-            }));
+            });
+            self.void(named);
             return Err(error);
         }
         self.adopt(next, &edit);
@@ -421,8 +428,39 @@ impl VersionSet {
         }
     }
 
+    /// Files that go before the next manifest is written, or with it where the present one may name
+    /// them.
+    fn void(&mut self, files: impl Iterator<Item = (u64, PathBuf)>) {
+        let may_be_named = self.in_doubt;
+        self.void_files.extend(files.map(|(number, path)| VoidFile { number, path, may_be_named }));
+    }
+
+    /// Removes void files: those that nothing names, or all.
+    fn remove_void_files(&mut self, all: bool) {
+        if self.void_files.is_empty() {
+            return;
+        }
+        let live: BTreeSet<u64> = self
+            .keyspaces
+            .values()
+            .flat_map(KeyspaceRecord::tables)
+            .map(|table| table.meta.number)
+            .chain(self.values.0.keys().chain(self.wals.0.keys()).copied())
+            .collect();
+        let (gone, stay): (Vec<VoidFile>, Vec<VoidFile>) = std::mem::take(&mut self.void_files)
+            .into_iter()
+            .partition(|file| all || !file.may_be_named);
+        self.void_files = stay;
+        // An edit that was to move a table names one that is live.
+        for file in gone.into_iter().filter(|file| !live.contains(&file.number)) {
+            self.remove_file(file.path);
+        }
+    }
+
     /// Starts a new manifest that holds the present state.
     fn rewrite(&mut self) -> Result<()> {
+        // It may need their space.
+        self.remove_void_files(false);
         let number = self.store.new_number();
         let next_number = self.store.peek_number();
         let (wals, values, groups) = (&self.wals, &self.values, &self.groups);
@@ -436,20 +474,8 @@ impl VersionSet {
         };
         self.begun_bytes = manifest.len_bytes();
         let old = std::mem::replace(&mut self.manifest, manifest);
-        self.broken = false;
-        let live: BTreeSet<u64> = self
-            .keyspaces
-            .values()
-            .flat_map(KeyspaceRecord::tables)
-            .map(|table| table.meta.number)
-            .chain(self.values.0.keys().chain(self.wals.0.keys()).copied())
-            .collect();
-        // An edit that was to move a table names one that is live.
-        for (number, path) in std::mem::take(&mut self.void_files) {
-            if !live.contains(&number) {
-                self.remove_file(path);
-            }
-        }
+        (self.broken, self.in_doubt) = (false, false);
+        self.remove_void_files(true);
         self.remove_manifest(names::manifest(&self.store.dir, old.number()));
         Ok(())
     }
@@ -461,7 +487,7 @@ impl VersionSet {
         let path = names::manifest(&self.store.dir, number);
         if !matches!(self.store.env.vfs.exists(&path), Ok(false)) {
             self.broken = true;
-            self.void_files.push((number, path));
+            self.void_files.push(VoidFile { number, path, may_be_named: true });
         }
     }
 
@@ -474,7 +500,7 @@ impl VersionSet {
     pub(crate) fn keep_files(&mut self, files: &Written) {
         let tables = files.tables.iter().map(|meta| meta.number);
         let kept: Vec<u64> = tables.chain(files.values.iter().map(|meta| meta.number)).collect();
-        self.void_files.retain(|(number, _)| !kept.contains(number));
+        self.void_files.retain(|file| !kept.contains(&file.number));
     }
 
     /// Nobody will name these files any more. They go, unless the manifest may have an edit that
@@ -484,10 +510,10 @@ impl VersionSet {
             files.remove(&self.store);
             return;
         }
-        let dir = &self.store.dir;
-        let tables = files.tables.iter().map(|meta| (meta.number, names::table(dir, meta.number)));
-        let values = files.values.iter().map(|meta| (meta.number, meta.path(dir)));
-        self.void_files.extend(tables.chain(values));
+        let dir = self.store.dir.clone();
+        let tables = files.tables.iter().map(|meta| (meta.number, names::table(&dir, meta.number)));
+        let values = files.values.iter().map(|meta| (meta.number, meta.path(&dir)));
+        self.void(tables.chain(values));
     }
 
     fn remove_file(&self, path: PathBuf) {
@@ -534,6 +560,15 @@ impl VersionSet {
         self.manifest.sync()?;
         self.manifest.close(self.store.as_ref())
     }
+}
+
+/// A file that no state names any more, or never did.
+#[derive(Debug)]
+struct VoidFile {
+    number: u64,
+    path: PathBuf,
+    /// An edit that may be in force does, or CURRENT does.
+    may_be_named: bool,
 }
 
 /// The state after an edit that is not in force yet.

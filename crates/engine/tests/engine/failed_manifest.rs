@@ -26,20 +26,49 @@ fn tables_of_failed_flushes_go() {
     let db = Db::open_with(DIR, Options::default(), setup).expect("open");
     db.put(b"key", &vec![1; 100 << 10]).expect("put");
     // From the first table on.
-    let disk = strict.clone();
-    let fails =
-        move |path: &Path| path.to_string_lossy().contains("MANIFEST") && !tables(&disk).is_empty();
+    let (disk, begun) = (strict.clone(), AtomicBool::new(false));
+    let fails = move |path: &Path| {
+        if !tables(&disk).is_empty() {
+            begun.store(true, Ordering::Relaxed);
+        }
+        path.to_string_lossy().contains("MANIFEST") && begun.load(Ordering::Relaxed)
+    };
     let ops = [Op::Create, Op::CreateLog, Op::Append];
     vfs.inject(FaultRule::nth(1, &ops, Fault::NoSpace).from_then_on().on(fails));
-    for _ in 0..tries {
+    for nth in 0..tries {
         db.flush().expect_err("no manifest");
-        // The first one's, which an edit may have named.
-        assert_eq!(tables(&strict).len(), 1);
+        // The first one's goes before another is made.
+        assert_eq!(tables(&strict).len(), usize::from(nth == 0));
     }
     vfs.heal();
     db.flush().expect("flush");
     assert_eq!(tables(&strict).len(), 1, "{:?}", tables(&strict));
     assert!(db.get(b"key").expect("get").is_some());
+    db.close().expect("close");
+}
+
+/// What an edit that found no space was to name makes room for the manifest that follows.
+#[test]
+fn the_table_of_a_failed_flush_makes_room_for_a_manifest() {
+    let strict = StrictVfs::new();
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let setup = setup_on(Arc::new(vfs.clone()), 7);
+    let db = Db::open_with(DIR, Options::default(), setup).expect("open");
+    db.put(b"key", &vec![1; 100 << 10]).expect("put");
+    // As if the first table took all there is.
+    let disk = strict.clone();
+    let fails =
+        move |path: &Path| path.to_string_lossy().contains("MANIFEST") && !tables(&disk).is_empty();
+    let ops = [Op::Create, Op::CreateLog, Op::Append];
+    vfs.inject(FaultRule::nth(1, &ops, Fault::NoSpace).from_then_on().on(fails));
+    db.flush().expect_err("no manifest");
+    assert_eq!(tables(&strict).len(), 1);
+    let _ = db.flush();
+    assert!(tables(&strict).len() <= 1 && names(&strict, "").len() < 8, "one at a time");
+    let made = names(&strict, "").iter().filter(|name| name.contains("MANIFEST-")).count();
+    assert_eq!(made, 1, "the new one is in force, and the old one gone");
+    assert!(names(&strict, "").iter().all(|name| name != "MANIFEST-000001"));
+    vfs.heal();
     db.close().expect("close");
 }
 
