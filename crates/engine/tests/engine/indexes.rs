@@ -3,7 +3,7 @@
 use super::support::{DIR, Random, setup, setup_on};
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
-use esker::base::{Env, Error};
+use esker::base::{Env, Error, Vfs};
 use esker::fields::{FieldRef, FieldValue, Record, RecordView};
 use esker::repair::repair;
 use esker::{
@@ -405,6 +405,31 @@ fn a_repaired_store_builds_its_indexes_anew() {
         assert_finds(keyspace, &there, "name", None);
         assert_sound(&db, 1);
     }
+}
+
+#[test]
+fn a_repair_leaves_no_index_of_a_keyspace_that_nothing_tells_of() {
+    let disk = StrictVfs::new();
+    let db = open(&disk);
+    let empty = options(Compaction::Leveled).default_keyspace;
+    let goods = db.create_keyspace("goods", empty).expect("create");
+    goods.create_index("name").expect("create");
+    db.wait_indexes().expect("built");
+    // The index has a table now, which says what it is of, and its keyspace has none.
+    db.flush().expect("flush");
+    drop(goods);
+    db.close().expect("close");
+    for name in disk.file_names(Path::new(DIR)) {
+        if name == "CURRENT" || name.starts_with("MANIFEST") || name.ends_with(".wal") {
+            disk.remove(&Path::new(DIR).join(name)).expect("remove");
+        }
+    }
+    let options = options(Compaction::Leveled);
+    repair(Path::new(DIR), &options, setup(&disk), |_| true).expect("repair");
+    let db = open(&disk);
+    assert_eq!(db.keyspace_names(), ["default"]);
+    db.delete_group(b"group").expect("no field is indexed");
+    db.close().expect("close");
 }
 
 #[test]

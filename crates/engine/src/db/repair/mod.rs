@@ -53,7 +53,7 @@ use crate::version::{
 use esker_base::{Error, KeyspaceId, Result, Seq};
 use evidence::{Evidence, is_ours, name_of};
 use holders::Values;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use tolerant::TolerantVfs;
@@ -500,6 +500,11 @@ impl Repair<'_> {
     /// The state that the new manifest will hold.
     fn new_state(&mut self) -> Result<Recovered> {
         let values = self.keep_values()?;
+        // An index of a keyspace that nothing tells of any more is of nothing.
+        let there: BTreeSet<KeyspaceId> = self.keyspaces.keys().copied().collect();
+        let is_of_one = |of| there.contains(&of);
+        self.keyspaces
+            .retain(|_, one| names::parse_index(&one.name).is_none_or(|(of, _)| is_of_one(of)));
         let mut keyspaces = BTreeMap::new();
         for (&id, target) in &self.keyspaces {
             let skipped = target.options.is_none();
