@@ -108,8 +108,12 @@ impl Store for FjallStore {
         Ok(value.is_some())
     }
 
-    fn delete(&self, key: &[u8]) -> Outcome<()> {
-        Ok(self.keyspace.remove(key)?)
+    fn delete(&self, key: &[u8], sync: bool) -> Outcome<()> {
+        self.keyspace.remove(key)?;
+        if sync {
+            self.db.persist(PersistMode::SyncData)?;
+        }
+        Ok(())
     }
 
     fn walk(&self, walk: Walk<'_>, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64> {

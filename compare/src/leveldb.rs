@@ -193,10 +193,11 @@ impl Store for LevelDbStore {
         Ok(true)
     }
 
-    fn delete(&self, key: &[u8]) -> Outcome<()> {
+    fn delete(&self, key: &[u8], sync: bool) -> Outcome<()> {
+        let options = if sync { self.writing_synced } else { self.writing };
         // SAFETY: as above.
         checked(|error| unsafe {
-            ffi::leveldb_delete(self.db, self.writing, key.as_ptr(), key.len(), error);
+            ffi::leveldb_delete(self.db, options, key.as_ptr(), key.len(), error);
         })
     }
 

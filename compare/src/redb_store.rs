@@ -100,8 +100,8 @@ impl Store for RedbStore {
         Ok(found)
     }
 
-    fn delete(&self, key: &[u8]) -> Outcome<()> {
-        self.change(key, None, false)
+    fn delete(&self, key: &[u8], sync: bool) -> Outcome<()> {
+        self.change(key, None, sync)
     }
 
     fn walk(&self, walk: Walk<'_>, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64> {

@@ -136,8 +136,9 @@ impl Store for RocksStore {
         Ok(found)
     }
 
-    fn delete(&self, key: &[u8]) -> Outcome<()> {
-        Ok(self.db.delete_opt(key, &self.writing)?)
+    fn delete(&self, key: &[u8], sync: bool) -> Outcome<()> {
+        let options = if sync { &self.writing_synced } else { &self.writing };
+        Ok(self.db.delete_opt(key, options)?)
     }
 
     fn walk(&self, walk: Walk<'_>, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64> {

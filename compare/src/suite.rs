@@ -1,6 +1,6 @@
 //! Suites: the runs that the page of benchmarks shows, each chapter with its engines and flags.
 
-use crate::turns::{Show, run_in_turns};
+use crate::turns::{self, Show, run_in_turns};
 use clap::{Parser, ValueEnum};
 use esker_bench::config::Config;
 use esker_bench::report::Report;
@@ -289,16 +289,22 @@ pub fn run(choice: &Choice, show: &Show) -> Outcome<bool> {
     let chosen = |chapter: &&Chapter| {
         choice.chapters.is_empty() || choice.chapters.iter().any(|name| name == chapter.name)
     };
+    for name in &choice.engines {
+        turns::engine(name)?;
+    }
     let (mut page, mut reports) = (String::new(), Vec::new());
     for chapter in all.iter().filter(chosen) {
         let path = choice.out.join(format!("{}.json", chapter.name));
+        let (names, config) = (chapter.engines(choice), chapter.config(choice)?);
         if path.exists() {
             show.progress.tell(&format!("{} is there already", path.display()));
+        } else if names.is_empty() {
+            show.progress.tell(&format!("{} has none of these engines", chapter.name));
+            continue;
         } else {
             show.progress.tell(&format!("{}: {}", chapter.name, chapter.about));
             // Half a chapter must not be taken for a whole one.
             let begun = path.with_extension("json.part");
-            let (names, config) = (chapter.engines(choice), chapter.config(choice)?);
             run_in_turns(&names, &config, Some(&begun), show)?;
             if show.is_interrupted() {
                 return Ok(false);
@@ -306,6 +312,13 @@ pub fn run(choice: &Choice, show: &Show) -> Outcome<bool> {
             fs::rename(&begun, &path)?;
         }
         let report = Report::read(&path)?;
+        if !is_of(&report, &config)? {
+            let shown = path.display();
+            return Err(format!(
+                "{shown} was measured with other flags, perhaps with --quick: remove it, or name another --out"
+            )
+            .into());
+        }
         plot::draw_all(std::slice::from_ref(&report), &choice.out.join(chapter.name))?;
         let _ = write!(page, "## {}\n\n", chapter.about);
         let names = report.engines.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
@@ -321,9 +334,55 @@ pub fn run(choice: &Choice, show: &Show) -> Outcome<bool> {
     Ok(true)
 }
 
+/// Whether a report is of a run with these flags; how often it was done does not matter, and the
+/// page says it.
+fn is_of(report: &Report, config: &Config) -> Outcome<bool> {
+    let flags = |config: &Config| -> Outcome<serde_json::Value> {
+        let once = Config { repeat: 1, ..config.clone() };
+        // By the same way as what was kept.
+        Ok(serde_json::from_str(&serde_json::to_string(&once)?)?)
+    };
+    Ok(flags(&report.config)? == flags(config)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quick_run_is_not_taken_for_a_whole_one() {
+        let chapter = &BASIC[0];
+        let choice = |quick, repeat| Choice {
+            suite: Suite::Basic,
+            out: PathBuf::new(),
+            chapters: Vec::new(),
+            engines: Vec::new(),
+            repeat,
+            quick,
+        };
+        let config = |quick, repeat| chapter.config(&choice(quick, repeat)).expect("flags");
+        let kept = Report::new(&config(true, 3));
+        assert!(!is_of(&kept, &config(false, 3)).expect("comparable"));
+        assert!(is_of(&kept, &config(true, 1)).expect("comparable"));
+    }
+
+    #[test]
+    fn chapters_without_a_chosen_engine_are_left_out() {
+        let choice = Choice {
+            suite: Suite::Basic,
+            out: PathBuf::new(),
+            chapters: Vec::new(),
+            engines: vec!["redb".to_owned()],
+            repeat: 1,
+            quick: true,
+        };
+        let with: Vec<&str> = BASIC
+            .iter()
+            .filter(|chapter| !chapter.engines(&choice).is_empty())
+            .map(|chapter| chapter.name)
+            .collect();
+        assert_eq!(with, ["small", "present"]);
+    }
 
     #[test]
     fn every_chapter_can_be_run() {

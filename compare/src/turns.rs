@@ -104,6 +104,7 @@ pub fn run_in_turns(
 ) -> Outcome<Report> {
     config.check()?;
     session::steps(config)?;
+    session::check_place(config)?;
     let mut report = Report::new(config);
     for name in names {
         report.engines.push((name.clone(), engine(name)?.setup(&config.settings(false))));

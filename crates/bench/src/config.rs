@@ -218,7 +218,8 @@ impl Config {
                 Count::Num => self.num,
                 Count::Reads => reads,
                 Count::Batches => reads.div_ceil(self.batch_size),
-                Count::AtMost(most) => reads.min(most),
+                Count::NumAtMost(most) => self.num.min(most),
+                Count::ReadsAtMost(most) => reads.min(most),
                 Count::Once => self.threads,
             },
             seconds_max: self.duration.filter(|_| !workload.is_load()),
@@ -248,6 +249,16 @@ mod tests {
             config.plan(workload, step).expect("a plan").seconds_min
         };
         assert_eq!([0, 2, 3, 4, 5].map(least), [None, None, Some(5.0), Some(5.0), None]);
+    }
+
+    #[test]
+    fn what_reads_are_asked_for_shortens_no_fill() {
+        let config = Config::of(&["--num", "1000", "--reads", "10"]).expect("flags");
+        let operations = |name: &str| {
+            config.plan(find(name).expect("a workload"), 0).expect("a plan").operations
+        };
+        assert_eq!(["fillsync", "fillrandom", "deleteseq"].map(operations), [1000; 3]);
+        assert_eq!(["readrandom", "seekrandom", "ycsb-e"].map(operations), [10; 3]);
     }
 
     #[test]

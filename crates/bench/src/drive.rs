@@ -96,27 +96,42 @@ struct Worker<'a> {
 #[derive(Default)]
 #[repr(align(128))]
 struct Done {
-    /// Its operations.
+    /// Its operations: of what goes over everything, walks.
     count: AtomicU64,
+    /// The same as results count them: records.
+    units: AtomicU64,
     /// The longest of those since the watcher looked, in nanoseconds.
     longest_ns: AtomicU64,
 }
 
 impl Done {
     #[inline]
-    fn note(&self, count: u64, ns: u64) {
+    fn note(&self, count: u64, units: u64, ns: u64) {
         self.count.store(count, Ordering::Relaxed);
+        self.units.store(units, Ordering::Relaxed);
         if ns > self.longest_ns.load(Ordering::Relaxed) {
             self.longest_ns.store(ns, Ordering::Relaxed);
         }
     }
 }
 
-/// Operations of these threads, and the longest since this was asked before.
-fn seen(done: &[Done]) -> (u64, u64) {
-    let count = done.iter().map(|done| done.count.load(Ordering::Relaxed)).sum();
-    let longest = done.iter().map(|done| done.longest_ns.swap(0, Ordering::Relaxed)).max();
-    (count, longest.unwrap_or(0))
+/// What the watcher sees of all threads.
+#[derive(Clone, Copy)]
+struct Seen {
+    count: u64,
+    units: u64,
+    /// The longest operation since it looked before.
+    longest_ns: u64,
+}
+
+impl Seen {
+    fn of(done: &[Done]) -> Seen {
+        let sum =
+            |of: fn(&Done) -> &AtomicU64| done.iter().map(|d| of(d).load(Ordering::Relaxed)).sum();
+        let longest = done.iter().map(|done| done.longest_ns.swap(0, Ordering::Relaxed)).max();
+        let (count, units) = (sum(|done| &done.count), sum(|done| &done.units));
+        Seen { count, units, longest_ns: longest.unwrap_or(0) }
+    }
 }
 
 impl<'a> Worker<'a> {
@@ -209,7 +224,7 @@ impl<'a> Worker<'a> {
             Operation::Delete(number) => {
                 self.make_key(number);
                 self.user_written_bytes += self.key.len() as u64;
-                self.store.delete(&self.key)?;
+                self.store.delete(&self.key, self.sync)?;
                 return Ok(true);
             }
             Operation::ReadModifyWrite(number) => {
@@ -288,7 +303,7 @@ pub fn run(
     let mut total = Totals::new()?;
     measured.iter().for_each(|(worker, _)| total.add(worker));
     let written: u64 = workers.iter().map(|(worker, _)| worker.user_written_bytes).sum();
-    let operations = total.operations();
+    let operations = total.operations(workload);
     Ok(Measured {
         engine: engine.to_owned(),
         workload: workload.name.to_owned(),
@@ -344,9 +359,9 @@ fn work_together<'a>(
             .collect();
         loop {
             std::thread::sleep(ROUND);
-            let (all, longest_ns) = seen(&done[..measured]);
-            watch.round(all, longest_ns);
-            progress.at(workload.name, all, plan.operations);
+            let seen = Seen::of(&done[..measured]);
+            progress.at(workload.name, seen.count, plan.operations);
+            watch.round(seen);
             let late = plan.seconds_max.is_some_and(|max| start.elapsed().as_secs_f64() >= max);
             if late || workers[..measured].iter().all(|worker| worker.is_finished()) {
                 over.store(true, Ordering::Relaxed);
@@ -354,7 +369,7 @@ fn work_together<'a>(
             }
         }
         let workers = workers.into_iter().map(joined).collect();
-        watch.after_all(seen(&done[..measured]).1);
+        watch.after_all(Seen::of(&done[..measured]));
         workers
     })
 }
@@ -415,7 +430,8 @@ fn work<'a>(
         worker.note(write, ns);
         last = now;
         count += 1;
-        done.note(count, ns - late_ns);
+        let units = if workload.counts_records() { worker.records } else { count };
+        done.note(count, units, ns - late_ns);
     }
     Ok((worker, last))
 }
@@ -491,10 +507,10 @@ impl Totals {
         self.records += worker.records;
     }
 
-    fn operations(&self) -> u64 {
-        match self.records {
-            0 => self.reads.len() + self.writes.len(),
-            records => records,
+    fn operations(&self, workload: &Workload) -> u64 {
+        match workload.counts_records() {
+            true => self.records,
+            false => self.reads.len() + self.writes.len(),
         }
     }
 }
@@ -509,19 +525,20 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn round(&mut self, operations: u64, longest_ns: u64) {
-        self.pace.push(operations - self.last);
-        self.slowest_ns.push(longest_ns);
-        self.last = operations;
+    fn round(&mut self, seen: Seen) {
+        self.pace.push(seen.units - self.last);
+        self.slowest_ns.push(seen.longest_ns);
+        self.last = seen.units;
         if self.pace.len().is_multiple_of(ROUNDS_PER_LOOK) {
             self.disk_peak_bytes = self.disk_peak_bytes.max(disk_bytes(self.dir));
         }
     }
 
     /// What ends after the last round counts to it.
-    fn after_all(&mut self, longest_ns: u64) {
-        if let Some(last) = self.slowest_ns.last_mut() {
-            *last = (*last).max(longest_ns);
+    fn after_all(&mut self, seen: Seen) {
+        if let (Some(units), Some(longest)) = (self.pace.last_mut(), self.slowest_ns.last_mut()) {
+            *units += seen.units - self.last;
+            *longest = (*longest).max(seen.longest_ns);
         }
     }
 }
@@ -552,7 +569,7 @@ mod tests {
             Ok(false)
         }
 
-        fn delete(&self, _: &[u8]) -> Outcome<()> {
+        fn delete(&self, _: &[u8], _: bool) -> Outcome<()> {
             Ok(())
         }
 

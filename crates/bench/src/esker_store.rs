@@ -259,8 +259,13 @@ impl Store for EskerStore {
         Ok(values.iter().flatten().count() as u64)
     }
 
-    fn delete(&self, key: &[u8]) -> Outcome<()> {
-        Ok(self.0.delete(key)?)
+    fn delete(&self, key: &[u8], sync: bool) -> Outcome<()> {
+        if !sync {
+            return Ok(self.0.delete(key)?);
+        }
+        let mut batch = Batch::new();
+        batch.delete(key);
+        Ok(self.0.write(batch, WriteOptions { sync })?)
     }
 
     fn walk(&self, walk: Walk<'_>, see: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64> {

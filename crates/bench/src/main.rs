@@ -10,6 +10,7 @@ use esker_bench::report::Report;
 use esker_bench::store::Engine;
 use esker_bench::workload::WORKLOADS;
 use esker_bench::{Outcome, ablation, fields, interrupt, markdown, plot, session, stalls, table};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -200,31 +201,37 @@ fn command(command: Command) -> Outcome<ExitCode> {
         }
         Command::List => {
             for workload in WORKLOADS {
-                println!("{:22} {}", workload.name, workload.about);
+                show(&format!("{:22} {}\n", workload.name, workload.about));
             }
         }
         Command::Show { report, markdown } => {
             let report = Report::read(&report)?;
             let text = if markdown { markdown::results } else { table::results };
-            print!("{}", text(&report));
+            show(&text(&report));
         }
         Command::Compare { a, b } => {
-            print!("{}", table::comparison(&Report::read(&a)?, &Report::read(&b)?));
+            show(&table::comparison(&Report::read(&a)?, &Report::read(&b)?));
         }
         Command::Plot { reports, out } => {
             let reports =
                 reports.iter().map(|path| Report::read(path)).collect::<Outcome<Vec<_>>>()?;
             for path in plot::draw_all(&reports, &out)? {
-                println!("{}", path.display());
+                show(&format!("{}\n", path.display()));
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Shows what was asked for. Whoever closes the pipe has seen enough.
+fn show(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
 fn run(config: &Config, engine: Esker, json: Option<PathBuf>, quiet: bool) -> Outcome<ExitCode> {
     config.check()?;
     session::steps(config)?;
+    session::check_place(config)?;
     let stop = interrupt::watch()?;
     let mut report = Report::new(config);
     report.engines.push((engine.name(), engine.setup(&config.settings(false))));
@@ -238,10 +245,10 @@ fn run(config: &Config, engine: Esker, json: Option<PathBuf>, quiet: bool) -> Ou
         }
     }
     progress.finish();
-    print!("{}", table::results(&report));
     if let Some(path) = json {
         report.write(&path)?;
     }
+    show(&table::results(&report));
     outcome?;
     Ok(ended(&stop))
 }

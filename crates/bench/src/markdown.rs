@@ -1,7 +1,7 @@
 //! Results as tables in Markdown, for pages: a row for each workload, a column for each engine.
 
 use crate::report::{Report, Row};
-use crate::result::{Latency, Measured};
+use crate::result::{Kind, Latency, Measured};
 use crate::workload::find;
 use esker_draw::units::{bytes, duration, rate};
 use std::collections::BTreeMap;
@@ -40,14 +40,15 @@ const FIGURES: &[Figure] = &[
     }),
     ("Latency: p99, p99.9 and longest of all rounds", |row| {
         let run = row.first();
-        let is_one = !is_mixed(run) && run.main_latency().count > 1 && !goes_over_all(run);
-        is_one.then(|| latency(row, Measured::main_latency))
+        let kind = run.kinds()[0];
+        let is_one = !run.is_mixed() && run.latency(kind).count > 1 && !goes_over_all(run);
+        is_one.then(|| latency(row, kind))
     }),
     ("Gets among puts: p99, p99.9 and longest of all rounds", |row| {
-        is_mixed(row.first()).then(|| latency(row, |run| &run.reads))
+        row.first().is_mixed().then(|| latency(row, Kind::Reads))
     }),
     ("Puts among gets: p99, p99.9 and longest of all rounds", |row| {
-        is_mixed(row.first()).then(|| latency(row, |run| &run.writes))
+        row.first().is_mixed().then(|| latency(row, Kind::Writes))
     }),
     (
         "Bytes written for each of the user's, as the system counts them and, in brackets, as the store does; where the user wrote \
@@ -90,13 +91,10 @@ fn goes_over_all(run: &Measured) -> bool {
     find(&run.workload).is_ok_and(|workload| workload.any_keys())
 }
 
-fn is_mixed(run: &Measured) -> bool {
-    run.writes.count > 0 && run.reads.count > 0
-}
-
-fn latency(row: &Row<'_>, of: fn(&Measured) -> &Latency) -> String {
-    let median = |figure: fn(&Latency) -> u64| duration(row.median(|run| figure(of(run)) as f64));
-    let longest = duration(row.most(|run| of(run).max as f64));
+fn latency(row: &Row<'_>, kind: Kind) -> String {
+    let median =
+        |figure: fn(&Latency) -> u64| duration(row.median(|run| figure(run.latency(kind)) as f64));
+    let longest = duration(row.most(|run| run.latency(kind).max as f64));
     [median(|of| of.p99), median(|of| of.p999), longest].join(" · ")
 }
 

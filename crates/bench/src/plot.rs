@@ -2,7 +2,7 @@
 
 use crate::place::{make_dir, write};
 use crate::report::{Report, Row};
-use crate::result::Measured;
+use crate::result::{Kind, Latency, Measured};
 use esker_draw::units::{duration, rate};
 use esker_draw::{
     Axes, BAR_HEIGHT, FONT, GROUP_GAP, Group, Line, NAME_WIDTH, Outcome, Page, Palette, Points,
@@ -130,19 +130,30 @@ fn throughput(report: &Report) -> Outcome<String> {
 /// logarithmic scale.
 fn latencies(report: &Report) -> Outcome<String> {
     let (steps, engines) = (by_step(report), engines(report));
-    let lines: u32 = steps.values().map(|rows| rows.len() as u32).sum();
+    // Gets and puts of one workload stand apart, each with all engines.
+    let groups: Vec<(String, Kind, &Vec<Row<'_>>)> = steps
+        .iter()
+        .flat_map(|(&step, rows)| {
+            let (label, first) = (report.label(step), rows[0].first());
+            first.kinds().iter().map(move |&kind| {
+                let is_one = first.kinds().len() == 1;
+                let name = if is_one { label.clone() } else { format!("{label}, {}", kind.name()) };
+                (name, kind, rows)
+            })
+        })
+        .collect();
+    let lines: u32 = groups.iter().map(|(_, _, rows)| rows.len() as u32).sum();
     let head = engines.head_height();
-    let height = head + 20 + lines * BAR_HEIGHT + steps.len() as u32 * GROUP_GAP;
-    let figures = |row: &Row<'_>| -> [f64; 4] {
-        let of = |figure: fn(&Measured) -> u64| row.median(|run| figure(run) as f64).max(1.0);
-        [
-            of(|run| run.main_latency().p50),
-            of(|run| run.main_latency().p99),
-            of(|run| run.main_latency().p999),
-            of(|run| run.main_latency().max),
-        ]
+    let height = head + 20 + lines * BAR_HEIGHT + groups.len() as u32 * GROUP_GAP;
+    let figures = |row: &Row<'_>, kind: Kind| -> [f64; 4] {
+        let of = |figure: fn(&Latency) -> u64| {
+            row.median(|run| figure(run.latency(kind)) as f64).max(1.0)
+        };
+        [of(|of| of.p50), of(|of| of.p99), of(|of| of.p999), of(|of| of.max)]
     };
-    let all = || steps.values().flatten().flat_map(&figures);
+    let all = || {
+        groups.iter().flat_map(|(_, kind, rows)| rows.iter().flat_map(|row| figures(row, *kind)))
+    };
     let (low, high) =
         (all().fold(f64::INFINITY, f64::min).log10(), all().fold(1.0, f64::max).log10());
     let (low, high) = (low.floor(), high.ceil().max(low.floor() + 1.0));
@@ -158,11 +169,11 @@ fn latencies(report: &Report) -> Outcome<String> {
             area.draw(&Text::new(duration(ns), (x_of(ns) + 2, head as i32), (FONT, 12)))?;
         }
         let mut y = head as i32 + 20;
-        for (&step, rows) in &steps {
-            area.draw(&Text::new(report.label(step), (10, y + 3), (FONT, 14)))?;
-            for row in rows {
+        for (label, kind, rows) in &groups {
+            area.draw(&Text::new(label.clone(), (10, y + 3), (FONT, 14)))?;
+            for row in *rows {
                 let colour = engines.colour(&row.first().engine);
-                let (at, middle) = (figures(row).map(x_of), y + BAR_HEIGHT as i32 / 2);
+                let (at, middle) = (figures(row, *kind).map(x_of), y + BAR_HEIGHT as i32 / 2);
                 area.draw(&PathElement::new([(at[0], middle), (at[3], middle)], colour.mix(0.4)))?;
                 for (x, size) in at.into_iter().zip([3, 4, 5, 6]) {
                     area.draw(&Circle::new((x, middle), size, colour.filled()))?;

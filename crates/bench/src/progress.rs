@@ -1,12 +1,17 @@
 //! Progress on standard error: a bar on a terminal, a line every few seconds elsewhere.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::time::Instant;
 
 /// Seconds between two lines where there is no terminal.
 const LINE_SECONDS: f64 = 5.0;
 const DRAWS_HZ: u8 = 10;
+
+/// A line on standard error. That nobody reads it is no reason to end a run.
+fn say(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
 
 /// Shows how far a run is.
 #[derive(Debug)]
@@ -46,8 +51,8 @@ impl Progress {
                 if last.elapsed().as_secs_f64() >= LINE_SECONDS {
                     *last = Instant::now();
                     match total {
-                        u64::MAX => eprintln!("  {what}: {done}"),
-                        _ => eprintln!("  {what}: {done} of {total}"),
+                        u64::MAX => say(&format!("  {what}: {done}")),
+                        _ => say(&format!("  {what}: {done} of {total}")),
                     }
                 }
             }
@@ -63,8 +68,8 @@ impl Progress {
     pub fn tell(&self, line: &str) {
         match &self.0 {
             Shown::Nowhere => {}
-            Shown::Lines { .. } => eprintln!("{line}"),
-            Shown::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
+            Shown::Lines { .. } => say(line),
+            Shown::Bar(bar) => bar.suspend(|| say(line)),
         }
     }
 

@@ -93,6 +93,25 @@ pub struct Measured {
     pub slowest_ns: Vec<u64>,
 }
 
+/// What the latencies of are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Gets and scans.
+    Reads,
+    /// Puts, deletes, and gets that are followed by one.
+    Writes,
+}
+
+impl Kind {
+    /// As tables and drawings call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Reads => "gets",
+            Kind::Writes => "puts",
+        }
+    }
+}
+
 impl Measured {
     /// Operations a second.
     pub fn rate(&self) -> f64 {
@@ -114,9 +133,27 @@ impl Measured {
         1e9 * self.threads as f64 / self.rate()
     }
 
-    /// Latencies of what the workload does most.
-    pub fn main_latency(&self) -> &Latency {
-        if self.writes.count > self.reads.count { &self.writes } else { &self.reads }
+    /// Whether it read and wrote. How often it did either is chance where it is half and half, so
+    /// that the two are told apart wherever engines stand side by side.
+    pub fn is_mixed(&self) -> bool {
+        self.writes.count > 0 && self.reads.count > 0
+    }
+
+    /// The kinds of operations that there were, gets first; gets if there were none at all.
+    pub fn kinds(&self) -> &'static [Kind] {
+        match (self.is_mixed(), self.writes.count) {
+            (true, _) => &[Kind::Reads, Kind::Writes],
+            (false, 0) => &[Kind::Reads],
+            (false, _) => &[Kind::Writes],
+        }
+    }
+
+    /// Latencies of a kind of operations.
+    pub fn latency(&self, kind: Kind) -> &Latency {
+        match kind {
+            Kind::Reads => &self.reads,
+            Kind::Writes => &self.writes,
+        }
     }
 
     /// The longest that an operation took once it was begun, in nanoseconds; 0 if that is not
@@ -159,6 +196,19 @@ pub(crate) mod tests {
     /// That run.
     pub(crate) fn measured(workload: &str) -> Measured {
         serde_json::from_value(kept(workload)).expect("a run")
+    }
+
+    #[test]
+    fn which_kind_there_was_more_of_decides_nothing() {
+        let counted = |reads, writes| {
+            let mut run = measured("readrandomwriterandom");
+            (run.reads.count, run.writes.count) = (reads, writes);
+            run.kinds()
+        };
+        assert_eq!(counted(51, 49), [Kind::Reads, Kind::Writes]);
+        assert_eq!(counted(49, 51), counted(51, 49));
+        assert_eq!((counted(0, 9), counted(9, 0)), (&[Kind::Writes][..], &[Kind::Reads][..]));
+        assert_eq!(counted(0, 0), [Kind::Reads]);
     }
 
     #[test]

@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Waits until the engine has no more work of its own, as each workload does when it is over.
 const SETTLE: &str = "waitforcompaction";
 
+/// Makes the keys of a warm-up others than those of what it is for.
+const WARMUP_SEED: u64 = 1 << 63;
+
 /// One thing of `--benchmarks`.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
@@ -64,22 +67,32 @@ struct Place {
     temporary: bool,
 }
 
+/// Fails if the directory of `--db` is not what the flags say: the user's store, or a new one. To
+/// be asked once, before the first round: each leaves its store to the next, which removes it.
+///
+/// # Errors
+/// Says what to do.
+pub fn check_place(config: &Config) -> Outcome<()> {
+    let Some(dir) = &config.db else { return Ok(()) };
+    let shown = dir.display();
+    match (config.use_existing_db, fs::read_dir(dir).map(|entries| entries.count())) {
+        (true, Err(error)) => Err(format!("--db {shown}: {error}").into()),
+        (false, Ok(1..)) => Err(format!(
+            "--db {shown}: the directory is not empty: name a new one, or add --use_existing_db"
+        )
+        .into()),
+        _ => Ok(()),
+    }
+}
+
 impl Place {
-    fn new(config: &Config) -> Outcome<Place> {
-        let Some(dir) = &config.db else {
+    fn new(config: &Config) -> Place {
+        let Some(dir) = config.db.clone() else {
             let unique = format!("esker-bench-{}", std::process::id());
             let dir = std::env::temp_dir().join(unique);
-            return Ok(Place { dir, existing: false, temporary: true });
+            return Place { dir, existing: false, temporary: true };
         };
-        let shown = dir.display();
-        match (config.use_existing_db, fs::read_dir(dir).map(|entries| entries.count())) {
-            (true, Err(error)) => Err(format!("--db {shown}: {error}").into()),
-            (false, Ok(1..)) => Err(format!(
-                "--db {shown}: the directory is not empty: name a new one, or add --use_existing_db"
-            )
-            .into()),
-            (existing, _) => Ok(Place { dir: dir.clone(), existing, temporary: false }),
-        }
+        Place { dir, existing: config.use_existing_db, temporary: false }
     }
 
     fn store(&self) -> PathBuf {
@@ -127,7 +140,7 @@ pub fn run(
     if let Some(processors) = config.processors {
         use_processors(processors)?;
     }
-    let place = Place::new(config)?;
+    let place = Place::new(config);
     let mut open = None;
     for (at_step, step) in steps.into_iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -137,8 +150,11 @@ pub fn run(
             Step::Run(workload) => {
                 let at = prepare(engine, config, &place, open.take(), workload)?;
                 let at = open.insert(at);
-                if config.warmup > 0.0 && workload.start == Start::Filled && workload.repeats() {
+                let may_be_warm = workload.repeats() && !config.is_cold(at_step);
+                if config.warmup > 0.0 && workload.start == Start::Filled && may_be_warm {
                     let mut plan = config.plan(workload, at_step)?;
+                    // Not the keys that are then measured, which the cache would have, one and all.
+                    plan.seed ^= WARMUP_SEED;
                     plan.seconds_max = Some(config.warmup);
                     plan.operations = u64::MAX;
                     measure(engine, &place, at, workload, &plan, stop, progress)?;

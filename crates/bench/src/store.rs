@@ -83,11 +83,11 @@ pub trait Store: Send + Sync {
         keys.iter().try_fold(0, |found, key| Ok(found + u64::from(self.get(key, see)?)))
     }
 
-    /// Removes a key.
+    /// Removes a key. With `sync` that must be on disk before the call returns.
     ///
     /// # Errors
     /// Of the engine.
-    fn delete(&self, key: &[u8]) -> Outcome<()>;
+    fn delete(&self, key: &[u8], sync: bool) -> Outcome<()>;
 
     /// Shows records in order to `see`; returns how many.
     ///

@@ -1,7 +1,7 @@
 //! Tables in the terminal: results of a run, and two runs side by side.
 
 use crate::report::{Report, Row};
-use crate::result::Measured;
+use crate::result::{Kind, Latency, Measured};
 use esker_draw::units::{bytes, duration, rate};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -56,25 +56,54 @@ pub fn results(report: &Report) -> String {
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let mut by_step: Vec<Row<'_>> = report.rows();
     by_step.sort_by_key(|row| row.first().step);
-    rows.extend(by_step.iter().map(result_row));
+    rows.extend(by_step.iter().flat_map(result_rows));
     format!("{}\n{}", report.machine, aligned(&rows))
 }
 
-fn result_row(row: &Row<'_>) -> Vec<String> {
+/// A row; of a mixed workload one for its gets, and below it one for its puts, with nothing but
+/// latencies.
+fn result_rows(row: &Row<'_>) -> Vec<Vec<String>> {
+    let first = row.first();
+    let named = |kind: Kind| match first.is_mixed() {
+        true => format!("{}, {}", first.workload, kind.name()),
+        false => first.workload.clone(),
+    };
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for &kind in first.kinds() {
+        let latencies = latencies(row, kind);
+        rows.push(match rows.is_empty() {
+            true => result_row(row, named(kind), latencies),
+            false => [named(kind), first.engine.clone()]
+                .into_iter()
+                .chain(["", "", "", ""].map(str::to_owned))
+                .chain(latencies)
+                .collect(),
+        });
+    }
+    rows
+}
+
+fn latencies(row: &Row<'_>, kind: Kind) -> [String; 4] {
+    let median =
+        |figure: fn(&Latency) -> u64| duration(row.median(|run| figure(run.latency(kind)) as f64));
+    let longest = duration(row.most(|run| run.latency(kind).max as f64));
+    [median(|of| of.p50), median(|of| of.p99), median(|of| of.p999), longest]
+}
+
+fn result_row(row: &Row<'_>, name: String, [p50, p99, p999, longest]: [String; 4]) -> Vec<String> {
     let median = |figure: &dyn Fn(&Measured) -> f64| row.median(figure);
-    let latency = |figure: &dyn Fn(&Measured) -> u64| duration(median(&|run| figure(run) as f64));
     let first = row.first();
     vec![
-        first.workload.clone(),
+        name,
         first.engine.clone(),
         rate(median(&Measured::rate)),
         dash(row.around()),
         duration(1e3 * median(&|run| run.cpu_us_per_operation)),
         format!("{:.1}", median(&Measured::processors)),
-        latency(&|run| run.main_latency().p50),
-        latency(&|run| run.main_latency().p99),
-        latency(&|run| run.main_latency().p999),
-        duration(row.most(|run| run.main_latency().max as f64)),
+        p50,
+        p99,
+        p999,
+        longest,
         dash(
             first
                 .write_amplification()
@@ -115,7 +144,16 @@ pub fn comparison(a: &Report, b: &Report) -> String {
             times(ratio(&Measured::rate)),
             format!("{:.0}%", 100.0 * (row.spread() + other.spread())),
             times(ratio(&|run| run.cpu_us_per_operation)),
-            times(ratio(&|run| run.main_latency().p999 as f64)),
+            row.first()
+                .kinds()
+                .iter()
+                .map(|&kind| {
+                    let ratio = times(ratio(&|run| run.latency(kind).p999 as f64));
+                    let is_mixed = row.first().is_mixed();
+                    if is_mixed { format!("{} {ratio}", kind.name()) } else { ratio }
+                })
+                .collect::<Vec<_>>()
+                .join(", "),
         ]);
     }
     match rows.len() {
@@ -153,16 +191,19 @@ pub fn costs(reports: &[Report]) -> String {
 
 /// One line about a result, while others are still to come.
 pub fn line(run: &Measured) -> String {
-    let latency = run.main_latency();
     let mut text = format!(
-        "{:22} {:14} {:>8} ops/s, {:>8} CPU/op, p99.9 {}, max {}",
+        "{:22} {:14} {:>8} ops/s, {:>8} CPU/op",
         run.workload,
         run.engine,
         rate(run.rate()),
         duration(1e3 * run.cpu_us_per_operation),
-        duration(latency.p999 as f64),
-        duration(latency.max as f64)
     );
+    for &kind in run.kinds() {
+        let of = if run.is_mixed() { format!(" {}", kind.name()) } else { String::new() };
+        let latency = run.latency(kind);
+        let (p999, max) = (duration(latency.p999 as f64), duration(latency.max as f64));
+        let _ = write!(text, ", p99.9{of} {p999}, max {max}");
+    }
     if run.found > 0 && run.found != run.operations {
         let _ = write!(text, ", found {}", run.found);
     }

@@ -52,7 +52,9 @@ pub enum Count {
     /// As many batches as make `--reads`.
     Batches,
     /// So many, or `--num` if that is less.
-    AtMost(u64),
+    NumAtMost(u64),
+    /// So many, or `--reads` if that is less.
+    ReadsAtMost(u64),
     /// Once in each thread.
     Once,
 }
@@ -157,7 +159,7 @@ pub const WORKLOADS: &[Workload] = &[
             "fillsync",
             What::FillRandom,
             Start::Empty,
-            Count::AtMost(200_000),
+            Count::NumAtMost(200_000),
             "puts at random, each on disk before the next",
         )
     },
@@ -214,7 +216,7 @@ pub const WORKLOADS: &[Workload] = &[
         "seekrandom",
         What::Seek,
         Start::Filled,
-        Count::AtMost(1_000_000),
+        Count::ReadsAtMost(1_000_000),
         "scans of --seek_nexts records from random keys",
     ),
     workload(
@@ -285,7 +287,7 @@ pub const WORKLOADS: &[Workload] = &[
         "ycsb-e",
         What::Ycsb(Mix { scans: 95, inserts: 5, ..READS_ONLY }),
         Start::Filled,
-        Count::AtMost(1_000_000),
+        Count::ReadsAtMost(1_000_000),
         "scans of up to 100 records, 5% inserts",
     ),
     workload(
@@ -329,6 +331,11 @@ impl Workload {
     /// Whether it can be done again and again and finds the same each time: it may be prolonged.
     pub fn only_reads(&self) -> bool {
         self.repeats() || matches!(self.what, What::Everything { .. } | What::Unordered)
+    }
+
+    /// Whether results count records, or keys that are got several at once, and not operations.
+    pub fn counts_records(&self) -> bool {
+        matches!(self.what, What::Everything { .. } | What::Unordered | What::ReadSeveral)
     }
 
     /// Whether each operation gets a key, or several, that a filled store may have or not.

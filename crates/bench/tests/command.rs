@@ -346,6 +346,28 @@ fn interrupted_stalls_leave_no_store() {
 }
 
 #[test]
+fn rounds_follow_each_other_in_a_directory_of_ones_own() {
+    let place = Place::new("rounds");
+    let db = place.path("db");
+    let flags = ["--num", "1000", "--repeat", "2", "--db", &db, "--benchmarks", "fillseq,readseq"];
+    let runs = measured(&place, "rounds", &flags);
+    assert_eq!(runs.len(), 4);
+    assert!(runs.iter().all(|run| figure(run, "operations") >= 1000), "{runs:?}");
+}
+
+#[test]
+fn results_are_kept_although_nobody_reads_what_is_shown() {
+    let place = Place::new("closed");
+    let json = place.path("kept.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
+    command.args(["run", "--num", "1000", "--benchmarks", "fillseq", "--json", &json]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a child");
+    drop((child.stdout.take(), child.stderr.take()));
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
+    assert!(fs::read_to_string(&json).expect("it is kept").contains("fillseq"));
+}
+
+#[test]
 fn a_store_of_ones_own_is_kept() {
     let place = Place::new("own");
     let db = place.path("db");

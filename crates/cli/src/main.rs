@@ -16,6 +16,7 @@ mod lookup;
 mod output;
 mod paint;
 mod pair;
+mod patient;
 mod progress;
 mod range;
 mod shell;

@@ -12,15 +12,15 @@ use std::os::unix::ffi::OsStrExt;
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct RangeArgs {
     /// First key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) from: Option<OsString>,
 
     /// End, exclusive
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) to: Option<OsString>,
 
     /// Only keys that start with this
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(long, value_name = "PREFIX", allow_negative_numbers = true)]
     pub(crate) prefix: Option<OsString>,
 }
 

@@ -26,15 +26,15 @@ pub(crate) struct Args {
     key: Option<OsString>,
 
     /// First key of a range
-    #[arg(long, value_name = "KEY", requires = "to")]
+    #[arg(long, value_name = "KEY", requires = "to", allow_negative_numbers = true)]
     from: Option<OsString>,
 
     /// End of the range, exclusive
-    #[arg(long, value_name = "KEY", requires = "from")]
+    #[arg(long, value_name = "KEY", requires = "from", allow_negative_numbers = true)]
     to: Option<OsString>,
 
     /// All keys that start with this
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(long, value_name = "PREFIX", allow_negative_numbers = true)]
     prefix: Option<OsString>,
 
     /// Fail if the key is not there

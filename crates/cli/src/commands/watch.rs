@@ -5,6 +5,7 @@ use crate::failure::{Code, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, to_terminal};
 use crate::paint::Paint;
+use crate::patient;
 use crate::view;
 use esker::trace::Step;
 use esker_lab::{Entry, Live, Reader};
@@ -16,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// Time between two drawings.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// As long as is waited for a pipe: what it has not is drawn with the next tick.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// Time between two lines where there is no terminal.
 const LINE_SECONDS: f64 = 1.0;
 /// Bytes of a trace that are read at once.
@@ -60,7 +63,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut runs = Runs { only: args.only.clone(), ..Runs::default() };
     let mut screen = Screen::new();
     runs.take(source.more()?).map_err(|what| source.wrong(&what))?;
-    runs.check(&args.file)?;
     let watch = Stopwatch::start();
     if args.speed.is_none() {
         runs.play(u64::MAX);
@@ -69,6 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut news = (0, watch.seconds());
     while !interrupt.asked() {
         let seconds = watch.seconds();
+        runs.take(source.more()?).map_err(|what| source.wrong(&what))?;
         let now_us = match args.speed {
             Some(speed) => {
                 let now_us = (seconds * speed * 1e6) as u64;
@@ -76,7 +79,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 now_us
             }
             None => {
-                runs.take(source.more()?).map_err(|what| source.wrong(&what))?;
                 runs.play(u64::MAX);
                 if runs.at_us() != news.0 {
                     news = (runs.at_us(), seconds);
@@ -87,6 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if runs.ended() {
             break;
         }
+        runs.check(&args.file)?;
         screen.show(&runs, now_us, seconds)?;
         interrupt.pause(TICK);
     }
@@ -97,29 +100,33 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 struct Source {
     path: PathBuf,
     file: File,
+    /// It has no length, and nothing to go back to.
+    is_pipe: bool,
     reader: Reader,
     read: u64,
 }
 
 impl Source {
     fn open(path: &Path) -> Result<Source> {
-        let file = File::open(path).map_err(|error| Failure::io("read", path, &error))?;
-        Ok(Source { path: path.to_owned(), file, reader: Reader::default(), read: 0 })
+        let failed = |error| Failure::io("read", path, &error);
+        let file = patient::open(path).map_err(failed)?;
+        let is_pipe = !file.metadata().map_err(failed)?.is_file();
+        Ok(Source { path: path.to_owned(), file, is_pipe, reader: Reader::default(), read: 0 })
     }
 
     /// What was written since the last time. A file that was begun anew is read anew.
     fn more(&mut self) -> Result<Vec<Entry>> {
         let failed = |error| Failure::io("read", &self.path, &error);
         let now = self.file.metadata().map_err(failed)?;
-        // A pipe has no length, and nothing to go back to.
-        if now.is_file() && now.len() < self.read {
+        if !self.is_pipe && now.len() < self.read {
             self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
             (self.reader, self.read) = (Reader::default(), 0);
         }
         let mut entries = Vec::new();
         let mut piece = vec![0; READ_BYTES];
         loop {
-            let len = self.file.read(&mut piece).map_err(failed)?;
+            let is_ready = !self.is_pipe || patient::is_ready(&self.file, NOW).map_err(failed)?;
+            let len = if is_ready { self.file.read(&mut piece).map_err(failed)? } else { 0 };
             if len == 0 {
                 return Ok(entries);
             }
@@ -178,9 +185,11 @@ impl Runs {
         Ok(())
     }
 
-    /// Fails if there is something, but not what is to be shown.
+    /// Fails if there is something, but not what is to be shown, and nothing more comes.
     fn check(&self, file: &Path) -> Result<()> {
-        if self.by_number.is_empty() || self.shown().next().is_some() {
+        let may_come =
+            self.by_number.is_empty() || self.by_number.values().any(|run| !run.complete);
+        if may_come || self.shown().next().is_some() {
             return Ok(());
         }
         let names: Vec<&str> = self.by_number.values().map(|run| run.name.as_str()).collect();
@@ -209,8 +218,9 @@ impl Runs {
         self.shown().map(|run| run.live.at_us()).max().unwrap_or(0)
     }
 
+    /// True if there is something to be shown, and nothing more of it comes.
     fn ended(&self) -> bool {
-        !self.by_number.is_empty() && self.shown().all(|run| run.live.ended)
+        self.shown().next().is_some() && self.shown().all(|run| run.live.ended)
     }
 }
 

@@ -1,11 +1,9 @@
-//! Text files as sources: opening them, counting how much was read, and not waiting for ever for
-//! more.
+//! Text files as sources: opening them, and counting how much was read.
 
 use crate::failure::{Code, Failure, Result};
 use crate::interrupt::Interrupt;
+use crate::patient;
 use crate::progress::At;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
@@ -35,11 +33,10 @@ pub(super) struct Counted {
 enum Input {
     File(File),
     /// May have nothing to give for a long time.
+    Pipe(File, Interrupt),
+    /// So may this.
     Stdin(Interrupt),
 }
-
-/// How long a read of standard input waits before it looks whether the user has had enough.
-const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Opens a file; `-` is standard input.
 pub(super) fn open(path: &Path, interrupt: &Interrupt) -> Result<(Counted, Meter)> {
@@ -48,14 +45,17 @@ pub(super) fn open(path: &Path, interrupt: &Interrupt) -> Result<(Counted, Meter
         Input::Stdin(interrupt.clone())
     } else {
         let fail = |error: io::Error| Failure::io("read", path, &error);
-        let file = File::open(path).map_err(fail)?;
+        let file = patient::open(path).map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
         if metadata.is_dir() {
             let path = path.display();
             return Err(Failure::new(Code::Usage, format!("{path} is a directory: name a file")));
         }
         meter.total_bytes = metadata.is_file().then_some(metadata.len());
-        Input::File(file)
+        match metadata.is_file() {
+            true => Input::File(file),
+            false => Input::Pipe(file, interrupt.clone()),
+        }
     };
     Ok((Counted { inner, meter: meter.clone() }, meter))
 }
@@ -64,29 +64,12 @@ impl Read for Counted {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = match &mut self.inner {
             Input::File(file) => file.read(buf)?,
-            Input::Stdin(interrupt) => read_stdin(buf, interrupt)?,
+            Input::Pipe(file, interrupt) => patient::read(file, buf, interrupt)?,
+            // Not through the buffer of `Stdin`, into which nobody looks before waiting.
+            Input::Stdin(interrupt) => patient::read(io::stdin(), buf, interrupt)?,
         };
         self.meter.read_bytes.set(self.meter.read_bytes.get() + read as u64);
         Ok(read)
-    }
-}
-
-/// Reads standard input.
-///
-/// # Errors
-/// Also if the user wants to end: what was read so far may end in the middle of a row.
-fn read_stdin(buf: &mut [u8], interrupt: &Interrupt) -> io::Result<usize> {
-    let stdin = io::stdin();
-    loop {
-        if interrupt.asked() {
-            return Err(io::Error::other("interrupted"));
-        }
-        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&WAIT)) {
-            Ok(0) | Err(Errno::INTR) => {}
-            // Not through the buffer of `Stdin`, which poll does not see.
-            Ok(_) => return Ok(rustix::io::read(&stdin, buf)?),
-            Err(error) => return Err(error.into()),
-        }
     }
 }
 

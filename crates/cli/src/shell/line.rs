@@ -41,9 +41,11 @@ pub(super) struct Line {
 #[command(disable_help_flag = true)]
 pub(super) enum LineCommand {
     Get {
+        #[arg(allow_negative_numbers = true)]
         key: OsString,
     },
     Put {
+        #[arg(allow_negative_numbers = true)]
         key: OsString,
         #[arg(allow_negative_numbers = true)]
         value: OsString,
@@ -65,10 +67,11 @@ pub(super) enum LineCommand {
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").args(["key", "from"]).required(true))]
 pub(super) struct DeleteArgs {
+    #[arg(allow_negative_numbers = true)]
     key: Option<OsString>,
-    #[arg(long, requires = "to")]
+    #[arg(long, requires = "to", allow_negative_numbers = true)]
     from: Option<OsString>,
-    #[arg(long, requires = "from")]
+    #[arg(long, requires = "from", allow_negative_numbers = true)]
     to: Option<OsString>,
 }
 

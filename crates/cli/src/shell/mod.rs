@@ -14,6 +14,7 @@ use clap::Parser;
 use line::{Line, LineCommand};
 use rustyline::error::ReadlineError;
 use rustyline::{Config, DefaultEditor};
+use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -146,7 +147,11 @@ impl Shell<'_> {
                 find::print(store, args, (style, true), out, interrupt)?;
             }
             LineCommand::Count(range) => {
-                out.line(&count::count(store, range, encoding, interrupt)?.to_string())?;
+                let found = count::count(store, range, encoding, interrupt)?;
+                match self.json {
+                    true => out.json(&json!({ "count": found }))?,
+                    false => out.line(&found.to_string())?,
+                }
             }
             LineCommand::Stats => stats::print(store, None, self.json, out)?,
             LineCommand::Levels => {

@@ -98,6 +98,11 @@ fn ranges_are_deleted() {
     let store = temp.store();
     on(&store, &["delete", "--from", "a", "--to", "b"]).good();
     assert_eq!(on(&store, &["count"]).good(), "4\n");
+    on(&store, &["put", "-2", "two"]).good();
+    assert_eq!(on(&store, &["scan", "--from", "-1", "--to", "-5"]).good(), "-2\ttwo\n");
+    assert_eq!(on(&store, &["count", "--prefix", "-2"]).good(), "1\n");
+    on(&store, &["delete", "--from", "-1", "--to", "-5"]).good();
+    assert_eq!(on(&store, &["count"]).good(), "4\n");
     on(&store, &["delete", "--prefix", "b"]).good();
     assert_eq!(on(&store, &["scan"]).good(), "c\t5\n");
 }

@@ -67,6 +67,29 @@ fn a_load_that_waits_for_its_first_line_is_interrupted() {
     }
 }
 
+/// A named pipe that nobody writes to, and one whose writer takes its time.
+#[test]
+fn what_waits_for_a_named_pipe_is_interrupted() {
+    let temp = Temp::new();
+    let pipe = temp.join("pipe");
+    make_pipe(&pipe);
+    let path = pipe.to_str().expect("path");
+    let held = [None, Some(fs::File::options().read(true).write(true).open(&pipe).expect("open"))];
+    for writer in held {
+        if let Some(mut writer) = writer.as_ref() {
+            writer.write_all(b"{\"run\":").expect("half a row");
+        }
+        for source in ["csv:", "jsonl:"] {
+            let source = format!("{source}{path}");
+            let ended = interrupted(&temp.store(), &["load", &source], Signal::INT);
+            assert_eq!(ended.code, 130, "{source}: {ended:?}");
+            assert!(ended.err.contains("interrupted"), "{source}: {}", ended.err);
+        }
+        let ended = interrupted(&temp.store(), &["watch", path], Signal::TERM);
+        assert_eq!(ended.code, 0, "as it always ends: {ended:?}");
+    }
+}
+
 /// How long an interrupted command may take: a second, and another for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 

@@ -32,6 +32,12 @@ fn scripts() {
         ),
         ("flush\nsync\ncount --prefix f\nexit\n", "1\n", "first\t1\n"),
         ("put '' ''\nget ''\n", "\n", "\t\nfirst\t1\n"),
+        (
+            "put -5 x\nget -5\ncount --to -6\nscan --from -5 --prefix -5\ndelete -5\ncount\n",
+            "x\n1\n-5\tx\n1\n",
+            "first\t1\n",
+        ),
+        ("put -5 x\ndelete --from -5 --to -6\ncount\n", "1\n", "first\t1\n"),
     ] {
         let (code, printed, err, left) = run(&[], script);
         assert_eq!((code, err.as_str()), (0, ""), "{script:?}");
@@ -60,8 +66,9 @@ fn encodings_help_and_drawings() {
     let (code, out, _, held) = run(&["--encoding", "hex"], "put 00ff 0a\nget 00ff\nscan\n");
     assert_eq!((code, out.as_str()), (0, "0a\n00ff\t0a\n6669727374\t31\n"));
     assert_eq!(held, "\\x00\\xff\t\\n\nfirst\t1\n");
-    let (code, out, _, _) = run(&["--json"], "get first\nget no\n");
-    assert_eq!((code, out.as_str()), (0, "{\"key\":\"first\",\"value\":\"1\"}\nnull\n"));
+    let (code, out, _, _) = run(&["--json"], "get first\nget no\ncount\n");
+    let expected = "{\"key\":\"first\",\"value\":\"1\"}\nnull\n{\"count\":1}\n";
+    assert_eq!((code, out.as_str()), (0, expected));
     let (code, out, _, _) = run(&[], "help\nstats\nlevels\n");
     assert_eq!(code, 0);
     for part in ["delete --from A --to B", "keyspace         default", "0 of 4 runs"] {

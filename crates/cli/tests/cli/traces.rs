@@ -179,6 +179,30 @@ fn a_trace_may_come_through_a_pipe() {
 }
 
 #[test]
+fn a_run_that_comes_later_is_waited_for() {
+    let temp = Temp::new();
+    let file = temp.join("live.trace");
+    fs::write(&file, "").expect("write");
+    let mut watch = command(&["watch", &path(&temp, "live.trace"), "--only", "keyspace 3"]);
+    let watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("esker runs");
+    let mut out = File::options().append(true).open(&file).expect("open");
+    let third = (trace_of(4) + END)
+        .replace("\"number\":0", "\"number\":3")
+        .replace("\"run\":0", "\"run\":3")
+        .replace("keyspace 0", "keyspace 3");
+    for part in [trace_of(4), third + END] {
+        out.write_all(part.as_bytes()).expect("write");
+        poll(&mut [], Some(&Timespec { tv_sec: 0, tv_nsec: 400_000_000 })).expect("wait");
+    }
+    let ended = Ended::from(watch.wait_with_output().expect("it ends by itself"));
+    assert!(ended.good().contains("keyspace 3  users wrote 4.0 MiB"), "{}", ended.text());
+    // One that never came is told of once all others are over.
+    temp.file("all.trace", trace_of(4) + END);
+    let ended = esker(&["watch", &path(&temp, "all.trace"), "--only", "keyspace 3"]);
+    assert_eq!(ended.code, 4, "{ended:?}");
+}
+
+#[test]
 fn ctrl_c_ends_a_watch_with_its_last_drawing() {
     let temp = Temp::new();
     temp.file("live.trace", trace_of(3));

@@ -71,7 +71,7 @@ fn run(vfs: &impl Shared) -> Result<RepairReport> {
 /// What a key was given in a round.
 fn value(key: usize, round: usize) -> Vec<u8> {
     // A fifth of the values is kept apart.
-    let len = if key % 5 == 0 { 900 } else { 150 };
+    let len = if key.is_multiple_of(5) { 900 } else { 150 };
     let mut random = Random((key * 3 + round) as u64);
     (0..len).map(|_| random.next() as u8).collect()
 }
