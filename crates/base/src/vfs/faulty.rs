@@ -121,6 +121,8 @@ pub enum Fault {
     Late,
     /// The call fails with `EMFILE` and does nothing.
     TooManyFiles,
+    /// The call fails with `EACCES` and does nothing.
+    Denied,
     /// A read succeeds with one bit wrong: this one, counted from the start of the buffer, modulo
     /// the bits read. Nothing happens to operations other than [`Op::Read`].
     FlipBit(u64),
@@ -323,6 +325,7 @@ fn error(fault: Fault, name: &'static str, path: &Path) -> Error {
     let source = match fault {
         Fault::NoSpace => io::Error::from(ErrorKind::StorageFull),
         Fault::TooManyFiles => io::Error::from_raw_os_error(libc::EMFILE),
+        Fault::Denied => io::Error::from_raw_os_error(libc::EACCES),
         Fault::Eio | Fault::ShortWrite | Fault::Late | Fault::FlipBit(_) => {
             io::Error::from_raw_os_error(libc::EIO)
         }

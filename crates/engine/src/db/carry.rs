@@ -14,7 +14,7 @@
 //! names them.
 //! Source: PheonixKV ships a replica as whole files; Pebble's ingest-and-excise.
 
-use super::checkpoint::{check_open, in_new_dir, link_or_copy};
+use super::checkpoint::{check_open, copy_file, in_new_dir, link_or_copy};
 use super::core::{Core, KeyspaceCore, View};
 use super::epochs::Arrival;
 use super::group_range::GroupRange;
@@ -36,6 +36,7 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::vfs::Access;
 use esker_base::{Error, KeyspaceId, Kind, Result, Seq, Trailer};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -423,7 +424,8 @@ impl Import<'_> {
             part.tables.push(meta.clone());
         }
         self.core.store.in_directory(|vfs| {
-            link_or_copy(vfs, &from, &path, || check_open(self.core))?;
+            let go_on = || check_open(self.core);
+            link_or_copy(vfs, &from, &path, go_on)?;
             if vfs.open(&path, Access::Sequential)?.len_bytes()? != meta.file_bytes {
                 return Err(Error::corruption(
                     from,
@@ -432,7 +434,14 @@ impl Import<'_> {
                 ));
             }
             // Who knows how it has come there.
-            let synced = vfs.truncate(&path, meta.file_bytes);
+            let synced = match vfs.truncate(&path, meta.file_bytes) {
+                // One that may not be written to cannot be synced. Its copy can.
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+                    vfs.remove(&path)?;
+                    copy_file(vfs, &from, &path, go_on)
+                }
+                synced => synced,
+            };
             synced.inspect_err(|error| {
                 // Of pages whose sync has failed a kernel may say that all is well: they shall be
                 // written again if somebody brings the same files once more.

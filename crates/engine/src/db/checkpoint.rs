@@ -99,6 +99,7 @@ fn fill(core: &Core, dir: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
         // checkpoints of a store that nobody writes to would pile them up.
         if commit.has_records() {
             commit.rotate(core)?;
+            commit.flush_who_pins(core);
         }
         let versions = core.lock_versions()?;
         let newest = core.current_wal.lock().number;
@@ -160,6 +161,16 @@ pub(super) fn link_or_copy(
     if link(vfs, from, to)? {
         return Ok(());
     }
+    copy_file(vfs, from, to, go_on)
+}
+
+/// A durable copy of a file.
+pub(super) fn copy_file(
+    vfs: &dyn Vfs,
+    from: &Path,
+    to: &Path,
+    go_on: impl Fn() -> Result<()>,
+) -> Result<()> {
     copy(vfs, vfs.open(from, Access::Sequential)?.as_ref(), to, go_on)
 }
 

@@ -8,7 +8,7 @@
 //! all older logs are durable.
 
 use super::commit_state::{CommitState, RetiredWal};
-use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
+use super::core::{BegunWal, Core, KeyspaceCore, Keyspaces, Sealed};
 use super::epochs::Arrival;
 use super::journal::Journal;
 use super::spare;
@@ -26,6 +26,9 @@ use std::time::Duration;
 /// How long a writer waits for memory before it looks again whether something is wrong.
 const ROOM_WAIT: Duration = Duration::from_millis(50);
 
+/// Logs that are kept for what is in memory, before it is flushed for them.
+const LOGS_MAX: usize = 32;
+
 /// How long a group waits for level 0 at the most.
 const LEVEL0_WAIT_MS_MAX: u64 = 1_000;
 
@@ -42,9 +45,16 @@ fn largest(core: &Core) -> Option<KeyspaceId> {
     (held(&largest) > 0).then_some(largest.id)
 }
 
+/// The keyspace whose active memtable needs the oldest log.
+pub(super) fn who_pins(keyspaces: &Keyspaces) -> Option<&Arc<KeyspaceCore>> {
+    let holds = |keyspace: &&Arc<KeyspaceCore>| !keyspace.view.load().active.is_empty();
+    let first = |k: &&Arc<KeyspaceCore>| k.view.load().active_first_wal.load(Ordering::Relaxed);
+    keyspaces.by_id.values().filter(holds).min_by_key(first)
+}
+
 /// Waits until compactions have made level 0 smaller, but no longer than [`LEVEL0_WAIT_MS_MAX`]:
 /// where none can, as on a full disk, writes go on, slowly.
-fn wait_for_level0(core: &Core) -> Result<()> {
+pub(super) fn wait_for_level0(core: &Core) -> Result<()> {
     let started = core.env.clock.now_ns();
     let waited_ns = || core.env.clock.now_ns() - started;
     while core.stall.is_level0_over() && waited_ns() < LEVEL0_WAIT_MS_MAX * 1_000_000 {
@@ -75,6 +85,16 @@ fn wait_for_epochs(core: &Core) -> Result<()> {
         core.stall.note_wait(core.env.clock.now_ns() - started);
     }
     Ok(())
+}
+
+impl Core {
+    /// True if the logs that are written no more are more than they should be, by their bytes,
+    /// these included, or by their number: each is opened when the store is, and kept by every
+    /// checkpoint.
+    fn has_too_many_logs(&self, bytes: u64) -> bool {
+        let retired = self.retired_wal_bytes.load(Ordering::Relaxed);
+        retired + bytes > self.options.wal_bytes_max || self.retired.lock().len() > LOGS_MAX
+    }
 }
 
 impl CommitState {
@@ -192,18 +212,26 @@ impl CommitState {
             return Ok(());
         }
         self.rotate(core)?;
-        if core.retired_wal_bytes.load(Ordering::Relaxed) > core.options.wal_bytes_max {
-            // Whoever pins the oldest log is flushed, however little it holds.
-            let pins =
-                |k: &Arc<KeyspaceCore>| k.view.load().active_first_wal.load(Ordering::Relaxed);
-            let oldest = keyspaces.by_id.values().filter(holds).min_by_key(|k| pins(k));
-            chosen.extend(oldest.filter(|k| !ids.contains(&k.id)));
+        if core.has_too_many_logs(0) {
+            // However little it holds.
+            chosen.extend(who_pins(&keyspaces).filter(|k| !ids.contains(&k.id)));
         }
         for keyspace in chosen {
             self.seal_one(core, keyspace);
         }
         core.background.wake_workers();
         Ok(())
+    }
+
+    /// Seals the memtable that keeps the logs, if they are more than they should be.
+    pub(super) fn flush_who_pins(&mut self, core: &Core) {
+        if !core.has_too_many_logs(self.journal.len_bytes()) {
+            return;
+        }
+        if let Some(pins) = who_pins(&core.keyspaces.load_full()).map(|keyspace| keyspace.id) {
+            // If that fails, they stay until the next memtable is sealed.
+            let _ = self.seal(core, &[pins]);
+        }
     }
 
     /// Ends the epoch: all memtables that hold anything are sealed together, and become tables by

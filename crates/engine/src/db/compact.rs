@@ -267,10 +267,7 @@ impl Chosen {
         let leisure = self.leisure(core);
         let resting = leisure.clone();
         // What goes does not wait until a long job finds out that it was in vain.
-        let held: Vec<Arc<Table>> = match &leisure {
-            Some(_) => spec.tables().map(|(_, table)| table.clone()).collect(),
-            None => Vec::new(),
-        };
+        let held: Vec<Arc<Table>> = spec.tables().map(|(_, table)| table.clone()).collect();
         let (flushed_seq, logged_from) = {
             let versions = core.lock_versions()?;
             // Of one that was dropped by now nothing stays.
@@ -300,7 +297,10 @@ impl Chosen {
         };
         // More threads would only take the processors from those who read and write.
         let parts_max = if leisure.is_some() { 1 } else { self.parts_max(core) };
-        let mut result = job::run(spec, context, parts_max, &*core.background)?;
+        let mut result = match job::run(spec, context, parts_max, &*core.background) {
+            Err(Error::Cancelled) if self.is_overtaken(core) => return Ok(false),
+            done => done?,
+        };
         let installed = self.install(core, &mut result)?;
         drop(underway);
         if installed {
@@ -309,6 +309,13 @@ impl Chosen {
             self.account(core, &result, duration_ns.saturating_sub(rested_ns));
         }
         Ok(installed)
+    }
+
+    /// True if some of the inputs were deleted: the job is over, and nothing else is.
+    fn is_overtaken(&self, core: &Core) -> bool {
+        !self.keyspace.dropped.load(Ordering::Relaxed)
+            && !core.background.stopping()
+            && self.spec.tables().any(|(_, table)| table.is_obsolete())
     }
 
     /// How to do it, if nobody waits for it: what was erased is not seen any more, only its space

@@ -5,6 +5,7 @@
 //! one that holds older records of the same keys is flushed first.
 //! Crash: before the edit is durable the tables are orphans; after it all of them are there.
 
+use super::commit::wait_for_level0;
 use super::core::{Core, KeyspaceCore};
 use super::flushing::{begun_wals, tell_begun_wals};
 use super::keyspaces;
@@ -68,6 +69,8 @@ impl Ingest {
 
     /// Makes everything added visible and durable, at once. Returns the number of records.
     ///
+    /// Waits up to a second while level 0 of some keyspace holds more than it may, as writes do.
+    ///
     /// If the keyspace has indexes, nobody writes to indexed keyspaces meanwhile, and these indexes
     /// are built anew afterwards; until then finds fail.
     ///
@@ -81,6 +84,10 @@ impl Ingest {
         let loaded = output.finish(&core.store)?;
         if loaded.tables.is_empty() {
             return Ok(0);
+        }
+        // What is loaded piles up in level 0 as what is flushed does.
+        if core.stall.is_level0_over() {
+            wait_for_level0(core).inspect_err(|_| loaded.remove(&core.store))?;
         }
         let keyspace = &self.keyspace;
         match with_indexes_reset(core, keyspace, || install(core, keyspace, &loaded)) {

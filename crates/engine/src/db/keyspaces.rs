@@ -113,7 +113,8 @@ pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
     std::mem::drop(versions);
     if let Some(wal_min) = wal_min {
         remove_wals(core, wal_min, &map);
-        flush_who_pins(core, commit);
+        // What most of their records were for may have been dropped.
+        commit.flush_who_pins(core);
     }
     // Nobody is slowed any more by what had piled up in them.
     core.measure_level0();
@@ -140,23 +141,6 @@ fn end_needless_log(
     // Where there is no space for another one, the drop may be what makes some.
     let _ = commit.rotate(core);
     core.check_writable()
-}
-
-/// Seals the memtable that keeps the logs, if they are longer than they should be: what most of
-/// their records were for may have been dropped.
-fn flush_who_pins(core: &Core, commit: &mut CommitState) {
-    let retired = core.retired_wal_bytes.load(Ordering::Relaxed);
-    if retired + commit.journal.len_bytes() <= core.options.wal_bytes_max {
-        return;
-    }
-    let keyspaces = core.keyspaces.load_full();
-    let view_of = |keyspace: &Arc<KeyspaceCore>| keyspace.view.load();
-    let holds = |keyspace: &&Arc<KeyspaceCore>| !view_of(keyspace).active.is_empty();
-    let first = |k: &&Arc<KeyspaceCore>| view_of(k).active_first_wal.load(Ordering::Relaxed);
-    if let Some(pins) = keyspaces.by_id.values().filter(holds).min_by_key(first) {
-        // If that fails, they stay until the next memtable is sealed.
-        let _ = commit.seal(core, &[pins.id]);
-    }
 }
 
 /// Lets go of what a dropped keyspace held: handles to it may live on.

@@ -10,6 +10,7 @@
 //! Invariants: (1) a value is in the log before the batch that points to it; (2) a memtable holds
 //! the logs that its pointers lead into.
 
+use super::commit::who_pins;
 use super::commit_state::{CommitState, raise};
 use super::core::{Core, KeyspaceCore, Keyspaces, View};
 use super::queue::Request;
@@ -133,11 +134,11 @@ impl CommitState {
     #[cold]
     pub(super) fn end_log_of_values(&mut self, core: &Core) -> Result<()> {
         let keyspaces = core.keyspaces.load_full();
-        let pins = |k: &&Arc<KeyspaceCore>| k.view.load().active_first_wal.load(Ordering::Relaxed);
-        let oldest =
-            keyspaces.by_id.values().filter(|k| !k.view.load().active.is_empty()).min_by_key(pins);
-        let unflushed = |k: &Arc<KeyspaceCore>| bytes_since(core, pins(&k)) + self.value_bytes;
-        match oldest.filter(|oldest| unflushed(oldest) > unflushed_bytes_max(core)) {
+        let unflushed = |k: &Arc<KeyspaceCore>| {
+            let first = k.view.load().active_first_wal.load(Ordering::Relaxed);
+            bytes_since(core, first) + self.value_bytes
+        };
+        match who_pins(&keyspaces).filter(|oldest| unflushed(oldest) > unflushed_bytes_max(core)) {
             // That goes on to the next log too.
             Some(oldest) => self.seal(core, &[oldest.id])?,
             None => self.rotate(core)?,

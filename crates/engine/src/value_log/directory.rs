@@ -10,9 +10,12 @@ use crate::log::RECORD_HEADER_BYTES;
 use esker_base::coding::{put_varint, take_varint};
 use esker_base::key::SEQ_MAX;
 
-/// Between the two directories stands a value of so many zeros that nothing points to: what disks
-/// lose at once does not take both.
+/// Between the two directories of a file that is not small stands a value of so many zeros that
+/// nothing points to: what disks lose at once does not take both.
 pub(super) const BETWEEN_BYTES: usize = 4096;
+
+/// A file is not small if its values end here or later.
+pub(super) const SMALL_BYTES: u64 = 64 << 10;
 
 /// The codec of that.
 pub(super) const AS_IT_IS: u8 = 0;
@@ -23,7 +26,7 @@ const STRIDE: usize = 128;
 /// Where the directories of a file stand, and how long the record of each is, if the first begins
 /// at `first` and the second ends at `end`.
 pub(super) fn directories(first: u64, end: u64) -> Option<([u64; 2], usize)> {
-    let between = (RECORD_HEADER_BYTES + BETWEEN_BYTES) as u64;
+    let between = if first < SMALL_BYTES { 0 } else { RECORD_HEADER_BYTES + BETWEEN_BYTES } as u64;
     let both = end.checked_sub(first)?.checked_sub(between).filter(|both| both % 2 == 0)?;
     let bytes = usize::try_from(both / 2).ok().filter(|&bytes| bytes > RECORD_HEADER_BYTES)?;
     Some(([first, first + bytes as u64 + between], bytes))

@@ -1,6 +1,6 @@
 //! Writing a file of moved values.
 
-use super::directory::{AS_IT_IS, BETWEEN_BYTES, DirectoryBuilder};
+use super::directory::{AS_IT_IS, BETWEEN_BYTES, DirectoryBuilder, SMALL_BYTES};
 use super::file::{Place, ValueFileMeta};
 use crate::log::{BulkWriter, LogHeader, LogKind, ValuePointer};
 use crate::names;
@@ -55,7 +55,9 @@ impl MovedWriter {
     pub(crate) fn finish(mut self) -> Result<ValueFileMeta> {
         let directory = self.directory.finish();
         let directory_at = self.writer.append_data(&directory)?;
-        self.writer.append_value(AS_IT_IS, &[0; BETWEEN_BYTES])?;
+        if directory_at >= SMALL_BYTES {
+            self.writer.append_value(AS_IT_IS, &[0; BETWEEN_BYTES])?;
+        }
         self.writer.append_data(&directory)?;
         let file_bytes = self.writer.finish()?;
         let place = Place::Moved { directory_at };

@@ -83,10 +83,15 @@ impl Coverage {
         Coverage::new(self.index.clone(), covered, self.runs_min, version)
     }
 
-    /// Forgets runs that the version has not, and finds those that it has.
+    /// Forgets runs that the version has not, and finds those that it has. What is left of a run
+    /// when some of its tables were deleted has its slots: they say no less than they need to.
     fn settle(&mut self, version: &Version) {
-        let has = |run: &Arc<Run>| version.runs().any(|(_, other)| Arc::ptr_eq(run, other));
-        self.covered.retain(|(run, _)| has(run));
+        let slots_of = |run: &Arc<Run>| {
+            let left_of = |(known, _): &&(Arc<Run>, Slots)| is_left_of(run, known);
+            self.slots_of(run).or_else(|| self.covered.iter().find(left_of).map(|known| known.1))
+        };
+        let covered = version.runs().filter_map(|(_, run)| Some((run.clone(), slots_of(run)?)));
+        self.covered = covered.collect();
         // A range tombstone hides keys that the index does not know it by.
         let speaks =
             |run: &Arc<Run>| run.tables.iter().all(|table| table.meta.range_tombstones == 0);
@@ -137,6 +142,13 @@ impl Coverage {
     pub(crate) fn entries(&self) -> u64 {
         self.covered.iter().map(|(run, _)| run.entries()).sum()
     }
+}
+
+/// True if all tables of a run are of another one, in whose order they stand.
+fn is_left_of(run: &Run, known: &Run) -> bool {
+    let mut tables = known.tables.iter();
+    run.tables.len() < known.tables.len()
+        && run.tables.iter().all(|table| tables.any(|other| Arc::ptr_eq(table, other)))
 }
 
 /// The digests of a run's tables, one after the other.

@@ -194,10 +194,11 @@ impl VersionSet {
         self.store.check_poison()?;
         edit.push(Change::NextNumber(self.store.peek_number()));
         let next = self.derive(&edit, options)?;
-        if let Err(error) = self.write(&edit) {
+        let mut is_begun = false;
+        if let Err(error) = self.write(&edit, &mut is_begun) {
             self.store.poison_if_sync(&error);
             // What finds no space is not written in whole, and half an edit is none.
-            self.in_doubt |= !matches!(error, Error::NoSpace { .. });
+            self.in_doubt |= is_begun && !matches!(error, Error::NoSpace { .. });
             let dir = self.store.dir.clone();
             let named = edit.changes.iter().filter_map(|change| match change {
                 Change::TableAdded { meta, .. } => {
@@ -218,9 +219,10 @@ impl VersionSet {
     }
 
     /// Makes an edit durable, in a new manifest if the present one is broken, or long and there is
-    /// room for another.
-    fn write(&mut self, edit: &VersionEdit) -> Result<()> {
+    /// room for another. `is_begun` is set once some of it may stand in one.
+    fn write(&mut self, edit: &VersionEdit, is_begun: &mut bool) -> Result<()> {
         self.renew()?;
+        *is_begun = true;
         let written = self.manifest.append(edit).and_then(|()| self.manifest.sync());
         self.broken = written.is_err();
         written
@@ -432,14 +434,7 @@ impl VersionSet {
     /// them.
     fn void(&mut self, files: impl Iterator<Item = (u64, PathBuf)>) {
         let may_be_named = self.in_doubt;
-        self.void_files.extend(files.map(|(number, path)| VoidFile { number, path, may_be_named }));
-    }
-
-    /// Removes void files: those that nothing names, or all.
-    fn remove_void_files(&mut self, all: bool) {
-        if self.void_files.is_empty() {
-            return;
-        }
+        // An edit that was to move a table names one that is live, and goes as such things go.
         let live: BTreeSet<u64> = self
             .keyspaces
             .values()
@@ -447,14 +442,17 @@ impl VersionSet {
             .map(|table| table.meta.number)
             .chain(self.values.0.keys().chain(self.wals.0.keys()).copied())
             .collect();
+        let files = files.filter(|(number, _)| !live.contains(number));
+        self.void_files.extend(files.map(|(number, path)| VoidFile { number, path, may_be_named }));
+    }
+
+    /// Removes void files: those that nothing names, or all.
+    fn remove_void_files(&mut self, all: bool) {
         let (gone, stay): (Vec<VoidFile>, Vec<VoidFile>) = std::mem::take(&mut self.void_files)
             .into_iter()
             .partition(|file| all || !file.may_be_named);
         self.void_files = stay;
-        // An edit that was to move a table names one that is live.
-        for file in gone.into_iter().filter(|file| !live.contains(&file.number)) {
-            self.remove_file(file.path);
-        }
+        gone.into_iter().for_each(|file| self.remove_file(file.path));
     }
 
     /// Starts a new manifest that holds the present state.

@@ -1,10 +1,10 @@
 //! How much space write-ahead logs take: little in a small store, and none that a closed store
 //! needs.
 
-use crate::support::{DIR, open};
-use esker::Options;
+use crate::support::{DIR, open, setup};
 use esker::base::Vfs;
 use esker::base::vfs::strict::StrictVfs;
+use esker::{Db, KeyspaceOptions, Options};
 use std::path::Path;
 
 /// Lengths of the logs, oldest first.
@@ -27,6 +27,37 @@ fn a_small_store_keeps_one_small_log() {
     assert_eq!(logs(&vfs), [7 << 20], "windows of 1, 2 and 4 MiB");
     db.close().expect("close");
     assert!(logs(&vfs)[0] < 5 << 20, "the rest was given back");
+}
+
+/// Whoever keeps them: a keyspace that is hardly written to, or a memtable that is far from full.
+#[test]
+fn short_logs_do_not_pile_up() {
+    const ROUNDS: u64 = 150;
+    let vfs = StrictVfs::new();
+    let db = open(&vfs);
+    let quiet = db.create_keyspace("quiet", KeyspaceOptions::default()).expect("create");
+    quiet.put(b"a", b"1").expect("put");
+    for round in 0..ROUNDS {
+        db.put(&round.to_be_bytes(), b"value").expect("put");
+        db.default_keyspace().flush().expect("flush");
+        assert!(logs(&vfs).len() < 40, "{} after {round} flushes", logs(&vfs).len());
+    }
+    for round in 0..ROUNDS {
+        db.put(&round.to_be_bytes(), b"newer").expect("put");
+        let copy = format!("/copy{round}");
+        db.checkpoint(&copy).expect("checkpoint");
+        assert!(logs(&vfs).len() < 40, "{} after {round} checkpoints", logs(&vfs).len());
+        let copied = vfs.file_names(Path::new(&copy));
+        assert!(copied.iter().filter(|name| name.ends_with(".wal")).count() < 40);
+    }
+    drop(quiet);
+    db.close().expect("close");
+    for dir in [DIR, "/copy149"] {
+        let db = Db::open_with(dir, Options::default(), setup(&vfs)).expect("open");
+        assert_eq!(db.iter().expect("iter").count() as u64, ROUNDS, "{dir}");
+        let quiet = db.keyspace("quiet").expect("there");
+        assert_eq!(quiet.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
+    }
 }
 
 #[test]

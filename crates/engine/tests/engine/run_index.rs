@@ -4,7 +4,10 @@ use super::support::{DIR, Model, Random, put_or_delete, setup};
 use esker::base::checksum::mix64;
 use esker::base::vfs::strict::StrictVfs;
 use esker::event::{Event, EventListener};
-use esker::{Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Setup, Snapshot};
+use esker::{
+    Compaction, Compression, Db, GroupPrefix, KeyspaceOptions, Options, ScanOptions, Setup,
+    Snapshot,
+};
 use std::sync::{Arc, Mutex};
 
 const KEYS: u64 = 2_000;
@@ -454,4 +457,47 @@ fn an_index_comes_in_time_though_there_is_always_something_to_compact() {
     let told = told.0.lock().expect("not poisoned");
     let before = told.iter().position(|name| *name == "index").expect("an index");
     assert!(told.len() > OTHERS && before < OTHERS / 2, "{before} of {}: {told:?}", told.len());
+}
+
+#[test]
+fn what_is_left_of_a_run_when_a_group_is_deleted_is_known_as_before() {
+    let mut options = options(6);
+    options.default_keyspace.groups = Some(GroupPrefix::Delimiter { byte: b'/' });
+    options.default_keyspace.group_table_bytes_min = 4 << 10;
+    let disk = StrictVfs::new();
+    let db = Db::open_with(DIR, options, setup(&disk)).expect("open");
+    let key = |group: u64, nth: u64| format!("g{group}/{nth:03}").into_bytes();
+    let mut model = Model::new();
+    // A run with tables of their own for all groups, and newer ones above it.
+    for round in 0..10u64 {
+        for group in 0..6 {
+            for nth in (0..100).filter(|nth| round == 0 || nth % 10 == round) {
+                let value = vec![round as u8; 100];
+                db.put(&key(group, nth), &value).expect("put");
+                model.insert(key(group, nth), value);
+            }
+        }
+        db.flush().expect("flush");
+        if round == 0 {
+            db.default_keyspace().compact_range(None, None).expect("compact");
+        }
+    }
+    db.wait_idle().expect("idle");
+    let index = || db.stats().keyspaces[0].run_index.clone().expect("an index");
+    let (before, tables) = (index(), db.default_keyspace().tables().expect("tables").len());
+    for group in [2, 4] {
+        let name = format!("g{group}/");
+        db.delete_group(name.as_bytes()).expect("delete");
+        model.retain(|key, _| !key.starts_with(name.as_bytes()));
+        // At once, and for good.
+        assert_eq!(index().runs, before.runs, "{:?}", index());
+        db.wait_idle().expect("idle");
+        assert_eq!(index().made, before.made, "{:?}", index());
+    }
+    assert!(
+        db.default_keyspace().tables().expect("tables").len() < tables,
+        "tables of their own are gone"
+    );
+    assert_holds(&db, &model, None, &mut Random(5));
+    db.close().expect("close");
 }

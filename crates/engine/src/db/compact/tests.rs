@@ -1,12 +1,13 @@
 //! What is in a hurry, what scans have paid for, and what is left of tables that are gone.
 
-use super::choose;
+use super::{Step, choose, choose_manual};
 use crate::db::core::KeyspaceCore;
 use crate::db::turns::Turn;
 use crate::db::workers::compact_next;
 use crate::db::{Db, Setup};
 use crate::event::CompactionReason;
-use crate::options::{GroupPrefix, KeyspaceOptions, Options};
+use crate::options::{Compression, GroupPrefix, KeyspaceOptions, Options};
+use crate::version::KeyRange;
 use esker_base::Env;
 use esker_base::sync::atomic::Ordering;
 use esker_base::vfs::strict::StrictVfs;
@@ -118,6 +119,54 @@ fn writes_stop_for_a_while_where_level_0_is_over_what_it_may_be() {
     db.core().stall.set_level0(1.0, true);
     db.put(b"a", b"2").expect("it is written in the end");
     assert!(slowed_us() >= 900_000, "{}", slowed_us());
+    db.close().expect("close");
+}
+
+#[test]
+fn so_do_bulk_loads() {
+    let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+    let db = Db::open_with("/db", Options::default(), Setup { env, ..Setup::default() });
+    let db = db.expect("open");
+    let load = |key: &[u8]| {
+        let mut load = db.default_keyspace().ingest().expect("begin");
+        load.put(key, b"1").expect("put");
+        load.finish().expect("it is loaded in the end")
+    };
+    load(b"a");
+    assert_eq!(db.stats().writes.slowed_us_max, 0);
+    db.core().stall.set_level0(1.0, true);
+    load(b"b");
+    assert!(db.stats().writes.slowed_us_max >= 900_000, "{:?}", db.stats().writes);
+    db.close().expect("close");
+}
+
+#[test]
+fn a_compaction_of_what_was_deleted_meanwhile_is_in_vain_and_no_failure() {
+    let groups = Some(GroupPrefix::Delimiter { byte: b'/' });
+    let default_keyspace = KeyspaceOptions {
+        groups,
+        group_table_bytes_min: 4 << 10,
+        compression: vec![Compression::None],
+        level0_runs_compact: 19,
+        ..KeyspaceOptions::default()
+    };
+    let options = Options { default_keyspace, ..Options::default() };
+    let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+    let setup = Setup { env, inline_background: true, ..Setup::default() };
+    let db = Db::open_with("/db", options, setup).expect("open");
+    add_run(&db, 1);
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    (2..5).for_each(|byte| add_run(&db, byte));
+    let (core, keyspace) = (db.core(), db.default_keyspace().core.clone());
+    let options = keyspace.compacted_by.load_full();
+    let everything = KeyRange { start: None, end: None, end_inclusive: false };
+    let step = choose_manual(core, &keyspace, &options, (0, 1, u64::MAX), &everything);
+    let Ok(Step::Run(chosen)) = step else { panic!("there are three runs") };
+    db.delete_group(b"b/").expect("delete");
+    assert!(chosen.spec.tables().any(|(_, table)| table.is_obsolete()), "one of its own");
+    assert!(!chosen.run(core).expect("no failure"));
+    db.wait_idle().expect("idle");
+    assert_eq!(db.iter().expect("iter").count(), 100, "the other group");
     db.close().expect("close");
 }
 

@@ -132,7 +132,9 @@ impl Repair<'_> {
         let mut damaged = !has_header || is_unreadable || found.is_damaged();
         let mut gaps = Vec::new();
         if kind == FileKind::Values(number) {
+            // Behind the first directory stand no values.
             gaps = found.gaps;
+            gaps.retain(|gap| found.directory.is_none() || gap.offset_bytes < found.directory_at);
             // No database opens with one that is longer than it should be.
             damaged |= self.files.get(&kind) != Some(&found.end_bytes);
             if found.directory.is_none() {
