@@ -55,8 +55,8 @@ pub struct Options {
     /// change at any open.
     /// Default: wal.
     pub durability: Durability,
-    /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, the one that
-    /// pins the oldest log is flushed. With `durability = external`, where there are no logs, it
+    /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, or more than 32
+    /// logs, the one that pins the oldest is flushed. With `durability = external`, where there are no logs, it
     /// bounds what memtables hold of values that are kept apart. Default: 512 MiB. Minimum: 1 MiB.
     pub wal_bytes_max: u64,
     /// Threads that compact. One more flushes, one makes the next log ready, one makes memory ready
