@@ -56,8 +56,9 @@ pub struct Options {
     /// Default: wal.
     pub durability: Durability,
     /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, or more than 32
-    /// logs, the one that pins the oldest is flushed. With `durability = external`, where there are no logs, it
-    /// bounds what memtables hold of values that are kept apart. Default: 512 MiB. Minimum: 1 MiB.
+    /// logs, the one that pins the oldest is flushed. With `durability = external`, where there are
+    /// no logs, it bounds what memtables hold of values that are kept apart. Default: 512 MiB.
+    /// Minimum: 1 MiB.
     pub wal_bytes_max: u64,
     /// Threads that compact. One more flushes, one makes the next log ready, one makes memory ready
     /// for memtables and the cache, and one builds indexes; up to eight read for cursors and
