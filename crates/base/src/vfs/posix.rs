@@ -221,13 +221,6 @@ fn lock_opened(path: &Path, open: impl Fn() -> std::io::Result<File>) -> Result<
             }
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: path.to_path_buf() }),
-            Err(TryLockError::Error(e)) if e.raw_os_error() == Some(libc::ENOLCK) => {
-                return Err(Error::io(
-                    "lock",
-                    path,
-                    std::io::Error::new(ErrorKind::Unsupported, e),
-                ));
-            }
             Err(TryLockError::Error(e)) => return Err(Error::io("lock", path, e)),
         }
     }

@@ -52,6 +52,17 @@ pub(super) fn who_pins(keyspaces: &Keyspaces) -> Option<&Arc<KeyspaceCore>> {
     keyspaces.by_id.values().filter(holds).min_by_key(first)
 }
 
+/// The same, unless a memtable that waits for a flush needs one as old: then another one would make
+/// the wait longer, and no log go.
+fn who_alone_pins(keyspaces: &Keyspaces) -> Option<&Arc<KeyspaceCore>> {
+    let oldest_sealed = keyspaces.by_id.values().filter_map(|keyspace| {
+        keyspace.view.load().sealed.iter().map(|sealed| sealed.first_wal).min()
+    });
+    let oldest_sealed = oldest_sealed.min().unwrap_or(u64::MAX);
+    let first = |k: &Arc<KeyspaceCore>| k.view.load().active_first_wal.load(Ordering::Relaxed);
+    who_pins(keyspaces).filter(|pins| first(pins) < oldest_sealed)
+}
+
 /// Waits until compactions have made level 0 smaller, but no longer than [`LEVEL0_WAIT_MS_MAX`]:
 /// where none can, as on a full disk, writes go on, slowly.
 pub(super) fn wait_for_level0(core: &Core) -> Result<()> {
@@ -214,7 +225,7 @@ impl CommitState {
         self.rotate(core)?;
         if core.has_too_many_logs(0) {
             // However little it holds.
-            chosen.extend(who_pins(&keyspaces).filter(|k| !ids.contains(&k.id)));
+            chosen.extend(who_alone_pins(&keyspaces).filter(|k| !ids.contains(&k.id)));
         }
         for keyspace in chosen {
             self.seal_one(core, keyspace);
@@ -228,7 +239,8 @@ impl CommitState {
         if !core.has_too_many_logs(self.journal.len_bytes()) {
             return;
         }
-        if let Some(pins) = who_pins(&core.keyspaces.load_full()).map(|keyspace| keyspace.id) {
+        if let Some(pins) = who_alone_pins(&core.keyspaces.load_full()).map(|keyspace| keyspace.id)
+        {
             // If that fails, they stay until the next memtable is sealed.
             let _ = self.seal(core, &[pins]);
         }

@@ -15,7 +15,7 @@ use crate::version::{
     CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, Run, Table, TableMeta,
     Version,
 };
-use esker_base::sync::atomic::Ordering;
+use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::{Error, Result, Seq};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -268,6 +268,7 @@ impl Chosen {
         let resting = leisure.clone();
         // What goes does not wait until a long job finds out that it was in vain.
         let held: Vec<Arc<Table>> = spec.tables().map(|(_, table)| table.clone()).collect();
+        let looks = AtomicUsize::new(0);
         let (flushed_seq, logged_from) = {
             let versions = core.lock_versions()?;
             // Of one that was dropped by now nothing stays.
@@ -285,9 +286,11 @@ impl Chosen {
             snapshots,
             logged_from,
             stop: Box::new(move || {
-                keyspace.dropped.load(Ordering::Relaxed)
-                    || held.iter().any(|table| table.is_obsolete())
-                    || background.stopping()
+                // One in turn: there may be thousands.
+                let nth = looks.fetch_add(1, Ordering::Relaxed) % held.len().max(1);
+                background.stopping()
+                    || keyspace.dropped.load(Ordering::Relaxed)
+                    || held.get(nth).is_some_and(|table| table.is_obsolete())
             }),
             rest: Box::new(move || {
                 if let Some(leisure) = &resting {

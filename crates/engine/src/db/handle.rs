@@ -404,7 +404,8 @@ impl Keyspace {
     /// The value of a key, or `None`.
     ///
     /// # Errors
-    /// `Corruption` or `Io` if a table cannot be read.
+    /// `Corruption` or `Io` if a table cannot be read; `InvalidArgument` if the keyspace was
+    /// dropped.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.running.core.get(&self.core, key, None)
@@ -446,7 +447,7 @@ impl Keyspace {
     /// A cursor over a range. It stands on nothing until it is positioned.
     ///
     /// # Errors
-    /// `InvalidArgument` if the range ends before it starts.
+    /// `InvalidArgument` if the range ends before it starts, or the keyspace was dropped.
     pub fn scan(&self, options: &ScanOptions<'_>) -> Result<Cursor> {
         self.running.core.scan(&self.core, options)
     }

@@ -9,6 +9,7 @@
 use crate::log::RECORD_HEADER_BYTES;
 use esker_base::coding::{put_varint, take_varint};
 use esker_base::key::SEQ_MAX;
+use std::ops::Range;
 
 /// Between the two directories of a file that is not small stands a value of so many zeros that
 /// nothing points to: what disks lose at once does not take both.
@@ -30,6 +31,18 @@ pub(super) fn directories(first: u64, end: u64) -> Option<([u64; 2], usize)> {
     let both = end.checked_sub(first)?.checked_sub(between).filter(|both| both % 2 == 0)?;
     let bytes = usize::try_from(both / 2).ok().filter(|&bytes| bytes > RECORD_HEADER_BYTES)?;
     Some(([first, first + bytes as u64 + between], bytes))
+}
+
+/// Where the first directory of a file begins, one of whose two stands here, if the second ends at
+/// `end`.
+pub(crate) fn first_directory(here: Range<u64>, end: u64) -> u64 {
+    let bytes = here.end - here.start;
+    let may_begin = [0, RECORD_HEADER_BYTES + BETWEEN_BYTES].map(|between| {
+        let first = here.start.checked_sub(bytes + between as u64)?;
+        let (places, len) = directories(first, end)?;
+        (places == [first, here.start] && len as u64 == bytes).then_some(first)
+    });
+    may_begin.into_iter().flatten().next().unwrap_or(here.start)
 }
 
 /// Gathers the directory of a file that is being written.
@@ -223,6 +236,21 @@ mod tests {
     }
 
     /// The example of the format's page is what this code writes.
+    #[test]
+    fn either_directory_tells_where_the_first_is() {
+        for first in [1_000, SMALL_BYTES - 1, SMALL_BYTES, 1 << 20] {
+            for bytes in [RECORD_HEADER_BYTES as u64 + 1, 90, 70_000] {
+                let between =
+                    if first < SMALL_BYTES { 0 } else { RECORD_HEADER_BYTES + BETWEEN_BYTES };
+                let second = first + bytes + between as u64;
+                let end = second + bytes;
+                assert_eq!(directories(first, end), Some(([first, second], bytes as usize)));
+                assert_eq!(first_directory(first..first + bytes, end), first);
+                assert_eq!(first_directory(second..end, end), first);
+            }
+        }
+    }
+
     #[test]
     fn the_documented_example_is_what_is_written_and_read() {
         let page = include_str!("../../../../docs/format/value-log.md");

@@ -29,7 +29,7 @@ mod sweep;
 mod values;
 
 pub(crate) use compress::{Packed, pack};
-pub(crate) use directory::Directory;
+pub(crate) use directory::{Directory, first_directory};
 pub(crate) use file::{Place, ValueFile, ValueFileMeta, ValueStore};
 pub(crate) use map::{LogList, ValueMap};
 pub(crate) use moved::MovedWriter;

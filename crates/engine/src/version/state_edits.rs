@@ -15,7 +15,7 @@ const EDIT_BYTES: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct StateEdits {
     edits: Vec<VersionEdit>,
-    /// Of keys and notes in the last edit.
+    /// Of the last edit.
     bytes: usize,
 }
 
@@ -27,7 +27,7 @@ impl StateEdits {
 
     /// Adds a change.
     pub(super) fn push(&mut self, change: Change) {
-        let bytes = variable_bytes(&change);
+        let bytes = bytes_of(&change);
         match self.edits.last_mut() {
             Some(edit) if self.bytes < EDIT_BYTES => {
                 edit.push(change);
@@ -53,14 +53,19 @@ impl StateEdits {
     }
 }
 
-/// Of what may be long in a change.
-fn variable_bytes(change: &Change) -> usize {
-    match change {
-        Change::TableAdded { meta, .. } => meta.smallest.len() + meta.largest.len(),
+/// About how long a change is.
+fn bytes_of(change: &Change) -> usize {
+    const NUMBER: usize = 8;
+    let long = match change {
+        Change::TableAdded { meta, .. } => {
+            meta.smallest.len() + meta.largest.len() + 2 * NUMBER * meta.references.len()
+        }
+        Change::ValuesAdded(meta) => NUMBER * meta.logs.len(),
         Change::Erased { start, end, .. } => start.len() + end.len(),
         Change::Applied { group, state } => group.len() + state.note.len(),
         _ => 0,
-    }
+    };
+    long + 8 * NUMBER
 }
 
 #[cfg(test)]

@@ -28,6 +28,9 @@ impl Repair<'_> {
         let state = self.new_state()?;
         let leaving = self.leaving();
         self.give_second_names(vfs.as_ref(), &dir, &leaving)?;
+        // What was taken for damage is some; nothing more is read from here on.
+        self.tolerant.check()?;
+        self.report.notes.extend(self.tolerant.notes());
         self.report.manifest = self.store.peek_number();
         self.report.files = std::mem::take(&mut self.fates).into_values().collect();
         self.keep_report(vfs.as_ref(), &dir.join("lost"))?;

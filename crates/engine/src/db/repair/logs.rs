@@ -160,6 +160,7 @@ impl Repair<'_> {
             return Ok(Some(found));
         }
         self.scan(&mut log, &mut found, index, &name);
+        self.tolerant.survey(&path);
         Ok(Some(found))
     }
 

@@ -206,9 +206,6 @@ impl Repair<'_> {
             None => self.rebuild(&evidence)?,
         }
         self.speak_for_manifests(&evidence, kept.map(|manifest| manifest.number));
-        // What was taken for damage is some.
-        self.tolerant.check()?;
-        self.report.notes.extend(self.tolerant.notes());
         self.install()
     }
 

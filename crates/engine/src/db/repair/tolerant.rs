@@ -27,8 +27,10 @@ const FILLING: u8 = 0xeb;
 struct Met {
     /// Offsets of pages that could not be read.
     pages: BTreeMap<PathBuf, BTreeSet<u64>>,
-    /// The first failure that was not the disk's.
+    /// The first failure that was not the disk's, or came after it was too late.
     failure: Option<Error>,
+    /// Files of which it is known what can be read.
+    surveyed: BTreeSet<PathBuf>,
 }
 
 /// The tolerant file system. A clone shares what was met.
@@ -43,12 +45,19 @@ impl TolerantVfs {
         TolerantVfs { inner, met: Arc::default() }
     }
 
-    /// Fails if something could not be read that the disk may well have.
+    /// Fails if something could not be read that the disk may well have, or that could be read a
+    /// moment ago: another repair begins with what it can read then.
     ///
     /// # Errors
     /// What went wrong first.
     pub(super) fn check(&self) -> Result<()> {
         self.met.lock().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// From now on it is known what can be read of the file: a page that fails later than that
+    /// ends the repair, which would miss what stands there and not know it.
+    pub(super) fn survey(&self, path: &Path) {
+        self.met.lock().surveyed.insert(path.to_path_buf());
     }
 
     /// True if some of the file could not be read.
@@ -188,7 +197,10 @@ impl TolerantReader {
                 Err(error) if error.is_unreadable() => {
                     buf[read..end].fill(FILLING);
                     let mut met = self.vfs.met.lock();
-                    met.pages.entry(self.path.clone()).or_default().insert(page);
+                    let is_new = met.pages.entry(self.path.clone()).or_default().insert(page);
+                    if is_new && met.surveyed.contains(&self.path) {
+                        met.failure.get_or_insert(error);
+                    }
                 }
                 Err(error) => return self.vfs.note(Err(error)),
             }
@@ -242,6 +254,24 @@ mod tests {
         assert!(tolerant.has_met(Path::new("file")) && tolerant.check().is_ok());
         let notes = tolerant.notes();
         assert_eq!(notes, ["the disk cannot read file from offset 4096 on, up to 4096 bytes"]);
+    }
+
+    #[test]
+    fn what_fails_after_it_was_read_ends_it() {
+        let (faulty, tolerant, _) = disk(20_000);
+        let path = Path::new("file");
+        let read = || {
+            let file = tolerant.open(path, Access::Sequential).expect("open");
+            file.read_at(0, &mut [0; 20_000]).expect("read");
+        };
+        faulty.lose_page(path, 0);
+        read();
+        tolerant.survey(path);
+        read();
+        tolerant.check().expect("it was known");
+        faulty.lose_page(path, 5_000);
+        read();
+        tolerant.check().expect_err("it was not");
     }
 
     #[test]

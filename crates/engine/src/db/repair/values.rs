@@ -9,7 +9,7 @@ use super::holders::{Holder, Unread, Values};
 use super::{FileFate, Repair};
 use crate::log::{Gap, HEADER_BYTES, LogKind, Piece, Salvager};
 use crate::names::FileKind;
-use crate::value_log::{Directory, MovedWriter, Place, ValueFileMeta};
+use crate::value_log::{Directory, MovedWriter, Place, ValueFileMeta, first_directory};
 use crate::version::{NamedValues, Recovered, Table};
 use esker_base::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ struct Found {
     durable_bytes: u64,
     /// Where the last record ends.
     end_bytes: u64,
-    /// The first directory that can be read, and where it begins.
+    /// A directory, and where the first one begins, be that this one or not.
     directory: Option<Directory>,
     directory_at: u64,
 }
@@ -33,6 +33,7 @@ struct Found {
 impl Found {
     fn read(log: &mut Salvager, has_directory: bool) -> Result<Found> {
         let mut found = Found { end_bytes: HEADER_BYTES as u64, ..Found::default() };
+        let mut read_at = 0..0;
         while let Some(piece) = log.next()? {
             match piece {
                 Piece::Value { offset_bytes, end_bytes, .. } => {
@@ -43,7 +44,7 @@ impl Found {
                     if has_directory && found.directory.is_none() {
                         let decoded = Directory::decode(payload, HEADER_BYTES as u64, offset_bytes);
                         found.directory = decoded.ok();
-                        found.directory_at = offset_bytes;
+                        read_at = offset_bytes..end_bytes;
                     }
                     found.end_bytes = end_bytes;
                 }
@@ -56,6 +57,7 @@ impl Found {
                 Piece::Gap(gap) => found.gaps.push(gap),
             }
         }
+        found.directory_at = first_directory(read_at, found.end_bytes);
         Ok(found)
     }
 
@@ -127,14 +129,18 @@ impl Repair<'_> {
             _ => return Ok(None),
         };
         let found = Found::read(&mut log, wanted == LogKind::Values)?;
+        self.tolerant.survey(&path);
         // What cannot be read now may fail others later.
         let is_unreadable = self.tolerant.has_met(&path);
         let mut damaged = !has_header || is_unreadable || found.is_damaged();
         let mut gaps = Vec::new();
         if kind == FileKind::Values(number) {
-            // Behind the first directory stand no values.
+            // Where none began, none is lost, as in one of the two directories.
             gaps = found.gaps;
-            gaps.retain(|gap| found.directory.is_none() || gap.offset_bytes < found.directory_at);
+            gaps.retain(|gap| {
+                let is_in = |at| gap.offset_bytes <= at && at < gap.offset_bytes + gap.bytes;
+                found.directory.as_ref().is_none_or(|of| of.iter().any(|(.., at)| is_in(at)))
+            });
             // No database opens with one that is longer than it should be.
             damaged |= self.files.get(&kind) != Some(&found.end_bytes);
             if found.directory.is_none() {
