@@ -1,8 +1,9 @@
 //! Checkpoints that are made at the same time, and who may open one.
 
 use crate::support::{DIR, setup_on};
-use esker::base::vfs::strict::StrictVfs;
-use esker::{Db, Error, Options};
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+use esker::base::vfs::strict::{StrictVfs, Survival};
+use esker::{Db, Error, KeyspaceOptions, Options};
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 
@@ -68,4 +69,64 @@ fn copies_of_a_store_that_nobody_writes_to_leave_no_logs_in_it() {
     let logs = names.filter(|name| name.ends_with(".wal")).count();
     // That of the record, the current one, and one that is ready.
     assert!(logs <= 3, "{logs}");
+}
+
+/// On another file system, tables and logs are copied. A power cut leaves a copy that is whole, or
+/// none that opens; and the store as it was.
+#[test]
+fn a_copy_by_copying_may_be_cut_off_anywhere() {
+    let default_keyspace =
+        KeyspaceOptions { value_log_bytes_min: Some(500), ..KeyspaceOptions::default() };
+    let options = || Options { default_keyspace: default_keyspace.clone(), ..Options::default() };
+    let run = |crash_at: Option<u64>| {
+        let disk = StrictVfs::new();
+        let vfs = FaultyVfs::new(Arc::new(disk.clone()));
+        let db = Db::open_with(DIR, options(), setup_on(Arc::new(vfs.clone()), 1)).expect("open");
+        for number in 0..30u8 {
+            // Some in a table, some in a log that is over, some in the newest; some apart.
+            db.put(&[number], &vec![number; 100 * usize::from(number)]).expect("put");
+            match number {
+                10 => db.flush().expect("flush"),
+                20 => db.checkpoint("/earlier").expect("checkpoint"),
+                _ => {}
+            }
+        }
+        db.sync().expect("sync");
+        vfs.inject(FaultRule::nth(1, &[Op::Link], Fault::Eio).from_then_on());
+        let from = disk.mutating_calls();
+        crash_at.into_iter().for_each(|at| disk.set_crash_at(from + at));
+        let made = db.checkpoint("/copy").is_ok();
+        // Whoever is told so has copied everything.
+        assert!(!made || vfs.faults_fired() > 0, "nothing can be linked");
+        (disk.clone(), made, disk.mutating_calls() - from)
+    };
+    let holds = |db: &Db| {
+        let all = (0..30u8).all(|number| {
+            let found = db.get(&[number]).expect("get");
+            found.is_some_and(|value| *value == vec![number; 100 * usize::from(number)])
+        });
+        let report = db.verify(|_| true).expect("verify");
+        all && report.damage.is_empty()
+    };
+    let (_, made, calls) = run(None);
+    assert!(made && calls > 10, "{calls}");
+    let mut opened = 0;
+    for at in 1..=calls {
+        let (disk, made, _) = run(Some(at));
+        for survival in [Survival::None, Survival::Some { percent: 50 }, Survival::All] {
+            let after = disk.crash(survival, at);
+            let setup = || setup_on(Arc::new(after.clone()), 2);
+            let store = Db::open_with(DIR, options(), setup()).expect("open");
+            assert!(holds(&store), "the store, crash at {at}, {survival:?}");
+            let open_copy = Options { create_if_missing: false, ..options() };
+            match Db::open_with("/copy", open_copy, setup()) {
+                Ok(copy) => {
+                    assert!(holds(&copy), "the copy, crash at {at}, {survival:?}");
+                    opened += 1;
+                }
+                Err(error) => assert!(!made, "it was made, crash at {at}, {survival:?}: {error}"),
+            }
+        }
+    }
+    assert!(opened > 0, "some of them were whole");
 }
