@@ -111,8 +111,10 @@ fn a_copy_by_copying_may_be_cut_off_anywhere() {
     let (_, made, calls) = run(None);
     assert!(made && calls > 10, "{calls}");
     let mut opened = 0;
-    for at in 1..=calls {
+    // And right behind the last call, when it was made.
+    for at in 1..=calls + 1 {
         let (disk, made, _) = run(Some(at));
+        assert_eq!(made, at > calls, "crash at {at} of {calls}");
         for survival in [Survival::None, Survival::Some { percent: 50 }, Survival::All] {
             let after = disk.crash(survival, at);
             let setup = || setup_on(Arc::new(after.clone()), 2);
