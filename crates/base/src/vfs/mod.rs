@@ -12,6 +12,74 @@
 //! 3. After a failed `sync` nothing is known about the bytes since the last good one. The
 //!    caller must not sync again and believe it.
 
+/// In an implementation of [`Vfs`] for what has another one as `inner`: passes these calls on.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! pass_on {
+    ($($name:ident),* $(,)?) => { $($crate::pass_on!(@ $name);)* };
+    (@ create) => {
+        fn create(
+            &self,
+            path: &std::path::Path,
+        ) -> $crate::Result<Box<dyn $crate::vfs::WritableFile>> {
+            self.inner.create(path)
+        }
+    };
+    (@ create_log) => {
+        fn create_log(
+            &self,
+            path: &std::path::Path,
+            reserve_bytes: u64,
+        ) -> $crate::Result<Box<dyn $crate::vfs::WritableFile>> {
+            self.inner.create_log(path, reserve_bytes)
+        }
+    };
+    (@ rename) => { $crate::pass_on!(@ rename(from, to) -> ()); };
+    (@ link) => { $crate::pass_on!(@ link(from, to) -> ()); };
+    (@ remove) => { $crate::pass_on!(@ remove(path) -> ()); };
+    (@ truncate) => {
+        fn truncate(&self, path: &std::path::Path, len_bytes: u64) -> $crate::Result<()> {
+            self.inner.truncate(path, len_bytes)
+        }
+    };
+    (@ rewrite) => {
+        fn rewrite(
+            &self,
+            path: &std::path::Path,
+            part: std::ops::Range<u64>,
+        ) -> $crate::Result<()> {
+            self.inner.rewrite(path, part)
+        }
+    };
+    (@ punch_hole) => {
+        fn punch_hole(
+            &self,
+            path: &std::path::Path,
+            offset_bytes: u64,
+            len_bytes: u64,
+        ) -> $crate::Result<()> {
+            self.inner.punch_hole(path, offset_bytes, len_bytes)
+        }
+    };
+    (@ create_dir_all) => { $crate::pass_on!(@ create_dir_all(path) -> bool); };
+    (@ remove_dir) => { $crate::pass_on!(@ remove_dir(path) -> ()); };
+    (@ sync_dir) => { $crate::pass_on!(@ sync_dir(path) -> ()); };
+    (@ list) => { $crate::pass_on!(@ list(path) -> Vec<$crate::vfs::DirEntry>); };
+    (@ exists) => { $crate::pass_on!(@ exists(path) -> bool); };
+    (@ canonical) => { $crate::pass_on!(@ canonical(path) -> std::path::PathBuf); };
+    (@ absolute) => { $crate::pass_on!(@ absolute(path) -> std::path::PathBuf); };
+    (@ lock) => { $crate::pass_on!(@ lock(path) -> Box<dyn $crate::vfs::FileLock>); };
+    (@ lock_existing) => {
+        $crate::pass_on!(@ lock_existing(path) -> Box<dyn $crate::vfs::FileLock>);
+    };
+    (@ free_bytes) => { $crate::pass_on!(@ free_bytes(path) -> u64); };
+    (@ $name:ident($($path:ident),*) -> $out:ty) => {
+        fn $name(&self, $($path: &std::path::Path),*) -> $crate::Result<$out> {
+            self.inner.$name($($path),*)
+        }
+    };
+}
+
 #[cfg(test)]
 mod conformance;
 pub mod faulty;

@@ -10,12 +10,12 @@
 //! Threads: a reservation under a lock gives each call its slot; waiting is on a condition
 //! variable, so that the lock is free meanwhile.
 
-use super::{Access, DirEntry, FileLock, ReadableFile, Vfs, WritableFile};
+use super::{Access, ReadableFile, Vfs, WritableFile};
 use crate::env::Clock;
 use crate::error::Result;
 use crate::sync::{Condvar, Mutex};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -117,6 +117,22 @@ impl ThrottledVfs {
 }
 
 impl Vfs for ThrottledVfs {
+    crate::pass_on!(
+        rename,
+        link,
+        remove,
+        punch_hole,
+        create_dir_all,
+        remove_dir,
+        list,
+        exists,
+        canonical,
+        absolute,
+        lock,
+        lock_existing,
+        free_bytes
+    );
+
     fn create(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
         Ok(self.writer(self.inner.create(path)?, false))
     }
@@ -131,18 +147,6 @@ impl Vfs for ThrottledVfs {
         Ok(Arc::new(ThrottledReader { inner, disk: self.disk.clone(), file }))
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.inner.remove(path)
-    }
-
     fn truncate(&self, path: &Path, len_bytes: u64) -> Result<()> {
         self.disk.spend(0, None);
         self.inner.truncate(path, len_bytes)
@@ -153,49 +157,9 @@ impl Vfs for ThrottledVfs {
         self.inner.rewrite(path, part)
     }
 
-    fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()> {
-        self.inner.punch_hole(path, offset_bytes, len_bytes)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> Result<bool> {
-        self.inner.create_dir_all(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.inner.remove_dir(path)
-    }
-
     fn sync_dir(&self, path: &Path) -> Result<()> {
         self.disk.spend(0, None);
         self.inner.sync_dir(path)
-    }
-
-    fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
-        self.inner.list(path)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.inner.exists(path)
-    }
-
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.canonical(path)
-    }
-
-    fn absolute(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
-    fn lock_existing(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock_existing(path)
-    }
-
-    fn free_bytes(&self, path: &Path) -> Result<u64> {
-        self.inner.free_bytes(path)
     }
 }
 

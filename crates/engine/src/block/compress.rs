@@ -15,7 +15,8 @@ use std::cell::RefCell;
 /// Bytes behind each stored payload: the codec and the checksum.
 pub const TRAILER_BYTES: usize = 5;
 
-const CODEC_NONE: u8 = 0;
+/// The payload as it is.
+pub(crate) const CODEC_NONE: u8 = 0;
 const CODEC_LZ4: u8 = 1;
 const CODEC_ZSTD: u8 = 2;
 /// The greatest number of a codec.

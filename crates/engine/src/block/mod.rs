@@ -18,7 +18,7 @@ mod stored;
 mod tests;
 
 pub use builder::BlockBuilder;
-pub(crate) use compress::{CODEC_MAX, codec_name, expand, expand_into, expanded_bytes};
+pub(crate) use compress::{CODEC_MAX, CODEC_NONE, codec_name, expand, expand_into, expanded_bytes};
 pub use compress::{Sealer, TRAILER_BYTES, copy_payload, open_payload};
 pub use cursor::BlockCursor;
 pub(crate) use search::{Layout, Record, restart};

@@ -225,8 +225,10 @@ impl KeyspaceCore {
         }
     }
 
+    /// Fails if it was dropped.
+    ///
     /// # Errors
-    /// `InvalidArgument` if it was dropped. Whoever finds a view empty that a drop has emptied
+    /// `InvalidArgument`, which says so. Whoever finds a view empty that a drop has emptied
     /// learns it here.
     #[inline]
     pub(super) fn check_live(&self) -> Result<()> {

@@ -18,9 +18,6 @@ pub(super) const BETWEEN_BYTES: usize = 4096;
 /// A file is not small if its values end here or later.
 pub(super) const SMALL_BYTES: u64 = 64 << 10;
 
-/// The codec of that.
-pub(super) const AS_IT_IS: u8 = 0;
-
 /// Entries after which a lookup may begin.
 const STRIDE: usize = 128;
 

@@ -1,7 +1,8 @@
 //! Writing a file of moved values.
 
-use super::directory::{AS_IT_IS, BETWEEN_BYTES, DirectoryBuilder, SMALL_BYTES};
+use super::directory::{BETWEEN_BYTES, DirectoryBuilder, SMALL_BYTES};
 use super::file::{Place, ValueFileMeta};
+use crate::block::CODEC_NONE;
 use crate::log::{BulkWriter, LogHeader, LogKind, ValuePointer};
 use crate::names;
 use esker_base::{Env, Result};
@@ -56,7 +57,7 @@ impl MovedWriter {
         let directory = self.directory.finish();
         let directory_at = self.writer.append_data(&directory)?;
         if directory_at >= SMALL_BYTES {
-            self.writer.append_value(AS_IT_IS, &[0; BETWEEN_BYTES])?;
+            self.writer.append_value(CODEC_NONE, &[0; BETWEEN_BYTES])?;
         }
         self.writer.append_data(&directory)?;
         let file_bytes = self.writer.finish()?;

@@ -12,8 +12,8 @@
 //!
 //! Invariants: (1) until CURRENT names the new manifest, every old file stands where it stood; (2)
 //! a file that was not used, or not used completely, is in `lost/` before CURRENT changes; (3)
-//! whatever is passed over stands in the report;
-//! (4) what a disk cannot read is damage, and what a system refuses is none, see `tolerant`.
+//! whatever is passed over stands in the report; (4) what a disk cannot read is damage, and what a
+//! system refuses is none, see `tolerant`.
 //! Logs: opening stops at the first gap, since what follows was never promised without what is
 //! missing. Repair goes on behind gaps and lists them: whoever calls it wants all there is.
 //! Crash: run it again. Before CURRENT changed it starts anew; what it had written is then
@@ -499,9 +499,9 @@ impl Repair<'_> {
         let values = self.keep_values()?;
         // An index of a keyspace that nothing tells of any more is of nothing.
         let there: BTreeSet<KeyspaceId> = self.keyspaces.keys().copied().collect();
-        let is_of_one = |of| there.contains(&of);
-        self.keyspaces
-            .retain(|_, one| names::parse_index(&one.name).is_none_or(|(of, _)| is_of_one(of)));
+        self.keyspaces.retain(|_, one| {
+            names::parse_index(&one.name).is_none_or(|(of, _)| there.contains(&of))
+        });
         let mut keyspaces = BTreeMap::new();
         for (&id, target) in &self.keyspaces {
             let skipped = target.options.is_none();

@@ -10,7 +10,7 @@
 //! anything.
 
 use esker_base::sync::Mutex;
-use esker_base::vfs::{Access, DirEntry, FileLock, ReadableFile, WritableFile};
+use esker_base::vfs::{Access, ReadableFile};
 use esker_base::{Error, Result, Vfs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -97,81 +97,33 @@ impl TolerantVfs {
 }
 
 impl Vfs for TolerantVfs {
-    fn create(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
-        self.inner.create(path)
-    }
-
-    fn create_log(&self, path: &Path, reserve_bytes: u64) -> Result<Box<dyn WritableFile>> {
-        self.inner.create_log(path, reserve_bytes)
-    }
+    esker_base::pass_on!(
+        create,
+        create_log,
+        rename,
+        link,
+        remove,
+        truncate,
+        rewrite,
+        punch_hole,
+        create_dir_all,
+        remove_dir,
+        sync_dir,
+        list,
+        canonical,
+        absolute,
+        lock,
+        lock_existing,
+        free_bytes
+    );
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadableFile>> {
         let inner = self.note(self.inner.open(path, access))?;
         Ok(Arc::new(TolerantReader { inner, path: path.to_path_buf(), vfs: self.clone() }))
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.inner.remove(path)
-    }
-
-    fn truncate(&self, path: &Path, len_bytes: u64) -> Result<()> {
-        self.inner.truncate(path, len_bytes)
-    }
-
-    fn rewrite(&self, path: &Path, part: Range<u64>) -> Result<()> {
-        self.inner.rewrite(path, part)
-    }
-
-    fn punch_hole(&self, path: &Path, offset_bytes: u64, len_bytes: u64) -> Result<()> {
-        self.inner.punch_hole(path, offset_bytes, len_bytes)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> Result<bool> {
-        self.inner.create_dir_all(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.inner.remove_dir(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.inner.sync_dir(path)
-    }
-
-    fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
-        self.inner.list(path)
-    }
-
     fn exists(&self, path: &Path) -> Result<bool> {
         self.note(self.inner.exists(path))
-    }
-
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.canonical(path)
-    }
-
-    fn absolute(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
-    fn lock_existing(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock_existing(path)
-    }
-
-    fn free_bytes(&self, path: &Path) -> Result<u64> {
-        self.inner.free_bytes(path)
     }
 }
 

@@ -137,10 +137,12 @@ impl Repair<'_> {
         if kind == FileKind::Values(number) {
             // Where none began, none is lost, as in one of the two directories.
             gaps = found.gaps;
-            gaps.retain(|gap| {
-                let is_in = |at| gap.offset_bytes <= at && at < gap.offset_bytes + gap.bytes;
-                found.directory.as_ref().is_none_or(|of| of.iter().any(|(.., at)| is_in(at)))
-            });
+            if let Some(directory) = &found.directory {
+                // In the order in which they stand.
+                let places: Vec<u64> = directory.iter().map(|(.., at)| at).collect();
+                let before = |end: u64| places.partition_point(|&at| at < end);
+                gaps.retain(|gap| before(gap.offset_bytes) < before(gap.offset_bytes + gap.bytes));
+            }
             // No database opens with one that is longer than it should be.
             damaged |= self.files.get(&kind) != Some(&found.end_bytes);
             if found.directory.is_none() {
