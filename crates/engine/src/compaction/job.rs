@@ -36,9 +36,10 @@ pub(crate) struct JobContext {
     pub(crate) version: Arc<Version>,
     /// Sequence numbers of live snapshots, ascending.
     pub(crate) snapshots: Vec<Seq>,
-    /// Logs may hold records from this sequence number on: a repair that takes them from there must
-    /// find out which are older than those of the tables.
-    pub(crate) logged_from: Seq,
+    /// Records from this sequence number on keep it. Logs may hold them: a repair that takes them
+    /// from there must find out which are older than those of the tables. Or something is being
+    /// erased up to it.
+    pub(crate) aged_from: Seq,
     /// Asked between two pieces of work, by every thread that works; true ends the job with
     /// `Cancelled`.
     pub(crate) stop: Box<dyn Fn() -> bool + Send + Sync>,
@@ -94,15 +95,16 @@ pub(super) fn run_parts(
     })
 }
 
-/// The edit that puts a job's outputs in the place of its inputs.
+/// The edit that puts a job's outputs in the place of its inputs, as far as these are still there.
 pub(crate) fn edit_of(
     id: KeyspaceId,
     spec: &CompactionSpec,
     result: &JobResult,
     run: u64,
+    is_there: impl Fn(&Table) -> bool,
 ) -> VersionEdit {
     let mut edit = VersionEdit::new();
-    for (level, table) in spec.tables() {
+    for (level, table) in spec.tables().filter(|(_, table)| is_there(table)) {
         let (level, number) = (level as u32, table.meta.number);
         edit.push(Change::TableRemoved { id, level, number });
     }
@@ -154,7 +156,7 @@ impl Job {
 
     /// Copies what is still seen of the part.
     fn merge(&self, part: &Part, stop: &dyn Fn() -> bool, output: &mut RunOutput) -> Result<()> {
-        let JobContext { store, options, version, snapshots, logged_from, .. } = &self.context;
+        let JobContext { store, options, version, snapshots, aged_from, .. } = &self.context;
         let order = &options.order;
         let keep = Keep {
             compression: options.compression_at(self.spec.output_level),
@@ -195,8 +197,8 @@ impl Job {
                 match cursor.stored_block() {
                     // Its age stands in there.
                     Some(stored) => output.add_stored(key, trailer, value, stored)?,
-                    // Its age tells it from what was erased, and from what logs hold.
-                    None if erased.is_some() || trailer.seq() >= *logged_from => {
+                    // Its age tells it from what is erased, and from what logs hold.
+                    None if erased.is_some() || trailer.seq() >= *aged_from => {
                         output.add(key, trailer, value)?;
                     }
                     None => output.add(key, ageless, value)?,

@@ -174,7 +174,7 @@ impl Job {
             origin: Origin::new(KeyspaceId::DEFAULT, "default"),
             version: self.version.clone(),
             snapshots: self.snapshots.clone(),
-            logged_from: self.logged_from,
+            aged_from: self.logged_from,
             stop: Box::new(|| false),
             rest: Box::new(rest),
         };

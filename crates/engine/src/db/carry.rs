@@ -268,7 +268,7 @@ fn copy(mut cursor: Cursor, to: Destination<'_>, core: &Core) -> Result<Written>
 pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles> {
     core.check_external()?;
     core.check_writable()?;
-    let range = GroupRange::of(group)?;
+    let range = Arc::new(GroupRange::of(group)?);
     let keyspaces = all_bytewise(core)?;
     // While the manifest cannot be written, nothing is made in vain.
     core.mend_manifest()?;
@@ -346,7 +346,7 @@ fn state_of(export: &Core, range: &GroupRange, dir: &Path) -> Result<GroupState>
 /// Gives the group a moment, and an epoch that it arrives with, whose number is returned.
 fn arrive(
     core: &Core,
-    range: GroupRange,
+    range: Arc<GroupRange>,
     state: GroupState,
     parts: Vec<(KeyspaceId, Written)>,
 ) -> Result<u64> {

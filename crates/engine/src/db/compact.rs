@@ -1,6 +1,7 @@
 //! Choosing a compaction, running it, and making its result current.
 
 use super::core::{Core, KeyspaceCore};
+use super::erasures::Gone;
 use super::leisure::Leisure;
 use super::turns::Turn;
 use crate::compaction::choice;
@@ -12,14 +13,14 @@ use crate::options::{Compaction, KeyspaceOptions};
 use crate::table::Origin;
 use crate::trace::{Amount, What};
 use crate::version::{
-    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Replaced, Run, Table, TableMeta,
-    Version,
+    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Run, Table, TableMeta, Version,
 };
-use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, Seq};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+mod install;
 
 /// How long a manual compaction waits for others before it looks again.
 pub(super) const BUSY_WAIT: Duration = Duration::from_millis(100);
@@ -42,6 +43,9 @@ pub(super) struct Chosen {
     /// What it was chosen by.
     options: Arc<KeyspaceOptions>,
     spec: CompactionSpec,
+    /// From this sequence number on records keep their age: a group is being deleted up to it,
+    /// which that version does not know yet.
+    erasing_seq: Seq,
 }
 
 impl KeyspaceCore {
@@ -139,8 +143,9 @@ fn choose_now(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
     let settled = keyspaces.by_id.values().filter(is_settled);
     let chosen = match turn {
         Turn::Smallest(at) => {
-            let mut all: Vec<Chosen> =
-                settled.flat_map(|keyspace| keyspace.all_candidates(oldest_snapshot)).collect();
+            let mut all: Vec<Chosen> = settled
+                .flat_map(|keyspace| keyspace.all_candidates(core, oldest_snapshot))
+                .collect();
             all.sort_by_key(|chosen| match chosen.spec.is_move {
                 true => 0,
                 false => chosen.spec.input_bytes(),
@@ -204,12 +209,12 @@ impl KeyspaceCore {
             Some((0.0, chosen?))
         });
         let (score, spec) = found?;
-        Some((score, self.chosen(version, in_force, spec)))
+        Some((score, self.chosen(core, version, in_force, spec)))
     }
 
     /// All that could be compacted in this keyspace now, one of each kind: to find what there is
     /// room for.
-    fn all_candidates(self: &Arc<Self>, oldest_snapshot: Seq) -> Vec<Chosen> {
+    fn all_candidates(self: &Arc<Self>, core: &Core, oldest_snapshot: Seq) -> Vec<Chosen> {
         let version = self.view.load().version.clone();
         let in_force = self.compacted_by.load_full();
         let options = &in_force;
@@ -221,11 +226,13 @@ impl KeyspaceCore {
             policy::pick_for_values(&version, options),
         ];
         let specs = of_levels.chain(others).flatten();
-        specs.map(|spec| self.chosen(version.clone(), in_force.clone(), spec)).collect()
+        specs.map(|spec| self.chosen(core, version.clone(), in_force.clone(), spec)).collect()
     }
 
+    /// To be called under `versions`.
     fn chosen(
         self: &Arc<Self>,
+        core: &Core,
         version: Arc<Version>,
         options: Arc<KeyspaceOptions>,
         spec: CompactionSpec,
@@ -235,7 +242,8 @@ impl KeyspaceCore {
             CompactionReason::Erased => Arc::new(version.without_files()),
             _ => version,
         };
-        Chosen { keyspace: self.clone(), version, options, spec }
+        let erasing_seq = core.erasing_seq.load(Ordering::Acquire);
+        Chosen { keyspace: self.clone(), version, options, spec, erasing_seq }
     }
 }
 
@@ -244,10 +252,14 @@ impl Chosen {
         for (_, table) in self.spec.tables() {
             table.compacting.store(taken, Ordering::Relaxed);
         }
+        match taken {
+            true => self.keyspace.erasures.begin(self.version.erased_seq),
+            false => self.keyspace.erasures.end(self.version.erased_seq),
+        }
     }
 
     /// Runs the compaction and makes its result current; frees the inputs in any case. False if it
-    /// was in vain, since some of them were deleted meanwhile.
+    /// was in vain, since too much of them was deleted meanwhile.
     pub(super) fn run(self, core: &Core) -> Result<bool> {
         // Also when the job panics: nothing stays taken for ever.
         let _unmark = Unmark(&self);
@@ -263,12 +275,39 @@ impl Chosen {
         });
         let underway = (!spec.is_move).then(|| core.begin_compaction(&self.keyspace, spec));
         let started = core.env.clock.now_ns();
-        let (keyspace, background) = (self.keyspace.clone(), core.background.clone());
         let leisure = self.leisure(core);
-        let resting = leisure.clone();
-        // What goes does not wait until a long job finds out that it was in vain.
-        let held: Vec<Arc<Table>> = spec.tables().map(|(_, table)| table.clone()).collect();
-        let looks = AtomicUsize::new(0);
+        let gone = Arc::new(Gone::of(spec));
+        let (looked, resting) = (gone.clone(), leisure.clone());
+        let rest = move || {
+            if let Some(leisure) = resting.as_ref().filter(|_| !gone.has_any()) {
+                leisure.rest();
+            }
+        };
+        let context = self.context(core, Box::new(move || looked.is_too_much()), Box::new(rest))?;
+        // More threads would only take the processors from those who read and write.
+        let parts_max = if leisure.is_some() { 1 } else { self.parts_max(core) };
+        let result = match job::run(spec, context, parts_max, &*core.background) {
+            Err(Error::Cancelled) if self.is_overtaken(core) => return Ok(false),
+            done => done?,
+        };
+        let installed = self.install(core, result)?;
+        drop(underway);
+        if let Some(result) = &installed {
+            let rested_ns = leisure.map_or(0, |leisure| leisure.rested_ns());
+            let duration_ns = core.env.clock.now_ns() - started;
+            self.account(core, result, duration_ns.saturating_sub(rested_ns));
+        }
+        Ok(installed.is_some())
+    }
+
+    /// What a job needs to know. It ends early if the database is closed, the keyspace dropped, or
+    /// `stop` says so.
+    fn context(
+        &self,
+        core: &Core,
+        stop: Box<dyn Fn() -> bool + Send + Sync>,
+        rest: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<JobContext> {
         let (flushed_seq, logged_from) = {
             let versions = core.lock_versions()?;
             // Of one that was dropped by now nothing stays.
@@ -278,40 +317,19 @@ impl Chosen {
         let snapshots = core.snapshots.list();
         #[cfg(esker_planted)]
         let snapshots = super::planted::forget(snapshots);
-        let context = JobContext {
+        let (keyspace, background) = (self.keyspace.clone(), core.background.clone());
+        Ok(JobContext {
             store: core.store.clone(),
             options: self.options.clone(),
             origin: Origin { flushed_seq, ..self.keyspace.origin() },
             version: self.version.clone(),
             snapshots,
-            logged_from,
+            aged_from: logged_from.min(self.erasing_seq),
             stop: Box::new(move || {
-                // One in turn: there may be thousands.
-                let nth = looks.fetch_add(1, Ordering::Relaxed) % held.len().max(1);
-                background.stopping()
-                    || keyspace.dropped.load(Ordering::Relaxed)
-                    || held.get(nth).is_some_and(|table| table.is_obsolete())
+                background.stopping() || keyspace.dropped.load(Ordering::Relaxed) || stop()
             }),
-            rest: Box::new(move || {
-                if let Some(leisure) = &resting {
-                    leisure.rest();
-                }
-            }),
-        };
-        // More threads would only take the processors from those who read and write.
-        let parts_max = if leisure.is_some() { 1 } else { self.parts_max(core) };
-        let mut result = match job::run(spec, context, parts_max, &*core.background) {
-            Err(Error::Cancelled) if self.is_overtaken(core) => return Ok(false),
-            done => done?,
-        };
-        let installed = self.install(core, &mut result)?;
-        drop(underway);
-        if installed {
-            let rested_ns = leisure.map_or(0, |leisure| leisure.rested_ns());
-            let duration_ns = core.env.clock.now_ns() - started;
-            self.account(core, &result, duration_ns.saturating_sub(rested_ns));
-        }
-        Ok(installed)
+            rest,
+        })
     }
 
     /// True if some of the inputs were deleted: the job is over, and nothing else is.
@@ -357,49 +375,6 @@ impl Chosen {
         let runs = self.version.level(0).len() as u64;
         let slow = u64::from(self.keyspace.options.level0_runs_slow);
         self.spec.reason == CompactionReason::Manual || runs * 2 >= slow
-    }
-
-    /// Puts the result in the place of the inputs. False if some of them were deleted meanwhile.
-    fn install(&self, core: &Core, result: &mut JobResult) -> Result<bool> {
-        let mut versions = core.lock_versions()?;
-        let id = self.keyspace.id;
-        if !versions.keyspaces.contains_key(&id) {
-            if !self.spec.is_move {
-                core.store.discard(&result.tables);
-            }
-            return Err(Error::Cancelled);
-        }
-        let version = &versions.keyspace(id)?.version;
-        let live: BTreeSet<u64> = version.tables().map(|(_, table)| table.meta.number).collect();
-        if !self.spec.tables().all(|(_, table)| live.contains(&table.meta.number)) {
-            // What was deleted meanwhile must not come back.
-            if !self.spec.is_move {
-                core.store.discard(&result.tables);
-            }
-            return Ok(false);
-        }
-        let joined = policy::output_run(version, &self.options, &self.spec);
-        if !self.spec.is_move {
-            let order = &self.keyspace.options.order;
-            for meta in &mut result.tables {
-                meta.erased_seq = version.cleared_up_to(order, meta);
-            }
-        }
-        let run = joined.unwrap_or_else(|| versions.new_run_id());
-        let edit = job::edit_of(id, &self.spec, result, run);
-        versions.commit(edit, None)?;
-        core.measure_values(&versions);
-        let version = versions.keyspace(id)?.version.clone();
-        let replaced = Replaced {
-            taken: self.spec.tables().map(|(_, table)| table.meta.number).collect(),
-            by: result.tables.iter().map(|meta| meta.number).collect(),
-        };
-        self.keyspace.update_view(|view| {
-            let before = view.version.clone();
-            view.follow(version.clone(), Some(&replaced));
-            self.keyspace.note_replaced(&before, &version, replaced);
-        });
-        Ok(true)
     }
 
     /// Notes how much of what newer runs point to was found to overwrite what older ones do, if the
@@ -569,8 +544,7 @@ fn choose_manual(
         Pick::Nothing => Step::Done,
         Pick::Busy => Step::Wait,
         Pick::Run(spec) => {
-            let (keyspace, options) = (keyspace.clone(), options.clone());
-            let chosen = Chosen { keyspace, version, options, spec };
+            let chosen = keyspace.chosen(core, version, options.clone(), spec);
             chosen.mark(true);
             Step::Run(Box::new(chosen))
         }

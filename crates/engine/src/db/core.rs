@@ -5,13 +5,14 @@
 //! `spare` (the log after the current one), `versions` (the right to change the shape of a tree),
 //! then any of `epochs`, `background.state`, `current_wal`, `retired`, `snapshots`, a keyspace's
 //! `schedule`, the one under which its view changes, and then its `indexing`. Nothing is locked
-//! under the one of the compactions that are `underway`. Readers take none of them: they load a
+//! under the one of the compactions that are `underway`, or that of `erasures`. Readers take none of them: they load a
 //! keyspace's [`View`] and the visible sequence number, in this order. `versions` is held while the
 //! manifest is synced; a writer therefore never waits for it, unless there is no spare log.
 
 use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::epochs::Epochs;
+use super::erasures::Erasures;
 use super::index_state::Indexing;
 use super::progress::EpochId;
 use super::queue::{self, WriteQueue};
@@ -51,6 +52,9 @@ pub(super) struct Core {
     pub(super) indexes: Indexes,
     /// The right to delete a group.
     pub(super) deleting: Mutex<()>,
+    /// What is being erased: a group, up to this sequence number, by an edit that is not in force
+    /// yet; `Seq::MAX` if there is none.
+    pub(super) erasing_seq: AtomicU64,
     /// Writers wait here for their turn.
     pub(super) queue: WriteQueue,
     /// `None` in a database that is only read.
@@ -142,6 +146,8 @@ pub(super) struct KeyspaceCore {
     pub(super) schedule: Mutex<Schedule>,
     /// Its compactions.
     pub(super) underway: Underway,
+    /// What was erased while they are at work.
+    pub(super) erasures: Erasures,
     /// What is known of its run index besides what is in force.
     pub(super) indexing: Mutex<Indexing>,
 }
@@ -221,6 +227,7 @@ impl KeyspaceCore {
             level_work: Mutex::new(vec![LevelStats::default(); DEEPEST_LEVEL + 1]),
             toll: Arc::new(Toll::new()),
             underway: Underway::default(),
+            erasures: Erasures::default(),
             indexing: Mutex::default(),
         }
     }
@@ -370,6 +377,7 @@ impl Core {
             indexes: Indexes::new(&parts.keyspaces.by_id.values().map(named).collect::<Vec<_>>()),
             keyspaces: ArcSwap::from_pointee(parts.keyspaces),
             deleting: Mutex::default(),
+            erasing_seq: AtomicU64::new(Seq::MAX),
             queue: WriteQueue::new(queue::LOOKERS_MAX),
             commit: Mutex::new(parts.commit),
             versions: Mutex::new(parts.versions),

@@ -39,7 +39,7 @@ pub struct GroupIndex {
 /// it, or neither does.
 #[derive(Debug)]
 pub(super) struct Arrival {
-    pub(super) range: GroupRange,
+    pub(super) range: Arc<GroupRange>,
     /// How far it was applied.
     pub(super) state: GroupState,
     /// What was there of the group up to here is erased.

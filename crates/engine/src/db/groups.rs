@@ -21,6 +21,7 @@ use crate::names;
 use crate::report::GroupStats;
 use crate::value_log::{Place, ValueFileMeta};
 use crate::version::{Change, Table, TableMeta, VersionEdit, VersionSet, live_bytes};
+use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{MutexGuard, thread};
 use esker_base::{Error, KeyspaceId, Result, Seq};
 use std::collections::BTreeSet;
@@ -38,7 +39,8 @@ pub struct DeletedGroup {
     pub tables: u64,
     /// Files with values of which nothing else was needed, and which are gone.
     pub value_files: u64,
-    /// Bytes of these files. They are free when this is told, unless a cursor still reads them.
+    /// Bytes of these files. They are free when this is told, unless a cursor still reads them, or
+    /// a compaction of which they are no more than a half.
     pub file_bytes: u64,
     /// Tables that share what was deleted with others: it is hidden, and left out when they are
     /// rewritten, with rests, which may take minutes, or at once if somebody waits for it
@@ -49,16 +51,20 @@ pub struct DeletedGroup {
 /// Deletes a group in all keyspaces whose keys stand in bytewise order.
 pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     core.check_writable()?;
-    let range = GroupRange::of(group)?;
+    let range = Arc::new(GroupRange::of(group)?);
     // No index is made, and no keyspace made or dropped, until the group is gone.
     let _shared = core.indexes.gate.read();
     let keyspaces = concerned(core)?;
     let _one_at_a_time = core.right_to_erase();
+    let _until_in_force = Erasing(core);
     let (seq, idle) = {
         let mut commit = core.commit.lock();
         let commit = commit.as_mut().ok_or(Error::Cancelled)?;
         core.epochs.lock().check_apart(&range.group)?;
         let seq = commit.take_seq(core)?;
+        // Before anything newer is written: compactions that read that, and know of no erasure yet,
+        // must not forget that it is newer.
+        core.erasing_seq.store(seq, Ordering::Release);
         // What is applied in spite of the promise must not be noted in what is given up.
         core.epochs.lock().retire(&range.group);
         let idle = keyspaces.iter().filter(|keyspace| !keyspace.has_memtables());
@@ -66,7 +72,7 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         // Numbers up to this one must not be given to other records after a crash.
         commit.sync(core)?;
         // No record follows it in the log yet.
-        core.visible_seq.store(seq, std::sync::atomic::Ordering::Release);
+        core.visible_seq.store(seq, Ordering::Release);
         (seq, idle)
     };
     let (deleted, gone) = {
@@ -78,6 +84,7 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         // flush them.
         edit.changes.extend(idle.into_iter().map(|id| Change::Flushed { id, seq }));
         versions.commit(edit, None)?;
+        note_erased(core, &range, seq);
         core.measure_values(&versions);
         core.forget_group(&range.group, seq);
         core.show_versions(&versions);
@@ -88,6 +95,25 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
     core.background.wake_workers();
     give_up(core, &gone);
     Ok(deleted)
+}
+
+/// What is being erased, until it is in force or was not possible.
+struct Erasing<'a>(&'a Core);
+
+impl Drop for Erasing<'_> {
+    fn drop(&mut self) {
+        self.0.erasing_seq.store(Seq::MAX, Ordering::Release);
+    }
+}
+
+/// Tells compactions that are at work that a group was erased, by an edit that is in force. To be
+/// called under `versions`.
+pub(super) fn note_erased(core: &Core, range: &Arc<GroupRange>, seq: Seq) {
+    for keyspace in core.keyspaces.load().by_id.values() {
+        if keyspace.options.order.is_bytewise() {
+            keyspace.erasures.note(range, seq);
+        }
+    }
 }
 
 /// Removes the files of tables that have left, also of those that a reader holds who is just

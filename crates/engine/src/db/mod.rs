@@ -25,6 +25,7 @@ mod compact;
 mod core;
 mod destroy;
 mod epochs;
+mod erasures;
 mod external;
 mod flushing;
 mod group_range;

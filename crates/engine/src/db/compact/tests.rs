@@ -1,16 +1,17 @@
 //! What is in a hurry, what scans have paid for, and what is left of tables that are gone.
 
-use super::{Step, choose, choose_manual};
+use super::{Chosen, Gone, Step, choose, choose_manual};
 use crate::db::core::KeyspaceCore;
 use crate::db::turns::Turn;
 use crate::db::workers::compact_next;
-use crate::db::{Db, Setup};
+use crate::db::{Db, Pair, Setup};
 use crate::event::CompactionReason;
 use crate::options::{Compression, GroupPrefix, KeyspaceOptions, Options};
-use crate::version::KeyRange;
-use esker_base::Env;
+use crate::version::{KeyRange, TableMeta, Version};
 use esker_base::sync::atomic::Ordering;
-use esker_base::vfs::strict::StrictVfs;
+use esker_base::vfs::strict::{StrictVfs, Survival};
+use esker_base::{Env, KeyOrder, Result, Seq};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Whose work in the background is done by those who write and wait.
@@ -140,34 +141,208 @@ fn so_do_bulk_loads() {
     db.close().expect("close");
 }
 
-#[test]
-fn a_compaction_of_what_was_deleted_meanwhile_is_in_vain_and_no_failure() {
+/// A store with groups, compacted by whoever says so, in which tables of at least so many bytes
+/// hold one group alone.
+fn open_groups(disk: &StrictVfs, group_table_bytes_min: u64) -> Result<Db> {
     let groups = Some(GroupPrefix::Delimiter { byte: b'/' });
     let default_keyspace = KeyspaceOptions {
         groups,
-        group_table_bytes_min: 4 << 10,
+        group_table_bytes_min,
+        value_log_bytes_min: Some(64),
         compression: vec![Compression::None],
         level0_runs_compact: 19,
         ..KeyspaceOptions::default()
     };
     let options = Options { default_keyspace, ..Options::default() };
-    let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+    let env = Env::with_vfs(Arc::new(disk.clone()), 1);
     let setup = Setup { env, inline_background: true, ..Setup::default() };
-    let db = Db::open_with("/db", options, setup).expect("open");
-    add_run(&db, 1);
-    db.default_keyspace().compact_range(None, None).expect("compact");
-    (2..5).for_each(|byte| add_run(&db, byte));
-    let (core, keyspace) = (db.core(), db.default_keyspace().core.clone());
+    Db::open_with("/db", options, setup)
+}
+
+/// A run of level 0 with a hundred keys of each of these groups.
+fn add_groups(db: &Db, groups: &[&str], byte: u8) {
+    // Nothing is compacted for the sake of values.
+    let keyspace = db.default_keyspace().core.clone();
+    keyspace.reshaping.store(true, Ordering::Relaxed);
+    for group in groups {
+        (0..100u8).for_each(|key| {
+            let key = [group.as_bytes(), &[byte, key], &[key; 60]].concat();
+            db.put(&key, &[byte; 100]).expect("put");
+        });
+    }
+    db.flush().expect("flush");
+    keyspace.reshaping.store(false, Ordering::Relaxed);
+}
+
+/// A compaction by hand of level 0, about to begin.
+fn about_to_compact(db: &Db) -> Chosen {
+    let keyspace = db.default_keyspace().core.clone();
     let options = keyspace.compacted_by.load_full();
     let everything = KeyRange { start: None, end: None, end_inclusive: false };
-    let step = choose_manual(core, &keyspace, &options, (0, 1, u64::MAX), &everything);
-    let Ok(Step::Run(chosen)) = step else { panic!("there are three runs") };
-    db.delete_group(b"b/").expect("delete");
-    assert!(chosen.spec.tables().any(|(_, table)| table.is_obsolete()), "one of its own");
-    assert!(!chosen.run(core).expect("no failure"));
+    let step = choose_manual(db.core(), &keyspace, &options, (0, 1, u64::MAX), &everything);
+    match step.expect("choose") {
+        Step::Run(chosen) => *chosen,
+        Step::Wait => panic!("somebody else has them"),
+        Step::Done | Step::Changed => panic!("there are runs in level 0: {:?}", view_of(db)),
+    }
+}
+
+/// How many keys there are, and of what bytes their values are.
+fn keys_and_bytes(db: &Db) -> (usize, BTreeSet<u8>) {
+    let pairs: Vec<Pair> = db.iter().expect("iter").collect::<Result<_>>().expect("walk");
+    (pairs.len(), pairs.iter().flat_map(|(_, value)| value.iter().copied()).collect())
+}
+
+/// A store in which a group stands between two others, a third of all that there is and in tables
+/// of its own, and in which all is compacted together next.
+fn open_with_a_group_between(disk: &StrictVfs, group_table_bytes_min: u64) -> Db {
+    let db = open_groups(disk, group_table_bytes_min).expect("open");
+    add_groups(&db, &["a/", "c/"], 1);
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    add_groups(&db, &["a/", "c/"], 2);
+    (3..5).for_each(|byte| add_groups(&db, &["b/"], byte));
+    db
+}
+
+fn view_of(db: &Db) -> Arc<Version> {
+    db.default_keyspace().core.view.load().version.clone()
+}
+
+/// Fails unless there are these records, with these bytes, and nothing is wrong.
+fn check_holds(db: &Db, keys: usize, bytes: &[u8]) {
+    assert_eq!(keys_and_bytes(db), (keys, bytes.iter().copied().collect()));
+    let report = db.verify(|_| true).expect("verify");
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+}
+
+#[test]
+fn a_compaction_leaves_out_a_group_that_was_deleted_meanwhile() {
+    for alone in [true, false] {
+        let disk = StrictVfs::new();
+        let group_table_bytes_min = if alone { 4 << 10 } else { 1 << 20 };
+        let db = open_with_a_group_between(&disk, group_table_bytes_min);
+        let chosen = about_to_compact(&db);
+        let deleted = db.delete_group(b"b/").expect("delete");
+        // With its values, to which what is merged points still.
+        assert_eq!((deleted.tables, deleted.value_files), (2, 2));
+        // New keys of it are none of what was deleted.
+        db.put(b"b/new", &[9]).expect("put");
+        assert!(chosen.run(db.core()).expect("run"), "it is not in vain");
+        let version = view_of(&db);
+        assert!(version.level(0).is_empty() && !version.has_partly_erased(&KeyOrder::Bytewise));
+        db.flush().expect("flush");
+        assert!(view_of(&db).erased.is_empty(), "it is in no table");
+        check_holds(&db, 401, &[1, 2, 9]);
+        let keyspace = db.default_keyspace().core.clone();
+        assert!(keyspace.erasures.since(0).is_empty(), "nobody asks any more");
+        db.close().expect("close");
+        let db = open_groups(&disk, group_table_bytes_min).expect("open");
+        check_holds(&db, 401, &[1, 2, 9]);
+        db.close().expect("close");
+    }
+}
+
+#[test]
+fn a_compaction_of_nothing_but_what_was_deleted_is_in_vain_and_no_failure() {
+    let disk = StrictVfs::new();
+    let db = open_with_a_group_between(&disk, 4 << 10);
+    let chosen = about_to_compact(&db);
+    for group in [&b"a/"[..], b"b/", b"c/"] {
+        db.delete_group(group).expect("delete");
+    }
+    assert!(!chosen.run(db.core()).expect("no failure"));
     db.wait_idle().expect("idle");
-    assert_eq!(db.iter().expect("iter").count(), 100, "the other group");
+    check_holds(&db, 0, &[]);
+    assert_eq!(view_of(&db).tables().count(), 0);
     db.close().expect("close");
+}
+
+#[test]
+fn one_of_which_more_than_a_half_was_deleted_ends_before_it_has_read_the_rest() {
+    let db = open_with_a_group_between(&StrictVfs::new(), 4 << 10);
+    let chosen = about_to_compact(&db);
+    let (gone, inputs) = (Gone::of(&chosen.spec), chosen.spec.tables().count());
+    let look = || (0..inputs).filter(|_| gone.is_too_much()).count() > 0;
+    db.delete_group(b"b/").expect("delete");
+    assert!(!look() && gone.has_any(), "it is a third");
+    db.delete_group(b"a/").expect("delete");
+    assert!(look());
+    chosen.mark(false);
+    db.close().expect("close");
+}
+
+#[test]
+fn a_compaction_in_whose_way_something_has_come_is_given_up() {
+    let db = open_with_a_group_between(&StrictVfs::new(), 1 << 20);
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    // In level 1 they share a table.
+    (5..7).for_each(|byte| add_groups(&db, &["b/"], byte));
+    let other = about_to_compact(&db);
+    let mut way = other.spec.clone();
+    assert_eq!(way.inputs.len(), 3);
+    // As if all had been in level 0 alone.
+    way.inputs.truncate(2);
+    let (keyspace, version, options) =
+        (other.keyspace.clone(), view_of(&db), other.options.clone());
+    let among = Chosen { keyspace, version, options, spec: way, erasing_seq: Seq::MAX };
+    other.mark(false);
+    let version = view_of(&db);
+    let run = version.level(1)[0].id;
+    let metas: Vec<TableMeta> = among.spec.tables().map(|(_, t)| t.meta.clone()).collect();
+    assert!(among.is_in_the_way(&version, Some(run), &metas), "a table of level 1 is no input");
+    assert!(!among.is_in_the_way(&version, None, &metas), "a run of its own");
+    assert!(!other.is_in_the_way(&version, Some(run), &metas), "it is an input");
+    db.close().expect("close");
+}
+
+#[test]
+fn what_was_written_while_a_group_was_being_deleted_is_known_to_be_newer() {
+    let db = open_with_a_group_between(&StrictVfs::new(), 1 << 20);
+    add_groups(&db, &["b/"], 7);
+    // A deletion took its number before the last hundred, and has not got further.
+    let core = db.core();
+    let seq = db.snapshot().seq() - 100;
+    core.erasing_seq.store(seq, Ordering::Release);
+    let chosen = about_to_compact(&db);
+    core.erasing_seq.store(Seq::MAX, Ordering::Release);
+    assert!(chosen.run(core).expect("run"));
+    let version = view_of(&db);
+    let newest: Vec<Seq> = version.tables().map(|(_, table)| table.meta.max_seq).collect();
+    let oldest: Vec<Seq> = version.tables().map(|(_, table)| table.meta.min_seq).collect();
+    assert_eq!((newest, oldest), (vec![seq + 100], vec![0]), "others need no age");
+    db.close().expect("close");
+}
+
+#[test]
+fn a_compaction_that_was_overtaken_may_be_cut_off_anywhere() {
+    let run = |crash_at: Option<u64>| {
+        let disk = StrictVfs::new();
+        let db = open_with_a_group_between(&disk, 1 << 20);
+        let chosen = about_to_compact(&db);
+        db.delete_group(b"b/").expect("delete");
+        let from = disk.mutating_calls();
+        crash_at.into_iter().for_each(|at| disk.set_crash_at(from + at));
+        let done = chosen.run(db.core()).is_ok_and(|done| done);
+        (disk.clone(), done, disk.mutating_calls() - from)
+    };
+    let (_, done, calls) = run(None);
+    assert!(done && calls > 6, "{calls}");
+    let mut cut_off = 0;
+    for at in 1..=calls + 1 {
+        let (disk, done, _) = run(Some(at));
+        // The last calls remove files, and may fail.
+        assert!(done || at <= calls, "crash at {at} of {calls}");
+        cut_off += u32::from(!done);
+        for survival in [Survival::None, Survival::Some { percent: 50 }, Survival::All] {
+            let after = disk.crash(survival, at);
+            let db = open_groups(&after, 1 << 20).expect("open");
+            check_holds(&db, 400, &[1, 2]);
+            db.default_keyspace().compact_range(None, None).expect("compact");
+            check_holds(&db, 400, &[1, 2]);
+            db.close().expect("close");
+        }
+    }
+    assert!(cut_off > 6, "{cut_off}");
 }
 
 #[test]
