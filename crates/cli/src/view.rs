@@ -101,8 +101,11 @@ fn figures(live: &Live, step: &Step, now_us: u64, paint: &Paint) -> Vec<String> 
         units::plural(live.flushes, "flush", "flushes"),
         units::plural(live.compactions, "compaction", "compactions")
     );
-    let amplification = live.write_amplification();
-    row("written", format!("{amplification:.2} bytes of tables for each of users'; {work}"));
+    let written = match live.write_amplification() {
+        Some(times) => format!("{times:.2} bytes of tables for each of users'"),
+        None => "nothing by users".to_owned(),
+    };
+    row("written", format!("{written}; {work}"));
     lines
 }
 
@@ -137,11 +140,11 @@ pub(crate) fn line(name: &str, live: &Live) -> String {
         .map(|(number, level)| format!("L{number} {:.0}%", tree::fullness(level).0 * 100.0))
         .collect();
     format!(
-        "{name}: {at}, {}/s, {}, {} running, written {:.2} times, stopped {}",
+        "{name}: {at}, {}/s, {}, {} running, written {} times, stopped {}",
         units::bytes(live.rate() as u64),
         levels.join(" "),
         step.running.len(),
-        live.write_amplification(),
+        live.write_amplification().map_or("-".into(), |times| format!("{times:.2}")),
         live.stops.count
     )
 }

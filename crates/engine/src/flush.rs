@@ -60,7 +60,7 @@ pub(crate) fn flush_memtable(
     stop: &dyn Fn() -> bool,
 ) -> Result<Written> {
     let Hidden { snapshots, version, erased_seq } = *hidden;
-    let tombstones = mem.range_tombstones();
+    let tombstones = mem.united_range_tombstones();
     let kept = tombstones.thinned(snapshots).collect();
     let (to, with) = (store.clone(), options.clone());
     let mut tables = RunOutput::new(to, with, origin, 0, kept, Vec::new());

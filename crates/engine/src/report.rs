@@ -285,9 +285,11 @@ impl KeyspaceStats {
         self.levels.iter().map(|level| level.bytes).sum()
     }
 
-    /// Bytes written by flushes and compactions for each byte written by the user since open.
-    pub fn write_amplification(&self) -> f64 {
+    /// Bytes written by flushes and compactions for each byte written by the user since open;
+    /// `None` if the user has written nothing.
+    pub fn write_amplification(&self) -> Option<f64> {
         let written: u64 = self.levels.iter().map(|level| level.bytes_written).sum();
-        written as f64 / self.user_bytes_written.max(1) as f64
+        let user = self.user_bytes_written;
+        (user > 0).then(|| written as f64 / user as f64)
     }
 }

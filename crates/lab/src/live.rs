@@ -1,5 +1,6 @@
 //! What a trace has come to so far, for those who watch it grow.
 
+use crate::summary::amplification;
 use crate::summary::{Stops, written};
 use esker::trace::{Step, What};
 use std::collections::VecDeque;
@@ -63,10 +64,11 @@ impl Live {
         self.past.back().map_or(0, |&(at_us, _)| at_us)
     }
 
-    /// Bytes that flushes and compactions wrote for each byte of a user.
-    pub fn write_amplification(&self) -> f64 {
+    /// Bytes that flushes and compactions wrote for each byte of a user; `None` if none has written
+    /// any.
+    pub fn write_amplification(&self) -> Option<f64> {
         let user = self.step.as_ref().map_or(0, |step| step.user_bytes);
-        self.written_bytes as f64 / user.max(1) as f64
+        amplification(self.written_bytes, user)
     }
 
     /// Bytes a second that users wrote in the last ten seconds before the last step.
@@ -130,7 +132,7 @@ mod tests {
         live.add(step(4_000_000, 150, What::Started));
         assert_eq!((live.flushes, live.compactions, live.stops.count), (1, 0, 1));
         assert_eq!(live.stops.longest_s, 0.5);
-        assert_eq!(live.write_amplification(), 2.0);
+        assert_eq!(live.write_amplification(), Some(2.0));
         assert_eq!(live.rates(60), [100.0, 50.0, 0.0, 0.0]);
         assert_eq!(live.rates(2), [0.0, 0.0]);
         assert_eq!(live.rate(), 150.0 / 4.0);

@@ -55,7 +55,8 @@ fn figures(columns: &[(String, Summary)], palette: &Palette) -> Outcome<String> 
     let groups = [
         group("written a second", &|s| (s.throughput(), bytes(s.throughput() as u64))),
         group("write amplification", &|s| {
-            (s.write_amplification, format!("{:.1}", s.write_amplification))
+            let text = s.write_amplification.map_or("-".into(), |times| format!("{times:.1}"));
+            (s.write_amplification.unwrap_or(0.0), text)
         }),
         group("amplification of a job", &|s| {
             (s.job_amplification, format!("{:.1}", s.job_amplification))

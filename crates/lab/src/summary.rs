@@ -12,8 +12,9 @@ pub struct Summary {
     pub settled_s: f64,
     /// Bytes that users wrote.
     pub user_bytes: u64,
-    /// Bytes that flushes and compactions wrote for each byte of a user, until all was settled.
-    pub write_amplification: f64,
+    /// Bytes that flushes and compactions wrote for each byte of a user, until all was settled;
+    /// `None` if users wrote nothing.
+    pub write_amplification: Option<f64>,
     /// Bytes that a compaction read for each byte that left its level: the mean over compactions.
     pub job_amplification: f64,
     /// When nobody could write.
@@ -60,6 +61,11 @@ impl Stops {
     }
 }
 
+/// How many times as much was written as users wrote, if they wrote anything.
+pub(crate) fn amplification(written: u64, user: u64) -> Option<f64> {
+    (user > 0).then(|| written as f64 / user as f64)
+}
+
 impl Summary {
     /// Bytes a second that users wrote.
     pub fn throughput(&self) -> f64 {
@@ -80,7 +86,7 @@ impl Summary {
             ..Summary::default()
         };
         let written: u64 = trace.steps.iter().map(|step| written(&step.what)).sum();
-        summary.write_amplification = written as f64 / summary.user_bytes.max(1) as f64;
+        summary.write_amplification = amplification(written, summary.user_bytes);
         for step in trace.steps.iter().filter(|step| step.at_us <= trace.loaded_us) {
             summary.add(step);
         }
@@ -183,7 +189,8 @@ mod tests {
         let summary = Summary::of(&trace);
         assert_eq!((summary.load_s, summary.settled_s, summary.user_bytes), (4.0, 9.0, 100));
         assert_eq!(summary.throughput(), 25.0);
-        assert_eq!(summary.write_amplification, 4.4, "what was left behind counts");
+        assert_eq!(summary.write_amplification, Some(4.4), "what was left behind counts");
+        assert_eq!(Summary::of(&Trace::default()).write_amplification, None, "nobody wrote");
         assert_eq!(summary.jobs(), 3, "the last one came after the load");
         assert_eq!(summary.job_amplification, (1.0 + 4.0 + 12.0) / 3.0);
         let stops = Stops { count: 1, total_s: 0.25, longest_s: 0.25 };

@@ -17,7 +17,10 @@ pub fn table(columns: &[(String, Summary)]) -> String {
         ("in".into(), of(&|s| duration(s.load_s * 1e9))),
         ("a second".into(), of(&|s| bytes(s.throughput() as u64))),
         ("settled after".into(), of(&|s| duration(s.settled_s * 1e9))),
-        ("write amplification".into(), of(&|s| format!("{:.2}", s.write_amplification))),
+        (
+            "write amplification".into(),
+            of(&|s| s.write_amplification.map_or("-".into(), |times| format!("{times:.2}"))),
+        ),
         ("amplification of a job".into(), of(&|s| format!("{:.1}", s.job_amplification))),
         ("stops".into(), of(&|s| s.stops.count.to_string())),
         ("stopped for".into(), of(&|s| duration(s.stops.total_s * 1e9))),

@@ -15,7 +15,7 @@ const INDENT: &str = "   ";
 pub(super) fn summary(tour: &mut Tour<'_>, db: Db, dir: &Path) -> Result<()> {
     let stats = db.stats();
     let keyspace = stats.keyspaces.first().cloned().unwrap_or_default();
-    tour.figures.write_amplification = keyspace.write_amplification();
+    tour.figures.write_amplification = keyspace.write_amplification().unwrap_or(0.0);
     tour.figures.disk_bytes = disk_bytes(dir)?;
     tour.figures.checks = tour.show.checks;
     tour.figures.failed = tour.show.failed;

@@ -44,7 +44,10 @@ pub(super) struct Background {
     left: Condvar,
     /// No threads: those who would wait do the work.
     inline: bool,
-    pub(super) compactions_running: AtomicU64,
+    /// Compactions, and makings of indexes, that run.
+    compactions_running: AtomicU64,
+    /// How many have ever begun.
+    compactions_begun: AtomicU64,
     /// What is tried after failures.
     pub(super) turns: Turns,
     /// Jobs of threads that compact since it was looked whether a run index is due.
@@ -129,6 +132,7 @@ impl Background {
             progress: Condvar::new(),
             left: Condvar::new(),
             compactions_running: AtomicU64::new(0),
+            compactions_begun: AtomicU64::new(0),
             turns: Turns::default(),
             jobs_since_index: AtomicU64::new(0),
             at_leisure: AtomicU64::new(0),
@@ -289,10 +293,32 @@ impl Background {
         check(&state)
     }
 
+    /// A compaction begins, or the making of an index.
+    pub(super) fn begin_compaction(&self) {
+        self.compactions_running.fetch_add(1, Ordering::AcqRel);
+        self.compactions_begun.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One that has begun is over.
+    pub(super) fn end_compaction(&self) {
+        self.compactions_running.fetch_sub(1, Ordering::Release);
+    }
+
+    /// How many have begun and are not over.
+    pub(super) fn running_compactions(&self) -> u64 {
+        self.compactions_running.load(Ordering::Acquire)
+    }
+
+    /// How many have ever begun, if none runs: as long as that is so, none has ended since.
+    pub(super) fn begun_if_none_runs(&self) -> Option<u64> {
+        let begun = self.compactions_begun.load(Ordering::Acquire);
+        (self.running_compactions() == 0).then_some(begun)
+    }
+
     /// How many of so many threads that compact have nothing to do, seats left free counted as
     /// taken.
     pub(super) fn idle_compactors(&self, threads: usize) -> usize {
-        let running = self.compactions_running.load(Ordering::Acquire) as usize;
+        let running = self.running_compactions() as usize;
         let state = self.state.lock();
         let seats: usize = state.offers.iter().map(|offer| offer.free + offer.taken).sum();
         threads.saturating_sub(running + seats)
@@ -416,10 +442,20 @@ mod tests {
     }
 
     #[test]
+    fn a_compaction_that_ends_meanwhile_is_noticed() {
+        let background = Background::new(false);
+        assert_eq!(background.begun_if_none_runs(), Some(0));
+        background.begin_compaction();
+        assert_eq!(background.begun_if_none_runs(), None);
+        background.end_compaction();
+        assert_eq!(background.begun_if_none_runs(), Some(1));
+    }
+
+    #[test]
     fn who_compacts_or_is_asked_for_help_is_not_idle() {
         let background = Arc::new(Background::new(false));
         assert_eq!(background.idle_compactors(4), 4);
-        background.compactions_running.store(1, Ordering::Release);
+        background.begin_compaction();
         assert_eq!(background.idle_compactors(4), 3);
         let seen = background.clone();
         let inside = AtomicU64::new(0);

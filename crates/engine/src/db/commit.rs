@@ -14,7 +14,6 @@ use super::journal::Journal;
 use super::spare;
 use crate::event::Event;
 use crate::log::Writer;
-use crate::memtable::Memtable;
 use crate::names;
 use crate::trace::What;
 use esker_base::sync::Mutex;
@@ -93,7 +92,7 @@ fn wait_for_epochs(core: &Core) -> Result<()> {
         waited = true;
     }
     if waited {
-        core.stall.note_wait(core.env.clock.now_ns() - started);
+        core.note_stop(core.env.clock.now_ns() - started);
     }
     Ok(())
 }
@@ -105,6 +104,19 @@ impl Core {
     fn has_too_many_logs(&self, bytes: u64) -> bool {
         let retired = self.retired_wal_bytes.load(Ordering::Relaxed);
         retired + bytes > self.options.wal_bytes_max || self.retired.lock().len() > LOGS_MAX
+    }
+
+    /// Counts and tells that nobody could write for so long.
+    fn note_stop(&self, ns: u64) {
+        self.stall.note_wait(ns);
+        self.tell_stop(ns);
+    }
+
+    /// Tells that nobody could write for so long.
+    fn tell_stop(&self, ns: u64) {
+        for keyspace in self.keyspaces.load().by_id.values() {
+            self.tell_step(keyspace, What::Stopped { duration_us: ns / 1_000 });
+        }
     }
 }
 
@@ -171,7 +183,9 @@ impl CommitState {
             self.rotate(core)?;
         }
         if core.stall.is_level0_over() {
+            let started = core.env.clock.now_ns();
             wait_for_level0(core)?;
+            core.tell_stop(core.env.clock.now_ns() - started);
         }
         let limit = core.memtables_limit_bytes;
         if core.memtable_bytes.load(Ordering::Relaxed) + bytes <= limit {
@@ -195,11 +209,7 @@ impl CommitState {
             }
             core.wait_progress(ROOM_WAIT)?;
         }
-        let waited_ns = core.env.clock.now_ns() - started;
-        core.stall.note_wait(waited_ns);
-        for keyspace in core.keyspaces.load().by_id.values() {
-            core.tell_step(keyspace, What::Stopped { duration_us: waited_ns / 1_000 });
-        }
+        core.note_stop(core.env.clock.now_ns() - started);
         Ok(())
     }
 
@@ -277,12 +287,10 @@ impl CommitState {
 
     fn seal_one(&self, core: &Core, keyspace: &KeyspaceCore) {
         let memory_bytes = keyspace.counted_bytes.swap(0, Ordering::Relaxed);
-        let (order, supply) = (keyspace.options.order.clone(), core.supply.clone());
-        let fresh = move |entries| Arc::new(Memtable::supplied(order, entries, supply));
+        let supply = core.supply.clone();
         keyspace.update_view(|view| {
-            // The next memtable is likely to hold about as many records.
-            let entries = view.active.entries();
-            let mem = std::mem::replace(&mut view.active, fresh(entries));
+            let next = Arc::new(view.active.successor(supply));
+            let mem = std::mem::replace(&mut view.active, next);
             let first_wal = Arc::new(AtomicU64::new(self.number));
             let first_wal = std::mem::replace(&mut view.active_first_wal, first_wal);
             let first_wal = first_wal.load(Ordering::Relaxed);

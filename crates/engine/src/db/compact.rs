@@ -167,7 +167,7 @@ fn choose_now(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
         }
     };
     if let Some(chosen) = &chosen {
-        core.background.compactions_running.fetch_add(1, Ordering::Release);
+        core.background.begin_compaction();
         chosen.mark(true);
         // A table that only moves costs nothing; one that is written anew where it stands spares
         // scans nothing.
@@ -432,7 +432,7 @@ impl Chosen {
         if !spec.is_move && spec.level != spec.output_level {
             self.keyspace.schedule.lock().note_job(spec.level, taken.bytes, duration_ns);
             if spec.level == 0 {
-                core.stall.note_level0(taken.bytes, duration_ns);
+                core.stall.note_level0(spec.taken_raw_bytes(), duration_ns);
             }
         }
         core.measure_level0();

@@ -203,7 +203,7 @@ impl KeyspaceCore {
         first_wal: u64,
         supply: &Arc<Supply>,
     ) -> KeyspaceCore {
-        let active = Memtable::supplied(options.order.clone(), 0, supply.clone());
+        let active = Memtable::supplied(options.order.clone(), supply.clone());
         let active = Arc::new(active);
         let active_first_wal = Arc::new(AtomicU64::new(first_wal));
         let (logs, sealed) = (Arc::default(), Vec::new());
@@ -467,9 +467,11 @@ impl Core {
             let runs = keyspace.view.load().version.level(0).len();
             pace::level0_is_over(runs, keyspace.options.level0_runs_max)
         };
-        let keyspaces = self.keyspaces.load();
-        let fullest = keyspaces.by_id.values().map(fill).fold(0.0, f64::max);
-        self.stall.set_level0(fullest, keyspaces.by_id.values().any(is_over));
+        self.stall.measure_level0(|| {
+            let keyspaces = self.keyspaces.load();
+            let fullest = keyspaces.by_id.values().map(fill).fold(0.0, f64::max);
+            (fullest, keyspaces.by_id.values().any(is_over))
+        });
     }
 }
 

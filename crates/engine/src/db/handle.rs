@@ -491,11 +491,10 @@ impl Keyspace {
         let ScanOptions { start, end, fill_cache, persisted, keys_only, .. } = options;
         let options = ScanOptions { start, end, snapshot: None, fill_cache, persisted, keys_only };
         let front = core.scan_in(&self.core, &options, view.clone(), seq)?;
-        let (keyspace, order) = (self.clone(), self.core.options.order.clone());
-        Ok(Pairs::new(front, order, move || {
-            let core = &keyspace.running.core;
-            core.scan_in(&keyspace.core, &options, view, seq)
-        }))
+        // Not this handle: nothing that walks keeps the store open.
+        let (core, keyspace) = (core.clone(), self.core.clone());
+        let order = keyspace.options.order.clone();
+        Ok(Pairs::new(front, order, move || core.scan_in(&keyspace, &options, view, seq)))
     }
 
     /// Writes the memtables of this keyspace to tables, and waits for it; with

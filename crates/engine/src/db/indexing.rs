@@ -145,7 +145,7 @@ pub(super) fn choose(core: &Core) -> Result<Option<IndexJob>> {
         let view = keyspace.view.load();
         if let Some(wanted) = keyspace.index_wanted(&view) {
             // Counted first, so that whoever waits sees that it is wanted or that it is being made.
-            core.background.compactions_running.fetch_add(1, Ordering::Release);
+            core.background.begin_compaction();
             keyspace.indexing.lock().replaced = Some(Vec::new());
             keyspace.toll.settle();
             let (version, coverage) = (view.version.clone(), view.coverage.clone());

@@ -13,7 +13,6 @@ use super::open::Running;
 use super::placing::{level_for, run_for};
 use super::secondary::declare::with_indexes_reset;
 use crate::event::Event;
-use crate::memtable::Memtable;
 use crate::version::{Change, SeparatedOutput, VersionEdit, Written};
 use esker_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_base::sync::atomic::Ordering;
@@ -188,12 +187,11 @@ fn add_tables(
     let version = versions.keyspace(id)?.version.clone();
     // Tables hold only what is visible, for whoever lists the snapshots.
     core.snapshots.at_once(|| {
-        let (order, supply) = (keyspace.options.order.clone(), core.supply.clone());
+        let supply = core.supply.clone();
         keyspace.update_view(|view| {
             view.follow(version, None);
             // Who has the view of before must not see what is written after, without this.
-            let entries = view.active.entries();
-            view.active = Arc::new(Memtable::supplied(order, entries, supply));
+            view.active = Arc::new(view.active.successor(supply));
         });
         core.visible_seq.store(seq, Ordering::Release);
     });

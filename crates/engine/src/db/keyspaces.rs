@@ -207,9 +207,11 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
         if keyspaces.by_id.values().any(|keyspace| keyspace.toll.falls_due()) {
             core.background.wake_workers();
         }
-        // In this order: what a job has taken no longer counts as over a limit.
+        // What a job has taken does not count as over a limit, and what it has made may be over the
+        // next one: none may have ended while it was looked.
+        let begun = core.background.begun_if_none_runs();
         let busy = keyspaces.by_id.values().any(busy) || core.value_use.is_busy();
-        if !busy && core.background.compactions_running.load(Ordering::Acquire) == 0 {
+        if !busy && begun.is_some() && core.background.begun_if_none_runs() == begun {
             // What the last reader of it let go has no job left that would remove it.
             core.store.sweep();
             return Ok(());

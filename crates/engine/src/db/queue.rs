@@ -32,6 +32,7 @@
 
 use super::application::Application;
 use super::separated::Separated;
+use crate::memtable::Memtable;
 use esker_base::checksum::hash64;
 use esker_base::sync::atomic::{AtomicU32, Ordering};
 use esker_base::sync::{CHECKED, Mutex, WaitWord, thread};
@@ -299,7 +300,9 @@ impl Request {
     /// Bytes that go into memtables, about.
     #[inline]
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.separated.as_ref().map_or(self.batch.size_bytes() as u64, |large| large.kept_bytes)
+        let batch_bytes = self.batch.size_bytes();
+        let bytes = self.separated.as_ref().map_or(batch_bytes, |large| large.kept_bytes as usize);
+        Memtable::bytes_for(bytes, self.batch.len())
     }
 
     /// The batch as it stands in the log.

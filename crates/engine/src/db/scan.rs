@@ -17,7 +17,9 @@ use std::sync::Arc;
 /// Walks the keys of a range in order, in both directions.
 ///
 /// A cursor sees the database as it was when it was made. While it lives, it keeps the memtables
-/// and tables it reads alive; do not keep one for hours.
+/// and tables it reads alive, memory that no budget counts and files that take space; do not keep
+/// one for hours. It does not keep the database open: once that is closed, what it has not read yet
+/// may be gone, and it fails then.
 ///
 /// After an error it stands on nothing; it may be positioned again.
 pub struct Cursor {
@@ -58,10 +60,7 @@ impl Gathered {
         let rank = self.rank;
         let cursors = mem.cursors().into_iter();
         self.sources.extend(cursors.map(|c| Ranked { rank, cursor: Source::Memtable(c) }));
-        let ranges = mem.range_tombstones();
-        if !ranges.is_empty() {
-            self.tombstones.push((rank, ranges));
-        }
+        self.tombstones.extend(mem.range_tombstones().into_iter().map(|set| (rank, set)));
         self.rank += 1;
     }
 

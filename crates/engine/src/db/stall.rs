@@ -34,6 +34,8 @@ pub(super) struct Stall {
     level0_fill: AtomicU64,
     /// It is so full somewhere that writes stop.
     level0_is_over: AtomicBool,
+    /// Held by who finds these two out.
+    measuring: Mutex<()>,
     /// Bytes per second that collections free, as measured.
     values_rate: AtomicU64,
     gate: Gate,
@@ -67,6 +69,7 @@ impl Stall {
             level0_rate: AtomicU64::new(pace::DRAIN_START),
             level0_fill: AtomicU64::new(0),
             level0_is_over: AtomicBool::new(false),
+            measuring: Mutex::default(),
             values_rate: AtomicU64::new(pace::DRAIN_START),
             gate: Gate::new(),
             values_gate: Gate::new(),
@@ -91,9 +94,11 @@ impl Stall {
         blend(&self.values_rate, bytes, duration_ns);
     }
 
-    /// Notes how full level 0 of the fullest keyspace is, from 0.0 to 1.0, and whether some is so
-    /// full that writes stop.
-    pub(super) fn set_level0(&self, fill: f64, is_over: bool) {
+    /// Finds out how full level 0 of the fullest keyspace is, from 0.0 to 1.0, and whether some is
+    /// so full that writes stop. One at a time: of two that look, the later one knows better.
+    pub(super) fn measure_level0(&self, look: impl FnOnce() -> (f64, bool)) {
+        let _one_at_a_time = self.measuring.lock();
+        let (fill, is_over) = look();
         self.level0_fill.store((fill * 1_000.0) as u64, Ordering::Relaxed);
         self.level0_is_over.store(is_over, Ordering::Relaxed);
     }
@@ -204,7 +209,7 @@ mod tests {
     fn nobody_pays_for_minutes_for_what_another_wrote() {
         let clock = Arc::new(ManualClock::default());
         let stall = Stall::new(clock.clone(), EventSink::default());
-        stall.set_level0(1.0, false);
+        stall.measure_level0(|| (1.0, false));
         stall.note_level0(1, 1_000_000_000);
         for _ in 0..30 {
             stall.note_level0(1, 1_000_000_000);
@@ -224,6 +229,26 @@ mod tests {
         clock.advance_ns(2_000_000_000);
         stall.admit(100, 0, 1 << 30);
         assert_eq!(stall.totals().0, waits, "nor for ten of them");
+    }
+
+    #[test]
+    fn a_look_at_level_0_that_takes_long_does_not_undo_a_later_one() {
+        let stall = Stall::new(Arc::new(ManualClock::default()), EventSink::default());
+        let (looks, seen) = (std::sync::Barrier::new(2), AtomicBool::new(true));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                stall.measure_level0(|| {
+                    let is_over = seen.load(Ordering::Relaxed);
+                    looks.wait();
+                    std::thread::sleep(Duration::from_millis(20));
+                    (1.0, is_over)
+                });
+            });
+            looks.wait();
+            seen.store(false, Ordering::Relaxed);
+            stall.measure_level0(|| (0.0, seen.load(Ordering::Relaxed)));
+        });
+        assert!(!stall.is_level0_over());
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Core {
             snapshots: self.snapshots.count() as u64,
             wal_bytes: self.retired_wal_bytes.load(Ordering::Relaxed),
             open_files: (self.store.open_files() + value_files_open) as u64,
-            running_compactions: self.background.compactions_running.load(Ordering::Relaxed),
+            running_compactions: self.background.running_compactions(),
         }
     }
 

@@ -294,7 +294,7 @@ fn job_next(core: &Core, turn: Turn) -> Result<bool> {
 fn merge_next(core: &Core, turn: Turn) -> Result<bool> {
     let Some(chosen) = compact::choose(core, turn)? else { return Ok(false) };
     let result = chosen.run(core);
-    core.background.compactions_running.fetch_sub(1, Ordering::Release);
+    core.background.end_compaction();
     result.map(|_| true)
 }
 
@@ -309,6 +309,6 @@ fn index_next(core: &Core) -> Result<bool> {
     core.background.jobs_since_index.store(0, Ordering::Relaxed);
     let Some(job) = indexing::choose(core)? else { return Ok(false) };
     let result = job.run(core);
-    core.background.compactions_running.fetch_sub(1, Ordering::Release);
+    core.background.end_compaction();
     result.map(|()| true)
 }

@@ -144,14 +144,16 @@ impl<C: Lend> MergeCursor<C> {
     /// more.
     pub(crate) fn skip_older(&mut self, rank: usize, key: &[u8], trailer: Trailer) -> Result<()> {
         debug_assert_eq!(self.direction, Direction::Forward);
-        let order = &self.order;
-        for source in self.sources.iter_mut().filter(|s| s.rank > rank && s.cursor.valid()) {
-            if order.less(source.cursor.key(), key) {
-                source.cursor.seek(key, trailer)?;
+        self.guarded(|this| {
+            let order = &this.order;
+            for source in this.sources.iter_mut().filter(|s| s.rank > rank && s.cursor.valid()) {
+                if order.less(source.cursor.key(), key) {
+                    source.cursor.seek(key, trailer)?;
+                }
             }
-        }
-        self.rebuild();
-        Ok(())
+            this.rebuild();
+            Ok(())
+        })
     }
 
     /// Backward only: the same, for records at or after `(key, trailer)`.
@@ -162,14 +164,16 @@ impl<C: Lend> MergeCursor<C> {
         trailer: Trailer,
     ) -> Result<()> {
         debug_assert_eq!(self.direction, Direction::Backward);
-        let order = &self.order;
-        for source in self.sources.iter_mut().filter(|s| s.rank > rank && s.cursor.valid()) {
-            if !order.less(source.cursor.key(), key) {
-                source.cursor.seek_before(key, trailer)?;
+        self.guarded(|this| {
+            let order = &this.order;
+            for source in this.sources.iter_mut().filter(|s| s.rank > rank && s.cursor.valid()) {
+                if !order.less(source.cursor.key(), key) {
+                    source.cursor.seek_before(key, trailer)?;
+                }
             }
-        }
-        self.rebuild();
-        Ok(())
+            this.rebuild();
+            Ok(())
+        })
     }
 
     #[inline]

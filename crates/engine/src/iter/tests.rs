@@ -63,7 +63,7 @@ fn open(mems: &[Arc<Memtable>], seq: Seq, bounds: Bounds) -> VisibleCursor<MemCu
     let mut tombstones: Vec<(usize, Arc<RangeTombstones>)> = Vec::new();
     for (rank, mem) in mems.iter().rev().enumerate() {
         sources.extend(mem.cursors().into_iter().map(|cursor| Ranked { rank, cursor }));
-        tombstones.push((rank, mem.range_tombstones()));
+        tombstones.extend(mem.range_tombstones().into_iter().map(|set| (rank, set)));
     }
     let merge = MergeCursor::new(KeyOrder::Bytewise, sources);
     VisibleCursor::new(KeyOrder::Bytewise, merge, tombstones, seq, bounds, Path::new("").into())

@@ -42,6 +42,10 @@ const WALK_DISTANCE: usize = 8;
 const CROWDED_CHUNKS: usize = if CHECKED { CHUNKS_MAX } else { CHUNKS_MAX / 4 };
 /// The most records with chunks of their own in a batch.
 pub(super) const LONG_RECORDS_MAX: usize = 1_000;
+/// The most that a batch may take.
+pub(super) const BATCH_MEMORY_MAX: usize = 3 << 30;
+/// What a record takes besides its key and its value, at the most.
+pub(super) const RECORD_BYTES: usize = HEADER_BYTES + GRANULE;
 
 /// Names a record in an arena. Never 0 inside: 0 stands for "none" in stored form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,8 @@ pub(super) struct Arena {
     /// Chunks allocated so far.
     chunk_count: AtomicU32,
     used_bytes: AtomicU64,
+    /// The first chunk too may come from the supply, which has as a rule made all of it ready.
+    fills_chunks: bool,
     /// What the chunks' addresses point into.
     memory: Mutex<Vec<Pages<u8>>>,
     /// Where memory comes from first, and goes when the arena is dropped.
@@ -80,17 +86,23 @@ pub(super) struct Position {
 }
 
 /// True if an arena that is not crowded has names for the records of a batch of so many bytes: for
-/// those of so many keys and values.
-pub(super) fn has_names_for(batch_bytes: usize, records: impl Iterator<Item = usize>) -> bool {
+/// so many, of so many bytes of keys and values each.
+pub(super) fn has_names_for(
+    batch_bytes: usize,
+    count: u32,
+    records: impl Iterator<Item = usize>,
+) -> bool {
     let is_long = |bytes: &usize| bytes + HEADER_BYTES > SHARED_BYTES_MAX;
+    let is_short = || batch_bytes < LONG_RECORDS_MAX * (SHARED_BYTES_MAX - HEADER_BYTES);
+    let memory_bytes = batch_bytes.saturating_add(count as usize * RECORD_BYTES);
     CHECKED
-        || batch_bytes < LONG_RECORDS_MAX * (SHARED_BYTES_MAX - HEADER_BYTES)
-        || records.filter(is_long).count() <= LONG_RECORDS_MAX
+        || memory_bytes <= BATCH_MEMORY_MAX
+            && (is_short() || records.filter(is_long).count() <= LONG_RECORDS_MAX)
 }
 
 impl Arena {
-    /// An empty arena.
-    pub(super) fn new(supply: Arc<Supply>) -> Arena {
+    /// An empty arena, which is likely to fill chunks or not.
+    pub(super) fn new(supply: Arc<Supply>, fills_chunks: bool) -> Arena {
         let chunks = (0..CHUNKS_MAX)
             .map(|_| Chunk {
                 base: AtomicPtr::new(std::ptr::null_mut()),
@@ -103,6 +115,7 @@ impl Arena {
             chunks,
             chunk_count: AtomicU32::new(0),
             used_bytes: AtomicU64::new(0),
+            fills_chunks,
             memory: Mutex::new(Vec::new()),
             supply,
             want_bytes: AtomicU64::new(CHUNK_BYTES as u64 / 2),
@@ -114,7 +127,7 @@ impl Arena {
         Supply::new(CHUNK_BYTES, bytes_max)
     }
 
-    /// Bytes of records, padding included.
+    /// Bytes of records, with padding and what was left free of chunks that are followed by others.
     #[inline]
     pub(super) fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
@@ -152,6 +165,11 @@ impl Arena {
             self.want_chunk(used);
         }
         EntryRef((index << CHUNK_BITS | start) + 1)
+    }
+
+    /// True if it has filled a chunk and begun another.
+    pub(super) fn has_filled_one(&self) -> bool {
+        self.chunk_count.load(Ordering::Relaxed) > 1
     }
 
     /// True if it should take no more batches: it may run out of names for their records.
@@ -193,7 +211,14 @@ impl Arena {
             large if large > SHARED_BYTES_MAX => large,
             _ => CHUNK_BYTES,
         };
-        let spare = if bytes == CHUNK_BYTES { self.supply.take_chunk() } else { None };
+        if let Some(last) = count.checked_sub(1).map(|last| &self.chunks[last as usize]) {
+            let [capacity, used] = [&last.capacity, &last.used].map(|n| n.load(Ordering::Relaxed));
+            let left_bytes = u64::from(capacity - used) * GRANULE as u64;
+            let used_bytes = self.used_bytes.load(Ordering::Relaxed) + left_bytes;
+            self.used_bytes.store(used_bytes, Ordering::Relaxed);
+        }
+        let may_be_ready = bytes == CHUNK_BYTES && (count > 0 || self.fills_chunks);
+        let spare = if may_be_ready { self.supply.take_chunk() } else { None };
         let memory = spare.unwrap_or_else(|| match count {
             // A memtable that stays small takes the pages it needs; huge ones from the second chunk
             // on.
@@ -338,13 +363,45 @@ mod tests {
         let (long, gib) = (SHARED_BYTES_MAX, 1 << 30);
         const {
             let ended_early = 2 * LONG_RECORDS_MAX + 1;
-            let filled = BATCH_BYTES_MAX / (CHUNK_BYTES - SHARED_BYTES_MAX) + 1;
+            let filled = BATCH_MEMORY_MAX / (CHUNK_BYTES - SHARED_BYTES_MAX) + 1;
             assert!(CROWDED_CHUNKS + 1 + ended_early + filled < CHUNKS_MAX);
         };
         let records = |count| std::iter::repeat_n([long, 7], count).flatten();
-        assert!(has_names_for(2 * gib, records(LONG_RECORDS_MAX)));
-        assert!(!has_names_for(2 * gib, records(LONG_RECORDS_MAX + 1)));
-        assert!(has_names_for(2 * gib, std::iter::repeat_n(long - HEADER_BYTES, 2_047)));
-        assert!(has_names_for(gib / 2, std::iter::empty()), "shorter ones are not even looked at");
+        assert!(has_names_for(2 * gib, 2_000, records(LONG_RECORDS_MAX)));
+        assert!(!has_names_for(2 * gib, 2_000, records(LONG_RECORDS_MAX + 1)));
+        assert!(has_names_for(2 * gib, 2_047, std::iter::repeat_n(long - HEADER_BYTES, 2_047)));
+        let none = || std::iter::empty();
+        assert!(has_names_for(gib / 2, 1 << 20, none()), "shorter ones are not even looked at");
+        // Of the shortest there is as much beside keys and values as nothing else.
+        assert!(BATCH_MEMORY_MAX > BATCH_BYTES_MAX);
+        assert!(!has_names_for(gib / 2, 1 << 28, none()), "they take 24 bytes each");
+    }
+
+    #[test]
+    fn what_is_left_of_a_chunk_before_a_long_record_counts() {
+        let arena = Arena::new(Arc::new(Arena::supply(0)), false);
+        let add = |bytes| {
+            let before = arena.used_bytes();
+            arena.append(b"", Trailer(0), &vec![0; bytes], None);
+            (arena.used_bytes() - before) as usize
+        };
+        assert_eq!(add(40), 60);
+        let long = CHUNK_BYTES + 40;
+        assert_eq!(add(long), CHUNK_BYTES - 60 + long + HEADER_BYTES);
+        assert!(arena.has_filled_one());
+        assert_eq!(add(40), 60);
+        assert_eq!(add(long), CHUNK_BYTES - 60 + long + HEADER_BYTES);
+    }
+
+    #[test]
+    fn an_arena_that_may_stay_small_leaves_what_was_made_ready() {
+        let supply = Arc::new(Arena::supply(2 * CHUNK_BYTES as u64));
+        supply.give_chunks(vec![Pages::zeroed(CHUNK_BYTES)]);
+        let arenas = [false, true].map(|fills_chunks| Arena::new(supply.clone(), fills_chunks));
+        let left = arenas.each_ref().map(|arena| {
+            arena.append(b"key", Trailer(0), b"value", None);
+            supply.spare_bytes()
+        });
+        assert_eq!(left, [CHUNK_BYTES as u64, 0]);
     }
 }

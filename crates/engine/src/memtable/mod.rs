@@ -7,7 +7,8 @@
 //! Invariants: (1) a record is reachable only after all of its bytes are written; (2) nothing
 //! is freed or moved before the memtable is dropped; (3) records of a key are linked newest first.
 //! Threads: one writer at a time (a lock that its owner never contends for); any number of readers,
-//! which take no lock on the way to a key.
+//! which take no lock on the way to a key, but where there are range tombstones or keys cannot be
+//! hashed.
 //! Source: the idea of hashing now and sorting later is FloDB's (EuroSys '17); there the hash
 //! part drains into a skip list, here sorted pieces of the arena take the skip list's place.
 
@@ -49,7 +50,7 @@ pub(crate) struct Memtable {
 impl Memtable {
     /// An empty memtable with memory of its own, which the next does not get.
     pub(crate) fn new(order: KeyOrder) -> Memtable {
-        Memtable::supplied(order, 0, Memtable::supply(0))
+        Memtable::supplied(order, Memtable::supply(0))
     }
 
     /// Memory for memtables that follow each other; keeps at most so many bytes of it, and a hash
@@ -63,14 +64,28 @@ impl Memtable {
         &self.order
     }
 
-    /// An empty memtable that expects about `entries_hint` records and takes its memory from
-    /// `supply`.
-    pub(crate) fn supplied(order: KeyOrder, entries_hint: u64, supply: Arc<Supply>) -> Memtable {
+    /// An empty memtable that takes its memory from `supply`, as soon as it needs much.
+    pub(crate) fn supplied(order: KeyOrder, supply: Arc<Supply>) -> Memtable {
+        Memtable::expecting(order, 0, false, supply)
+    }
+
+    /// The memtable that follows this one, and is likely to hold about as many records.
+    pub(crate) fn successor(&self, supply: Arc<Supply>) -> Memtable {
+        Memtable::expecting(self.order.clone(), self.entries(), self.arena.has_filled_one(), supply)
+    }
+
+    /// `fills_chunks`: memory that was made ready for many records is not too much.
+    fn expecting(
+        order: KeyOrder,
+        entries: u64,
+        fills_chunks: bool,
+        supply: Arc<Supply>,
+    ) -> Memtable {
         Memtable {
             hashable: order.is_hashable(),
             order,
-            index: HashIndex::new(entries_hint, supply.clone()),
-            arena: Arena::new(supply),
+            index: HashIndex::new(entries, supply.clone()),
+            arena: Arena::new(supply, fills_chunks),
             sorted: Sorted::new(),
             ranges: Ranges::new(),
             range_bytes: AtomicU64::new(0),
@@ -130,12 +145,17 @@ impl Memtable {
         self.ranges.covering(&self.order, key, seq)
     }
 
-    /// All range tombstones so far.
-    pub(crate) fn range_tombstones(&self) -> Arc<RangeTombstones> {
+    /// All range tombstones so far, in a few sets.
+    pub(crate) fn range_tombstones(&self) -> Vec<Arc<RangeTombstones>> {
         if !self.has_ranges() {
-            return Arc::default();
+            return Vec::new();
         }
-        self.ranges.all(&self.order)
+        self.ranges.sets(&self.order)
+    }
+
+    /// The same in one set, which is built for it.
+    pub(crate) fn united_range_tombstones(&self) -> RangeTombstones {
+        self.ranges.united(&self.order)
     }
 
     /// False spares readers the lock of `ranges`.
@@ -154,17 +174,26 @@ impl Memtable {
     /// Fails if one that is not full may not take this batch.
     ///
     /// # Errors
-    /// `InvalidArgument`: too many of its records are longer than 1 MiB.
+    /// `InvalidArgument`: too many of its records are longer than 1 MiB, or all of them take too
+    /// much memory.
     #[inline]
     pub(crate) fn check_takes(batch: &Batch) -> Result<()> {
         let records = batch.iter().map(|op| op.key.len() + op.value.len());
-        if arena::has_names_for(batch.size_bytes(), records) {
+        if arena::has_names_for(batch.size_bytes(), batch.len(), records) {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "the batch holds more than {} records longer than 1 MiB: write it in parts",
-            arena::LONG_RECORDS_MAX
+            "the batch holds more than {} records longer than 1 MiB, or takes more than {} GiB of \
+             memory: write it in parts",
+            arena::LONG_RECORDS_MAX,
+            arena::BATCH_MEMORY_MAX >> 30
         )))
+    }
+
+    /// Bytes that so many records take, whose operations come to so many bytes, about.
+    #[inline]
+    pub(crate) fn bytes_for(batch_bytes: usize, records: u32) -> u64 {
+        (batch_bytes + records as usize * (arena::RECORD_BYTES + size_of::<u64>())) as u64
     }
 
     /// Bytes it holds in memory.

@@ -174,7 +174,7 @@ fn range_tombstones_cover_old_and_recent_alike() {
             }
         }
     }
-    assert!(mem.range_tombstones().fragments().len() > 20);
+    assert!(mem.united_range_tombstones().fragments().len() > 20);
 }
 
 #[test]

@@ -82,8 +82,8 @@ pub enum Writers {
     /// altogether only while memory is full.
     Paced,
     /// As LevelDB and RocksDB 2.5 do it: by a millisecond for each record from `level0_runs_slow`
-    /// runs on, and altogether at `level0_runs_max` runs or while memory is full. Flushes have the
-    /// device for themselves.
+    /// runs on, and altogether at `level0_runs_max` runs or while memory is full. Flushes go before
+    /// compactions, which have what these leave of the device.
     Stopped,
 }
 

@@ -39,9 +39,11 @@ fn number(key: &[u8]) -> u64 {
 }
 
 impl Piece {
-    pub(super) fn of(table: &Arc<Table>) -> Piece {
-        let TableMeta { smallest, largest, entries, .. } = &table.meta;
-        Piece { first: number(smallest), last: number(largest), records: *entries as f64 }
+    /// A table of records of so many bytes: of large ones it may hold a part.
+    pub(super) fn of(table: &Arc<Table>, record_bytes: u64) -> Piece {
+        let TableMeta { smallest, largest, file_bytes, .. } = &table.meta;
+        let records = *file_bytes as f64 / record_bytes as f64;
+        Piece { first: number(smallest), last: number(largest), records }
     }
 
     /// The first key after it.

@@ -210,6 +210,18 @@ fn at_the_end_no_level_is_over_its_limit_and_nothing_is_lost() {
 }
 
 #[test]
+fn nothing_is_lost_of_records_of_which_a_table_holds_few() {
+    for record_bytes in [600 << 10, 1_400 << 10] {
+        let mut plan = plan(Scheduler::Ratio);
+        plan.load.record_bytes = record_bytes;
+        let trace = trace(&plan);
+        let bytes: u64 = last(&trace).iter().map(|level| level.bytes).sum();
+        let share = bytes as f64 / plan.load.bytes as f64;
+        assert!((0.999..1.001).contains(&share), "{record_bytes}: {share}");
+    }
+}
+
+#[test]
 fn tiers_write_a_byte_once_for_each_level() {
     let mut plan = plan(Scheduler::Ratio);
     plan.options.compaction = Compaction::Tiered;

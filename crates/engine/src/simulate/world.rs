@@ -208,7 +208,7 @@ impl<'a> World<'a> {
             for (_, table) in spec.tables() {
                 table.compacting.store(true, Ordering::Relaxed);
             }
-            let inputs: Vec<Piece> = spec.tables().map(|(_, table)| Piece::of(table)).collect();
+            let inputs = self.pieces(&spec);
             let pieces = self.spread.merge(&inputs);
             let left = spec.input_bytes() as f64 + self.bytes(&pieces);
             self.jobs.push(Job { spec, pieces, left, started_ns: self.now_ns });
@@ -360,7 +360,7 @@ impl<'a> World<'a> {
     }
 
     fn move_tables(&mut self, spec: &CompactionSpec) {
-        let pieces: Vec<Piece> = spec.tables().map(|(_, table)| Piece::of(table)).collect();
+        let pieces = self.pieces(&spec);
         let run = self.output_run(spec);
         let taken = self.change(&removed(spec), spec.output_level, run, &pieces);
         let (level, output_level) = (spec.level, spec.output_level);
@@ -370,6 +370,12 @@ impl<'a> World<'a> {
     fn new_run(&mut self) -> u64 {
         self.next_run += 1;
         self.next_run - 1
+    }
+
+    /// What a compaction has as inputs.
+    fn pieces(&self, spec: &CompactionSpec) -> Vec<Piece> {
+        let record_bytes = self.plan.load.record_bytes;
+        spec.tables().map(|(_, table)| Piece::of(table, record_bytes)).collect()
     }
 
     /// The run that takes a compaction's output.

@@ -56,6 +56,13 @@ impl CompactionSpec {
         self.amount(|level| level == self.level)
     }
 
+    /// Bytes of keys and values of what leaves that level, before compression: about what they took
+    /// in memtables.
+    pub(crate) fn taken_raw_bytes(&self) -> u64 {
+        let taken = self.tables().filter(|(level, _)| *level == self.level);
+        taken.map(|(_, table)| table.meta.raw_bytes).sum()
+    }
+
     /// What is read besides: of the level that takes the output, and between.
     pub(crate) fn rewritten(&self) -> Amount {
         self.amount(|level| level != self.level)

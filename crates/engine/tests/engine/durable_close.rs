@@ -65,3 +65,16 @@ fn whoever_closes_second_waits_for_the_first_and_is_told_the_same() {
         assert_eq!(db.close().map_err(|error| error.to_string()), first);
     }
 }
+
+#[test]
+fn what_walks_does_not_keep_a_store_open() {
+    let vfs = StrictVfs::new();
+    let db = open(&vfs);
+    (0..3u8).for_each(|key| db.put(&[key], &[key]).expect("put"));
+    let mut pairs = db.iter().expect("iter");
+    assert_eq!(pairs.next().expect("one").expect("walk").0, [0]);
+    drop(db);
+    let again = open(&vfs);
+    assert_eq!(pairs.next_back().expect("one").expect("of what it holds").0, [2]);
+    again.close().expect("close");
+}

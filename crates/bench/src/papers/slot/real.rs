@@ -90,7 +90,7 @@ impl Lab<'_> {
             let base = Summary::of(&traces[0].1);
             for ((name, trace), put_ns) in traces.iter().zip(longest) {
                 let summary = Summary::of(trace);
-                let amplification = format!("{:.2}", summary.write_amplification);
+                let amplification = format!("{:.2}", summary.write_amplification.unwrap_or(0.0));
                 let longest = duration(put_ns as f64);
                 self.row(&[name], &summary, &base, &[&amplification, &longest]);
             }

@@ -5,10 +5,11 @@ use crate::db::core::KeyspaceCore;
 use crate::db::turns::Turn;
 use crate::db::workers::compact_next;
 use crate::db::{Db, Pair, Setup};
-use crate::event::CompactionReason;
+use crate::event::{CompactionReason, Event};
 use crate::options::{Compression, GroupPrefix, KeyspaceOptions, Options};
+use crate::trace::{Step as TraceStep, What};
 use crate::version::{KeyRange, TableMeta, Version};
-use esker_base::sync::atomic::Ordering;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::vfs::strict::{StrictVfs, Survival};
 use esker_base::{Env, KeyOrder, Result, Seq};
 use std::collections::BTreeSet;
@@ -101,7 +102,7 @@ fn a_keyspace_that_is_dropped_slows_nobody_any_more() {
     let core = db.core();
     let slowed = || core.stall.slowed_to(0, core.memtables_limit_bytes).is_some();
     // As if its level 0 were as full as it may be.
-    core.stall.set_level0(1.0, true);
+    core.stall.measure_level0(|| (1.0, true));
     assert!(slowed());
     db.drop_keyspace("full").expect("drop");
     assert!(!slowed());
@@ -111,15 +112,25 @@ fn a_keyspace_that_is_dropped_slows_nobody_any_more() {
 #[test]
 fn writes_stop_for_a_while_where_level_0_is_over_what_it_may_be() {
     let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
-    let db = Db::open_with("/db", Options::default(), Setup { env, ..Setup::default() });
-    let db = db.expect("open");
+    let stopped_us = Arc::new(AtomicU64::new(0));
+    let told = stopped_us.clone();
+    let listener = move |event: &Event| {
+        if let Event::Step { step: TraceStep { what: What::Stopped { duration_us }, .. }, .. } =
+            event
+        {
+            told.fetch_max(*duration_us, Ordering::Relaxed);
+        }
+    };
+    let setup = Setup { env, listener: Some(Arc::new(listener)), ..Setup::default() };
+    let db = Db::open_with("/db", Options::default(), setup).expect("open");
     let slowed_us = || db.stats().writes.slowed_us_max;
     db.put(b"a", b"1").expect("put");
     assert!(slowed_us() < 900_000);
     // As if there were so many runs, which nobody can compact.
-    db.core().stall.set_level0(1.0, true);
+    db.core().stall.measure_level0(|| (1.0, true));
     db.put(b"a", b"2").expect("it is written in the end");
     assert!(slowed_us() >= 900_000, "{}", slowed_us());
+    assert!(stopped_us.load(Ordering::Relaxed) >= 900_000, "whoever listens is told");
     db.close().expect("close");
 }
 
@@ -135,7 +146,7 @@ fn so_do_bulk_loads() {
     };
     load(b"a");
     assert_eq!(db.stats().writes.slowed_us_max, 0);
-    db.core().stall.set_level0(1.0, true);
+    db.core().stall.measure_level0(|| (1.0, true));
     load(b"b");
     assert!(db.stats().writes.slowed_us_max >= 900_000, "{:?}", db.stats().writes);
     db.close().expect("close");
@@ -356,7 +367,7 @@ fn level_0_written_anew_where_it_stands_is_not_what_scans_have_paid_for() {
     assert_eq!((chosen.spec.reason, chosen.spec.level), (CompactionReason::Erased, 0));
     assert!(keyspace.toll.covers(4_000), "they have not got what they paid for");
     chosen.run(db.core()).expect("run");
-    db.core().background.compactions_running.fetch_sub(1, Ordering::Release);
+    db.core().background.end_compaction();
     assert!(keyspace.toll.covers(4_000));
     db.close().expect("close");
 }
