@@ -5,14 +5,16 @@
 //! `spare` (the log after the current one), `versions` (the right to change the shape of a tree),
 //! then any of `epochs`, `background.state`, `current_wal`, `retired`, `snapshots`, a keyspace's
 //! `schedule`, the one under which its view changes, and then its `indexing`. Nothing is locked
-//! under the one of the compactions that are `underway`, or that of `erasures`. Readers take none of them: they load a
-//! keyspace's [`View`] and the visible sequence number, in this order. `versions` is held while the
-//! manifest is synced; a writer therefore never waits for it, unless there is no spare log.
+//! under the one of the compactions that are `underway`, or that of `erasures`. Readers take none
+//! of them: they load a keyspace's [`View`] and the visible sequence number, in this order.
+//! `versions` is held while the manifest is synced; a writer therefore never waits for it, unless
+//! there is no spare log.
 
 use super::background::Background;
 use super::commit_state::{CommitState, RetiredWal, SpareSlot};
 use super::epochs::Epochs;
 use super::erasures::Erasures;
+use super::group_range::GroupRange;
 use super::index_state::Indexing;
 use super::progress::EpochId;
 use super::queue::{self, WriteQueue};
@@ -453,6 +455,16 @@ impl Core {
             let Some(record) = versions.keyspaces.get(&keyspace.id) else { continue };
             let version = record.version.clone();
             keyspace.update_view(|view| view.follow(version, None));
+        }
+    }
+
+    /// Tells compactions that are at work that a group was erased, by an edit that is in force. To
+    /// be called under `versions`.
+    pub(super) fn note_erased(&self, range: &Arc<GroupRange>, seq: Seq) {
+        for keyspace in self.keyspaces.load().by_id.values() {
+            if keyspace.options.order.is_bytewise() {
+                keyspace.erasures.note(range, seq);
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A compaction that began before a group was deleted has its records among what it reads, and may
 //! have written them anew. It takes them out of that before it comes into force: what tells it so
-//! is kept here for as long as any compaction may ask, since the version forgets what no table holds
-//! any more.
+//! is kept here for as long as any compaction may ask, since the version forgets what no table
+//! holds any more.
 
 use super::group_range::GroupRange;
 use crate::range_tombstone::RangeTombstone;
@@ -93,9 +93,9 @@ impl Gone {
     }
 
     /// True if more than a half is gone: what is left is worth a compaction of its own, and the
-    /// space of what is gone does not wait for this one. With that, deletions that are more frequent
-    /// than compactions are long end some of them, but each time half as much is left to be
-    /// compacted.
+    /// space of what is gone does not wait for this one. With that, deletions that are more
+    /// frequent than compactions are long end some of them, but each time half as much is left to
+    /// be compacted.
     ///
     /// Looks at one input in turn: there may be thousands.
     pub(super) fn is_too_much(&self) -> bool {

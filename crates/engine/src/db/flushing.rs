@@ -4,7 +4,6 @@ use super::commit::sync_retired;
 use super::commit_state::RetiredWal;
 use super::core::{BegunWal, Core, KeyspaceCore, Sealed};
 use super::external::SealedIn;
-use super::groups::note_erased;
 use crate::event::Event;
 use crate::flush::{Hidden, flush_memtable};
 use crate::names;
@@ -155,7 +154,7 @@ impl FlushSet {
             return Err(error);
         }
         if let Some(arrival) = &arrival {
-            note_erased(core, &arrival.range, arrival.erased_seq);
+            core.note_erased(&arrival.range, arrival.erased_seq);
         }
         core.measure_values(&versions);
         let map = versions.value_map().clone();

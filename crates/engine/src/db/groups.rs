@@ -84,7 +84,7 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         // flush them.
         edit.changes.extend(idle.into_iter().map(|id| Change::Flushed { id, seq }));
         versions.commit(edit, None)?;
-        note_erased(core, &range, seq);
+        core.note_erased(&range, seq);
         core.measure_values(&versions);
         core.forget_group(&range.group, seq);
         core.show_versions(&versions);
@@ -103,16 +103,6 @@ struct Erasing<'a>(&'a Core);
 impl Drop for Erasing<'_> {
     fn drop(&mut self) {
         self.0.erasing_seq.store(Seq::MAX, Ordering::Release);
-    }
-}
-
-/// Tells compactions that are at work that a group was erased, by an edit that is in force. To be
-/// called under `versions`.
-pub(super) fn note_erased(core: &Core, range: &Arc<GroupRange>, seq: Seq) {
-    for keyspace in core.keyspaces.load().by_id.values() {
-        if keyspace.options.order.is_bytewise() {
-            keyspace.erasures.note(range, seq);
-        }
     }
 }
 

@@ -234,19 +234,21 @@ mod tests {
     #[test]
     fn a_look_at_level_0_that_takes_long_does_not_undo_a_later_one() {
         let stall = Stall::new(Arc::new(ManualClock::default()), EventSink::default());
-        let (looks, seen) = (std::sync::Barrier::new(2), AtomicBool::new(true));
+        let looks = std::sync::Barrier::new(2);
+        let (tell, told) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let (stall, looks) = (&stall, &looks);
+            scope.spawn(move || {
                 stall.measure_level0(|| {
-                    let is_over = seen.load(Ordering::Relaxed);
                     looks.wait();
-                    std::thread::sleep(Duration::from_millis(20));
-                    (1.0, is_over)
+                    // Whoever looks later would be done by then, if it did not wait for this.
+                    let _ = told.recv_timeout(Duration::from_millis(50));
+                    (1.0, true)
                 });
             });
             looks.wait();
-            seen.store(false, Ordering::Relaxed);
-            stall.measure_level0(|| (0.0, seen.load(Ordering::Relaxed)));
+            stall.measure_level0(|| (0.0, false));
+            let _ = tell.send(());
         });
         assert!(!stall.is_level0_over());
     }

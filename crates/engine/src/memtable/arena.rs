@@ -354,7 +354,6 @@ impl Drop for Arena {
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
 mod tests {
     use super::*;
-    use esker_base::batch::BATCH_BYTES_MAX;
 
     /// Of a crowded arena, and a batch after it. Before each long record a chunk ends early; what
     /// is left of the batch fills the others to three quarters at least.
@@ -372,8 +371,6 @@ mod tests {
         assert!(has_names_for(2 * gib, 2_047, std::iter::repeat_n(long - HEADER_BYTES, 2_047)));
         let none = || std::iter::empty();
         assert!(has_names_for(gib / 2, 1 << 20, none()), "shorter ones are not even looked at");
-        // Of the shortest there is as much beside keys and values as nothing else.
-        assert!(BATCH_MEMORY_MAX > BATCH_BYTES_MAX);
         assert!(!has_names_for(gib / 2, 1 << 28, none()), "they take 24 bytes each");
     }
 

@@ -360,7 +360,7 @@ impl<'a> World<'a> {
     }
 
     fn move_tables(&mut self, spec: &CompactionSpec) {
-        let pieces = self.pieces(&spec);
+        let pieces = self.pieces(spec);
         let run = self.output_run(spec);
         let taken = self.change(&removed(spec), spec.output_level, run, &pieces);
         let (level, output_level) = (spec.level, spec.output_level);

@@ -10,9 +10,9 @@
 //!               write the others anew without it -> once more from the start
 //! ```
 //!
-//! Invariants: (1) of what was erased nothing comes back; (2) the result overlaps nothing of the run
-//! it joins: where inputs are gone, others may have put tables, and then the result is given up.
-//! Crash: as with every compaction; what is written anew is named by nobody before the edit.
+//! Invariants: (1) of what was erased nothing comes back; (2) the result overlaps nothing of the
+//! run it joins: where inputs are gone, others may have put tables, and then the result is given
+//! up. Crash: as with every compaction; what is written anew is named by nobody before the edit.
 
 use super::Chosen;
 use crate::compaction::job::{self, JobResult};
@@ -107,7 +107,7 @@ impl Chosen {
         let run = joined.unwrap_or_else(|| versions.new_run_id());
         let edit = job::edit_of(id, &self.spec, result, run, is_there);
         versions.commit(edit, None)?;
-        core.measure_values(&versions);
+        core.measure_values(versions);
         let version = versions.keyspace(id)?.version.clone();
         let replaced = Replaced {
             taken: self.spec.tables().map(|(_, table)| table.meta.number).collect(),
