@@ -10,8 +10,10 @@
 use crate::keys::{Draw, KeyShape, Known};
 use crate::machine::{OwnMemory, Usage, disk_bytes, forget_peak_memory, memory_peak_bytes};
 use crate::progress::Progress;
+use crate::race::{Race, Runner};
 use crate::result::{Latency, Measured};
-use crate::store::{Store, Walk};
+use crate::rounds::{Done, ROUND, Seen, Watch};
+use crate::store::{OwnCounters, Store, Walk};
 use crate::values::Values;
 use crate::workload::{Operation, Operations, Shape, Workload};
 use esker::base::checksum::mix64;
@@ -22,14 +24,10 @@ use rand::rngs::Xoshiro256PlusPlus as Random;
 use std::hint::black_box;
 use std::num::NonZeroU64;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// The watcher's rounds.
-const ROUND: Duration = Duration::from_millis(100);
-/// Rounds between two looks at the disk.
-const ROUNDS_PER_LOOK: usize = 10;
 /// Numbers of scattered keys have at most 16 digits.
 const SCATTER: u64 = 10_000_000_000_000_000;
 /// Longest latency told apart from longer ones, in nanoseconds: 100 s.
@@ -90,48 +88,6 @@ struct Worker<'a> {
     /// Records of walks over everything, and keys that were got several at once.
     records: u64,
     user_written_bytes: u64,
-}
-
-/// What the watcher sees of a thread, on a line of its own.
-#[derive(Default)]
-#[repr(align(128))]
-struct Done {
-    /// Its operations: of what goes over everything, walks.
-    count: AtomicU64,
-    /// The same as results count them: records.
-    units: AtomicU64,
-    /// The longest of those since the watcher looked, in nanoseconds.
-    longest_ns: AtomicU64,
-}
-
-impl Done {
-    #[inline]
-    fn note(&self, count: u64, units: u64, ns: u64) {
-        self.count.store(count, Ordering::Relaxed);
-        self.units.store(units, Ordering::Relaxed);
-        if ns > self.longest_ns.load(Ordering::Relaxed) {
-            self.longest_ns.store(ns, Ordering::Relaxed);
-        }
-    }
-}
-
-/// What the watcher sees of all threads.
-#[derive(Clone, Copy)]
-struct Seen {
-    count: u64,
-    units: u64,
-    /// The longest operation since it looked before.
-    longest_ns: u64,
-}
-
-impl Seen {
-    fn of(done: &[Done]) -> Seen {
-        let sum =
-            |of: fn(&Done) -> &AtomicU64| done.iter().map(|d| of(d).load(Ordering::Relaxed)).sum();
-        let longest = done.iter().map(|done| done.longest_ns.swap(0, Ordering::Relaxed)).max();
-        let (count, units) = (sum(|done| &done.count), sum(|done| &done.units));
-        Seen { count, units, longest_ns: longest.unwrap_or(0) }
-    }
 }
 
 impl<'a> Worker<'a> {
@@ -286,23 +242,17 @@ pub fn run(
 ) -> Outcome<Measured> {
     forget_peak_memory();
     let memory = OwnMemory::watch();
-    let (own_before, before, start) = (store.counters(), Usage::now(), Instant::now());
-    let mut watch =
-        Watch { dir, pace: Vec::new(), slowest_ns: Vec::new(), last: 0, disk_peak_bytes: 0 };
-    let workers = work_together(store, workload, plan, known, (stop, progress), &mut watch)?;
+    let Ran { begun, workers, end, run_usage, watch } =
+        work_together(store, dir, (workload, plan), known, (stop, progress))?;
     let measured = &workers[..plan.threads as usize];
-    let ended = measured.iter().map(|(_, end)| *end).max().unwrap_or(start);
-    let run_usage = Usage::now().since(before);
-    let settle = Instant::now();
-    let idle_since = if plan.settle { store.settle()? } else { Some(settle) };
+    let idle_since = if plan.settle { store.settle()? } else { Some(end) };
     let settled = idle_since.unwrap_or_else(Instant::now);
-    let settle_seconds = settled.saturating_duration_since(settle).as_secs_f64();
-    let usage = Usage::now().since(before);
+    let usage = Usage::now().since(begun.usage);
     let own = store.counters();
     let disk = disk_bytes(dir);
     let mut total = Totals::new()?;
-    measured.iter().for_each(|(worker, _)| total.add(worker));
-    let written: u64 = workers.iter().map(|(worker, _)| worker.user_written_bytes).sum();
+    measured.iter().for_each(|worker| total.add(worker));
+    let written: u64 = workers.iter().map(|worker| worker.user_written_bytes).sum();
     let operations = total.operations(workload);
     Ok(Measured {
         engine: engine.to_owned(),
@@ -312,66 +262,108 @@ pub fn run(
         threads: plan.threads,
         operations,
         found: total.found,
-        seconds: ended.duration_since(start).as_secs_f64(),
+        seconds: end.duration_since(begun.at).as_secs_f64(),
         cpu_us_per_operation: run_usage.cpu_ns as f64 / 1e3 / operations.max(1) as f64,
         reads: Latency::of(&total.reads, total.reads_max),
         writes: Latency::of(&total.writes, total.writes_max),
         user_written_bytes: written,
         written_bytes: usage.written_bytes,
-        own_written_bytes: difference(own.written_bytes, own_before.written_bytes),
-        stalled_ns: difference(own.stalled_ns, own_before.stalled_ns),
-        settle_seconds,
+        own_written_bytes: difference(own.written_bytes, begun.own.written_bytes),
+        stalled_ns: difference(own.stalled_ns, begun.own.stalled_ns),
+        settle_seconds: settled.saturating_duration_since(end).as_secs_f64(),
         disk_bytes: disk,
         disk_peak_bytes: watch.disk_peak_bytes.max(disk),
         memory_peak_bytes: memory_peak_bytes(),
         own_memory_peak_bytes: Some(memory.peak_bytes()),
         pace: watch.pace,
         slowest_ns: watch.slowest_ns,
+        round_ends_ns: watch.ends_ns,
     })
 }
 
-/// Starts all threads and watches them until they are done; each with when it was.
+/// What the clocks said when the threads began.
+struct Begun {
+    own: OwnCounters,
+    usage: Usage,
+    at: Instant,
+}
+
+/// What came of one thread.
+struct Ended<'a> {
+    worker: Worker<'a>,
+    /// When its last operation ended.
+    at: Instant,
+    /// What the process had used then, of the last thread that is measured.
+    usage: Option<Usage>,
+}
+
+/// What came of all threads.
+struct Ran<'a> {
+    begun: Begun,
+    /// Those that are measured are first.
+    workers: Vec<Worker<'a>>,
+    /// When the last operation that is measured ended.
+    end: Instant,
+    /// What the process had used until then.
+    run_usage: Usage,
+    watch: Watch<'a>,
+}
+
+/// Starts all threads and watches them until they are done.
 fn work_together<'a>(
     store: &'a dyn Store,
-    workload: &Workload,
-    plan: &Plan,
+    dir: &'a Path,
+    (workload, plan): (&Workload, &Plan),
     known: &Known,
     (stop, progress): (&AtomicBool, &mut Progress),
-    watch: &mut Watch<'_>,
-) -> Outcome<Vec<(Worker<'a>, Instant)>> {
+) -> Outcome<Ran<'a>> {
     let threads = plan.threads + workload.company();
     let measured = plan.threads as usize;
     let draw = workload.keys(plan.shape, known.count(), plan.operations)?;
     let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
     let over = AtomicBool::new(false);
-    let start = Instant::now();
-    std::thread::scope(|scope| {
+    let (race, runners) = Race::of(measured, workload.company() as usize);
+    let (begun, ended, mut watch) = std::thread::scope(|scope| {
+        // Goes before the threads are waited for, so that none waits in vain for the others.
+        let race = race;
         let workers: Vec<_> = (0..threads)
-            .map(|thread| {
+            .zip(runners)
+            .map(|(thread, runner)| {
                 let (done, over) = (&done[thread as usize], &over);
                 scope.spawn(move || {
                     let seat = Seat { thread, threads, measured: plan.threads };
-                    work(store, workload, plan, (known, draw), seat, done, &|| {
+                    work(store, (workload, plan), (known, draw), seat, runner, done, &|| {
                         over.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed)
                     })
                 })
             })
             .collect();
+        let begun = race.start(|| {
+            let (own, usage) = (store.counters(), Usage::now());
+            Begun { own, usage, at: Instant::now() }
+        });
+        let mut watch = Watch::since(begun.at, dir);
         loop {
-            std::thread::sleep(ROUND);
+            let ended = race.is_over_by(watch.next());
             let seen = Seen::of(&done[..measured]);
             progress.at(workload.name, seen.count, plan.operations);
             watch.round(seen);
-            let late = plan.seconds_max.is_some_and(|max| start.elapsed().as_secs_f64() >= max);
-            if late || workers[..measured].iter().all(|worker| worker.is_finished()) {
+            let late = plan.seconds_max.is_some_and(|max| begun.at.elapsed().as_secs_f64() >= max);
+            if late || ended {
                 over.store(true, Ordering::Relaxed);
                 break;
             }
         }
-        let workers = workers.into_iter().map(joined).collect();
-        watch.after_all(Seen::of(&done[..measured]));
-        workers
-    })
+        let ended = workers.into_iter().map(joined).collect::<Outcome<Vec<Ended<'_>>>>();
+        ended.map(|ended| (begun, ended, watch))
+    })?;
+    let counted = &ended[..measured];
+    let end = counted.iter().map(|ended| ended.at).max().unwrap_or(begun.at);
+    watch.after_all(Seen::of(&done[..measured]), end);
+    let run_usage = counted.iter().find_map(|ended| ended.usage).unwrap_or_else(Usage::now);
+    let run_usage = run_usage.since(begun.usage);
+    let workers = ended.into_iter().map(|ended| ended.worker).collect();
+    Ok(Ran { begun, workers, end, run_usage, watch })
 }
 
 fn joined<T>(worker: ScopedJoinHandle<'_, Outcome<T>>) -> Outcome<T> {
@@ -400,20 +392,22 @@ impl Seat {
     }
 }
 
-/// One thread: its operations until they are done or `ended`; and when that was.
+/// One thread: makes ready, and begins with the others its operations until they are done or
+/// `ended`.
 fn work<'a>(
     store: &'a dyn Store,
-    workload: &Workload,
-    plan: &Plan,
+    (workload, plan): (&Workload, &Plan),
     keys: (&Known, Draw),
     seat: Seat,
+    mut runner: Runner,
     done: &Done,
     ended: &dyn Fn() -> bool,
-) -> Outcome<(Worker<'a>, Instant)> {
+) -> Outcome<Ended<'a>> {
     let mut random = Random::seed_from_u64(mix64(plan.seed) ^ seat.thread);
     let mut worker = Worker::new(store, workload, plan, &mut random)?;
     let place = (seat.thread, seat.threads);
     let mut operations = Operations::new(workload, plan.shape, keys, place, random);
+    runner.begin()?;
     let mut timetable = plan.rate.and_then(|rate| Timetable::new(rate, seat));
     let mut last = Instant::now();
     let until = plan.seconds_min.map_or(last, |seconds| last + Duration::from_secs_f64(seconds));
@@ -433,7 +427,8 @@ fn work<'a>(
         let units = if workload.counts_records() { worker.records } else { count };
         done.note(count, units, ns - late_ns);
     }
-    Ok((worker, last))
+    let usage = runner.end().then(Usage::now);
+    Ok(Ended { worker, at: last, usage })
 }
 
 /// When an operation was to begin, and by how much later it does.
@@ -515,57 +510,42 @@ impl Totals {
     }
 }
 
-/// What is looked at from time to time.
-struct Watch<'a> {
-    dir: &'a Path,
-    pace: Vec<u64>,
-    slowest_ns: Vec<u64>,
-    last: u64,
-    disk_peak_bytes: u64,
-}
-
-impl Watch<'_> {
-    fn round(&mut self, seen: Seen) {
-        self.pace.push(seen.units - self.last);
-        self.slowest_ns.push(seen.longest_ns);
-        self.last = seen.units;
-        if self.pace.len().is_multiple_of(ROUNDS_PER_LOOK) {
-            self.disk_peak_bytes = self.disk_peak_bytes.max(disk_bytes(self.dir));
-        }
-    }
-
-    /// What ends after the last round counts to it.
-    fn after_all(&mut self, seen: Seen) {
-        if let (Some(units), Some(longest)) = (self.pace.last_mut(), self.slowest_ns.last_mut()) {
-            *units += seen.units - self.last;
-            *longest = (*longest).max(seen.longest_ns);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Config;
     use crate::workload;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicU64;
     use std::thread::sleep;
 
     /// A store that keeps nothing, and takes its time: for every put, and for each hundredth more.
+    #[derive(Default)]
     struct Slow {
         put: Duration,
         hundredth: Duration,
+        /// Whether a processor is busy with a put.
+        is_busy: bool,
         puts: AtomicU64,
+        /// When the last get ended, and when it was settled, which it only is where it has a time
+        /// for that.
+        got: Mutex<Option<Instant>>,
+        settled: Mutex<Option<Instant>>,
+        settle: Option<Duration>,
     }
 
     impl Store for Slow {
         fn put(&self, _: &[u8], _: &[u8], _: bool) -> Outcome<()> {
             let puts = self.puts.fetch_add(1, Ordering::Relaxed) + 1;
             let more = if puts.is_multiple_of(100) { self.hundredth } else { Duration::ZERO };
-            sleep(self.put + more);
+            let until = Instant::now() + self.put + more;
+            while self.is_busy && Instant::now() < until {}
+            sleep(until.saturating_duration_since(Instant::now()));
             Ok(())
         }
 
         fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
+            *self.got.lock().unwrap() = Some(Instant::now());
             Ok(false)
         }
 
@@ -578,7 +558,9 @@ mod tests {
         }
 
         fn settle(&self) -> Outcome<Option<Instant>> {
-            Err("asked to settle".into())
+            sleep(self.settle.ok_or("asked to settle")?);
+            *self.settled.lock().unwrap() = Some(Instant::now());
+            Ok(None)
         }
 
         fn compact(&self) -> Outcome<()> {
@@ -592,20 +574,25 @@ mod tests {
 
     fn measured(workload: &str, (put_ms, hundredth_ms): (u64, u64), flags: &[&str]) -> Measured {
         let [put, hundredth] = [put_ms, hundredth_ms].map(Duration::from_millis);
-        let store = Slow { put, hundredth, puts: AtomicU64::new(0) };
+        measured_on(&Slow { put, hundredth, ..Slow::default() }, workload, flags)
+    }
+
+    fn measured_on(store: &Slow, workload: &str, flags: &[&str]) -> Measured {
         let workload = workload::find(workload).expect("a workload");
         let config = Config::of(flags).expect("flags");
         let plan = config.plan(workload, 0).expect("a plan");
         let (known, dir) = (Known::new(config.num), Path::new("nowhere"));
-        let (plan, stop) = (Plan { settle: false, ..plan }, AtomicBool::new(false));
+        let settle = store.settle.is_some();
+        let (plan, stop) = (Plan { settle, ..plan }, AtomicBool::new(false));
         let mut progress = Progress::start(true);
-        run(("slow", &store), dir, workload, &plan, &known, &stop, &mut progress).expect("a run")
+        run(("slow", store), dir, workload, &plan, &known, &stop, &mut progress).expect("a run")
     }
 
     #[test]
     fn each_tenth_of_a_second_has_its_longest() {
         let run = measured("fillrandom", (1, 150), &["--num", "350"]);
         assert_eq!(run.slowest_ns.len(), run.pace.len());
+        assert_eq!(run.round_ends_ns.len(), run.pace.len());
         assert_eq!(run.slowest_ns.iter().max(), Some(&run.writes.max), "{run:?}");
         let slow = run.slowest_ns.iter().filter(|&&ns| ns >= 150_000_000).count();
         assert_eq!(slow, 3, "one for each hundred: {:?}", run.slowest_ns);
@@ -646,5 +633,37 @@ mod tests {
         let run = measured("readwhilewriting", (100, 0), &flags);
         assert!(run.operations > 0 && run.writes.count == 0, "{run:?}");
         assert_eq!(run.slowest_ns.iter().max(), Some(&run.reads.max), "{run:?}");
+    }
+
+    #[test]
+    fn what_is_left_counts_from_the_end_of_the_last_operation() {
+        // The company is in its put for long when the gets are over.
+        let (put, settle) = (Duration::from_millis(300), Some(Duration::from_millis(10)));
+        let store = Slow { put, settle, ..Slow::default() };
+        let run = measured_on(&store, "readwhilewriting", &["--num", "10", "--reads", "10"]);
+        let [got, settled] =
+            [&store.got, &store.settled].map(|at| at.lock().unwrap().expect("a time"));
+        let left = settled.duration_since(got).as_secs_f64();
+        assert!(run.settle_seconds > left - 0.1, "{left} s: {run:?}");
+    }
+
+    #[test]
+    fn work_after_the_last_operation_is_not_in_what_one_costs() {
+        let put = Duration::from_millis(500);
+        let store = Slow { put, is_busy: true, ..Slow::default() };
+        let run = measured_on(&store, "readwhilewriting", &["--num", "10", "--reads", "10"]);
+        let cpu_seconds = run.cpu_us_per_operation * 1e-6 * run.operations as f64;
+        assert!(cpu_seconds < 0.25, "{cpu_seconds} s: {run:?}");
+    }
+
+    #[test]
+    fn making_ready_is_not_measured() {
+        const BYTES: usize = 64 << 20;
+        let start = Instant::now();
+        black_box(Values::new(&mut Random::seed_from_u64(1), BYTES, 0.5));
+        let ready = start.elapsed().as_secs_f64();
+        let flags = ["--num", "1", "--value_size", &BYTES.to_string()];
+        let run = measured("fillrandom", (0, 0), &flags);
+        assert!(run.seconds < ready / 2.0, "{ready} s to make ready: {run:?}");
     }
 }

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 /// What the last number of an axis takes beyond its line.
 const LABEL_WIDTH: i32 = 60;
 
-/// Rounds of the watcher, in which operations are counted.
-const ROUNDS_PER_SECOND: f64 = 10.0;
+/// Rounds of a second, if no more can be said: shorter runs are not drawn over time.
+const ROUNDS_MIN: usize = 10;
 
 /// Points by name.
 type Lines = BTreeMap<String, Points>;
@@ -188,18 +188,14 @@ fn latencies(report: &Report) -> Outcome<String> {
 
 /// Operations a second of a run over its seconds.
 pub(crate) fn pace(run: &Measured) -> Points {
-    let point =
-        |(at, &n): (usize, &u64)| (at as f64 / ROUNDS_PER_SECOND, n as f64 * ROUNDS_PER_SECOND);
-    // The last round is cut short.
-    let whole = run.pace.len().saturating_sub(1);
-    run.pace[..whole].iter().enumerate().map(point).collect()
+    run.whole_rounds().map(|(round, n)| (round.from, n as f64 / round.seconds)).collect()
 }
 
 /// The longest operation in each tenth of a second of a run, over its seconds, for [`logarithms`].
 /// Where none ended there is no point.
 pub(crate) fn slowest(run: &Measured) -> Points {
-    let ended = run.slowest_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
-    ended.map(|(at, &ns)| (at as f64 / ROUNDS_PER_SECOND, (ns as f64).log10())).collect()
+    let ended = run.rounds().zip(&run.slowest_ns).filter(|(_, ns)| **ns > 0);
+    ended.map(|(round, &ns)| (round.from, (ns as f64).log10())).collect()
 }
 
 /// Drawings of a figure over time, of each workload that took a second or more.
@@ -212,7 +208,7 @@ fn over_time(
     for (step, rows) in by_step(report) {
         let line = |row: &Row<'_>| (row.first().engine.clone(), points(row.middle()));
         let lines: Vec<Line> = rows.iter().map(line).collect();
-        if lines.iter().all(|(_, points)| points.len() < ROUNDS_PER_SECOND as usize) {
+        if lines.iter().all(|(_, points)| points.len() < ROUNDS_MIN) {
             continue;
         }
         let workload = &rows[0].first().workload;
@@ -295,6 +291,16 @@ mod tests {
         let run = &report(&[1_000, 0, 100_000]).runs[0];
         assert_eq!(pace(run), [(0.0, 70.0), (0.1, 70.0)], "the last is cut short");
         assert_eq!(slowest(run), [(0.0, 3.0), (0.2, 5.0)], "none ended in the second");
+    }
+
+    #[test]
+    fn rounds_that_took_longer_stretch_no_time() {
+        let (pace_of, round_ends_ns) =
+            (vec![50, 100, 7], vec![125_000_000, 375_000_000, 400_000_000]);
+        let slowest_ns = vec![10, 0, 100];
+        let run = Measured { pace: pace_of, slowest_ns, round_ends_ns, ..measured("fillrandom") };
+        assert_eq!(pace(&run), [(0.0, 400.0), (0.125, 400.0)]);
+        assert_eq!(slowest(&run), [(0.0, 1.0), (0.375, 2.0)]);
     }
 
     #[test]

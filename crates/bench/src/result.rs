@@ -84,14 +84,30 @@ pub struct Measured {
     /// The most of it that is no file's. Not in files of older versions.
     #[serde(default)]
     pub own_memory_peak_bytes: Option<u64>,
-    /// Operations in each tenth of a second.
+    /// Operations in each round: a tenth of a second, or about that if the machine was late. The
+    /// last one is cut short.
     pub pace: Vec<u64>,
-    /// The longest operation in each tenth of a second, in nanoseconds; 0 if none ended. With a
-    /// rate, the time from when it was begun, not from when it was due. Empty in files of older
-    /// versions.
+    /// The longest operation in each round, in nanoseconds; 0 if none ended. With a rate, the time
+    /// from when it was begun, not from when it was due. Empty in files of older versions.
     #[serde(default)]
     pub slowest_ns: Vec<u64>,
+    /// When each round was over, in nanoseconds since the first operation. Empty in files of older
+    /// versions.
+    #[serde(default)]
+    pub round_ends_ns: Vec<u64>,
 }
+
+/// When a round was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Round {
+    /// When it began, in seconds since the first operation.
+    pub from: f64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+}
+
+/// How long a round takes where nothing else is known.
+pub const ROUND_SECONDS: f64 = 0.1;
 
 /// What the latencies of are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +178,24 @@ impl Measured {
         self.slowest_ns.iter().max().copied().unwrap_or(0)
     }
 
+    /// When each round was.
+    pub fn rounds(&self) -> impl Iterator<Item = Round> {
+        let end = |at: usize| self.round_ends_ns[at] as f64 * 1e-9;
+        (0..self.pace.len()).map(move |at| {
+            if at >= self.round_ends_ns.len() {
+                return Round { from: at as f64 * ROUND_SECONDS, seconds: ROUND_SECONDS };
+            }
+            let from = at.checked_sub(1).map_or(0.0, end);
+            Round { from, seconds: end(at) - from }
+        })
+    }
+
+    /// The rounds that are whole, and the operations of each.
+    pub fn whole_rounds(&self) -> impl Iterator<Item = (Round, u64)> {
+        let whole = self.pace.len().saturating_sub(1);
+        self.rounds().zip(self.pace.iter().copied()).take(whole)
+    }
+
     /// Bytes written for each byte of the user's; `None` if nothing was.
     pub fn write_amplification(&self) -> Option<f64> {
         let user = self.user_written_bytes;
@@ -214,10 +248,22 @@ pub(crate) mod tests {
     #[test]
     fn files_of_older_versions_are_read() {
         let run = measured("fillrandom");
+        let from: Vec<f64> = run.rounds().map(|round| round.from).collect();
+        assert_eq!(from, [0.0, ROUND_SECONDS, 2.0 * ROUND_SECONDS], "tenths of a second");
         assert_eq!((run.pace, run.slowest_ns), (vec![4, 0, 5], vec![]));
         let mut newer = kept("fillrandom");
         newer["slowest_ns"] = json!([8, 0, 9]);
         let run: Measured = serde_json::from_value(newer).expect("a run");
         assert_eq!((run.slowest_ns_max(), run.slowest_ns), (9, vec![8, 0, 9]));
+    }
+
+    #[test]
+    fn rounds_take_the_time_that_they_took() {
+        let round_ends_ns = vec![125_000_000, 250_000_000, 500_000_000];
+        let run = Measured { round_ends_ns, ..measured("fillrandom") };
+        let whole: Vec<(Round, u64)> = run.whole_rounds().collect();
+        let round = |from| Round { from, seconds: 0.125 };
+        assert_eq!(whole, [(round(0.0), 4), (round(0.125), 0)], "the last is cut short");
+        assert_eq!(run.rounds().last(), Some(Round { from: 0.25, seconds: 0.25 }));
     }
 }

@@ -13,7 +13,7 @@ use crate::place::{Place, make_dir, write};
 use crate::plot;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::result::Measured;
+use crate::result::{Measured, ROUND_SECONDS, Round};
 use crate::store::{Engine, Store};
 use crate::table;
 use crate::workload;
@@ -132,7 +132,7 @@ impl Lab<'_> {
         let Some(probe) = self.puts("probe", "overwrite", None, Some(self.choice.probe))? else {
             return Ok(());
         };
-        let sustained = sustained(&probe.pace);
+        let sustained = sustained(&probe);
         if sustained < 1.0 {
             return Err("--probe: not one put a second was sustained; try longer".into());
         }
@@ -227,18 +227,19 @@ impl Lab<'_> {
     }
 }
 
-/// Puts a second in the second half of a run, by those of its rounds. The last one is cut short.
-fn sustained(pace: &[u64]) -> f64 {
-    const ROUNDS_PER_SECOND: f64 = 10.0;
-    let whole = &pace[..pace.len().saturating_sub(1)];
-    let late = &whole[whole.len() / 2..];
-    ROUNDS_PER_SECOND * late.iter().sum::<u64>() as f64 / late.len().max(1) as f64
+/// Puts a second in the second half of a run, by those of its rounds.
+fn sustained(run: &Measured) -> f64 {
+    let late = run.pace.len().saturating_sub(1) / 2;
+    let sum =
+        |(puts, seconds), (round, n): (Round, u64)| (puts + n as f64, seconds + round.seconds);
+    let (puts, seconds) = run.whole_rounds().skip(late).fold((0.0, 0.0), sum);
+    if seconds > 0.0 { puts / seconds } else { 0.0 }
 }
 
-/// The fewest puts in a tenth of a second.
-fn fewest(run: &Measured) -> u64 {
-    let whole = run.pace.len().saturating_sub(1);
-    run.pace[..whole].iter().min().copied().unwrap_or(0)
+/// The fewest puts in a tenth of a second; in one that took longer, as many as its share of them.
+fn fewest(run: &Measured) -> f64 {
+    let puts = run.whole_rounds().map(|(round, n)| n as f64 * (ROUND_SECONDS / round.seconds));
+    puts.min_by(f64::total_cmp).unwrap_or(0.0)
 }
 
 fn head(report: &Report, sustained: f64) -> String {
@@ -273,7 +274,7 @@ fn rows(all: &[Paced]) -> String {
             "| {share} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             rate(*offered),
             rate(run.rate()),
-            rate(fewest(run) as f64),
+            rate(fewest(run)),
             duration(puts.p50 as f64),
             duration(puts.p99 as f64),
             duration(puts.p999 as f64),
@@ -343,17 +344,26 @@ mod tests {
 
     #[test]
     fn the_second_half_is_what_is_sustained() {
-        assert_eq!(sustained(&[900, 900, 100, 120, 7]), 1_100.0);
-        assert_eq!(sustained(&[900, 100, 5]), 1_000.0);
-        assert_eq!(sustained(&[9]), 0.0, "only a round that is cut short");
-        assert_eq!(sustained(&[]), 0.0);
+        let of = |pace: &[u64]| sustained(&paced(1.0, pace, &[]).run).round();
+        assert_eq!(of(&[900, 900, 100, 120, 7]), 1_100.0);
+        assert_eq!(of(&[900, 100, 5]), 1_000.0);
+        assert_eq!(of(&[9]), 0.0, "only a round that is cut short");
+        assert_eq!(of(&[]), 0.0);
     }
 
     #[test]
     fn the_fewest_are_of_whole_rounds() {
-        assert_eq!(fewest(&paced(1.0, &[30, 20, 40, 3], &[]).run), 20);
-        assert_eq!(fewest(&paced(1.0, &[30, 0, 40, 3], &[]).run), 0, "it stood still");
-        assert_eq!(fewest(&paced(1.0, &[], &[]).run), 0);
+        assert_eq!(fewest(&paced(1.0, &[30, 20, 40, 3], &[]).run), 20.0);
+        assert_eq!(fewest(&paced(1.0, &[30, 0, 40, 3], &[]).run), 0.0, "it stood still");
+        assert_eq!(fewest(&paced(1.0, &[], &[]).run), 0.0);
+    }
+
+    #[test]
+    fn rounds_that_took_longer_sustain_no_more() {
+        let mut run = paced(1.0, &[900, 50, 100, 100, 7], &[]).run;
+        run.round_ends_ns = [100, 200, 450, 700, 750].map(|ms| ms * 1_000_000).to_vec();
+        assert_eq!(sustained(&run).round(), 400.0);
+        assert_eq!(fewest(&run).round(), 40.0, "of those that took a quarter of a second");
     }
 
     #[test]

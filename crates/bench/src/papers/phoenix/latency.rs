@@ -4,6 +4,7 @@ use super::choice::Choice;
 use super::figures::{latencies, percent};
 use super::groups::{self, name, options, write_key};
 use super::lab::{Each, Lab};
+use crate::race::{Race, Runner};
 use crate::report::median;
 use crate::result::Latency;
 use esker::base::checksum::mix64;
@@ -131,26 +132,30 @@ impl Lab<'_> {
         let (threads, all) = (self.choice.threads, self.choice.writes());
         let (groups, stop) = (self.choice.groups, self.stop);
         let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
-        let start = Instant::now();
-        let workers = std::thread::scope(|scope| {
+        let (race, runners) = Race::of(threads as usize, 0);
+        let (start, workers) = std::thread::scope(|scope| {
+            // Goes before the threads are waited for, so that none waits in vain for the others.
+            let race = race;
             let workers: Vec<_> = (0..threads)
-                .map(|thread| {
+                .zip(runners)
+                .map(|(thread, runner)| {
                     let writes = all / threads + u64::from(thread < all % threads);
                     let seed = mix64(u64::from(round)) ^ thread;
                     let seat = Seat { thread, threads, groups, writes, seed };
                     let done = &done[thread as usize];
-                    scope.spawn(move || work(db, arm, seat, done, stop))
+                    scope.spawn(move || work(db, arm, seat, runner, done, stop))
                 })
                 .collect();
-            while !workers.iter().all(|worker| worker.is_finished()) {
-                std::thread::sleep(ROUND);
+            let (start, mut is_over) = (race.start(Instant::now), false);
+            while !is_over {
+                is_over = race.is_over_by(Instant::now() + ROUND);
                 let count = done.iter().map(|done| done.0.load(Ordering::Relaxed)).sum();
                 self.progress.at(arm.name(), count, all);
             }
             let joined = workers.into_iter().map(|worker| {
                 worker.join().unwrap_or_else(|_| Err("a thread of the benchmark panicked".into()))
             });
-            joined.collect::<Outcome<Vec<_>>>()
+            joined.collect::<Outcome<Vec<_>>>().map(|workers| (start, workers))
         })?;
         let mut taken = latencies()?;
         let (mut longest, mut ended) = (0, start);
@@ -164,11 +169,13 @@ impl Lab<'_> {
     }
 }
 
-/// One thread: its latencies, the longest of them, and when it was done.
+/// One thread, which makes ready and begins with the others: its latencies, the longest of them,
+/// and when it was done.
 fn work(
     db: &Db,
     arm: Arm,
     seat: Seat,
+    mut runner: Runner,
     done: &Done,
     stop: &AtomicBool,
 ) -> Outcome<(Histogram<u64>, u64, Instant)> {
@@ -179,6 +186,7 @@ fn work(
     let names: Vec<_> = own.iter().map(|&group| name(group)).collect();
     let mut indexes = vec![0u64; own.len()];
     let (mut key, mut longest) = (Vec::new(), 0);
+    runner.begin()?;
     for count in 0..seat.writes {
         if stop.load(Ordering::Relaxed) {
             break;
