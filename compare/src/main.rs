@@ -130,11 +130,11 @@ fn run(
 ) -> Outcome<bool> {
     let show = Show::new(quiet)?;
     let report = run_in_turns(names, config, json, &show)?;
+    // Whoever closes the pipe has seen enough.
+    let _ = std::io::stdout().write_all(table::results(&report).as_bytes());
     if let Some(dir) = plots {
         plot::draw_all(std::slice::from_ref(&report), dir)?;
     }
-    // Whoever closes the pipe has seen enough.
-    let _ = std::io::stdout().write_all(table::results(&report).as_bytes());
     Ok(!show.is_interrupted())
 }
 

@@ -1,6 +1,7 @@
 //! The project's own commands: checks, what installs the C libraries, the Python package.
 
 mod capi;
+mod done;
 mod header;
 mod process;
 mod python;
@@ -8,6 +9,7 @@ mod sanitize;
 mod test;
 mod tidy;
 
+use done::Done;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -50,9 +52,9 @@ fn main() -> ExitCode {
         ["leveldb", dir] => capi::leveldb(&root, Path::new(dir)),
         ["capi-install", prefix] => capi::install(&root, Path::new(prefix)),
         ["header"] => header::write(&root),
-        ["python", "wheel"] => python::run(&root, python::Task::Wheel),
-        ["python", "test"] => python::run(&root, python::Task::Test),
-        ["python", "bench"] => python::run(&root, python::Task::Bench),
+        ["python", "wheel"] => python::run(&root, python::Task::Wheel) != Done::Failed,
+        ["python", "test"] => python::run(&root, python::Task::Test) != Done::Failed,
+        ["python", "bench"] => python::run(&root, python::Task::Bench) != Done::Failed,
         ["loom"] => test::run(&root, Some("loom"), false),
         ["loom", "--long"] => test::run(&root, Some("loom-long"), true),
         ["shuttle"] => test::run(&root, Some("shuttle"), false),

@@ -2,6 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
@@ -9,6 +10,10 @@ use std::time::Duration;
 
 /// How often a program with a limit is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long what was said is waited for once who said it has ended. What it has started may be able
+/// to say more, and does not end.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(10);
 
 /// The limit of what compiles or runs something small: takes seconds.
 pub(crate) const SMALL_MAX: Duration = Duration::from_secs(600);
@@ -31,8 +36,42 @@ pub(crate) fn cargo_command() -> Command {
 /// Runs a command to its end, or to the limit, when it is killed with all that it has started. Says
 /// so if it did not even start.
 pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
-    let name = command.get_program().display().to_string();
-    match status_within(command, limit) {
+    let status = status_within(command, limit);
+    has_succeeded(command, limit, status)
+}
+
+/// As [`succeeds_within`], of `cargo test` with a filter. False too if no test has passed: to cargo
+/// it is no failure that nothing has a name like that any more.
+pub(crate) fn tests_succeed_within(command: &mut Command, limit: Duration) -> bool {
+    let mut passed = 0;
+    let status = heard_within(command.stdout(Stdio::piped()), limit, |line| {
+        println!("{line}");
+        passed += tests_passed(line).unwrap_or(0);
+    });
+    if !has_succeeded(command, limit, status) {
+        return false;
+    }
+    if passed == 0 {
+        eprintln!("no test was run: nothing has the name that is asked for");
+    }
+    passed > 0
+}
+
+/// How many tests have passed by this line, if it is one that says so: `test result: ok. 7 passed;
+/// 0 failed; ...`.
+fn tests_passed(line: &str) -> Option<u64> {
+    let (before, _) = line.strip_prefix("test result: ")?.split_once(" passed;")?;
+    before.rsplit(' ').next()?.parse().ok()
+}
+
+/// Whether a command ended well. Says what else happened to it.
+fn has_succeeded(
+    command: &Command,
+    limit: Duration,
+    status: io::Result<Option<ExitStatus>>,
+) -> bool {
+    let name = command.get_program().display();
+    match status {
         Ok(Some(status)) => status.success(),
         Ok(None) => {
             eprintln!("{name} did not end within {} s: killed", limit.as_secs());
@@ -52,8 +91,44 @@ pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
 pub(crate) fn status_within(
     command: &mut Command,
     limit: Duration,
-) -> std::io::Result<Option<ExitStatus>> {
+) -> io::Result<Option<ExitStatus>> {
+    wait_within(&mut command.spawn()?, limit, || ())
+}
+
+/// As [`status_within`]; `each` is given the lines of its output if that is piped to us, or else of
+/// its errors, soon after they were said.
+///
+/// # Errors
+/// It did not start.
+pub(crate) fn heard_within(
+    command: &mut Command,
+    limit: Duration,
+    mut each: impl FnMut(&str),
+) -> io::Result<Option<ExitStatus>> {
     let mut child = command.spawn()?;
+    let output = child.stdout.take().map(|output| Box::new(output) as Box<dyn Read + Send>);
+    let said = output.or_else(|| child.stderr.take().map(|errors| Box::new(errors) as Box<_>));
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let said = said.into_iter().flat_map(|said| BufReader::new(said).split(b'\n'));
+        for line in said.map_while(Result::ok) {
+            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                break;
+            }
+        }
+    });
+    let status = wait_within(&mut child, limit, || lines.try_iter().for_each(|line| each(&line)));
+    while let Ok(line) = lines.recv_timeout(LAST_WORDS_MAX) {
+        each(&line);
+    }
+    status
+}
+
+fn wait_within(
+    child: &mut Child,
+    limit: Duration,
+    mut meanwhile: impl FnMut(),
+) -> io::Result<Option<ExitStatus>> {
     // Nobody sends: waiting for it is sleeping.
     let (_kept, never) = channel::<()>();
     let mut waited = Duration::ZERO;
@@ -62,17 +137,18 @@ pub(crate) fn status_within(
             return Ok(Some(status));
         }
         if waited >= limit {
-            kill(&mut child)?;
+            kill(child)?;
             return Ok(None);
         }
         let _ = never.recv_timeout(LOOK_EVERY);
         waited += LOOK_EVERY;
+        meanwhile();
     }
 }
 
 /// Kills a process and all that it has started. They are of our group, so that an interrupt from
 /// the terminal reaches them too.
-fn kill(child: &mut Child) -> std::io::Result<()> {
+fn kill(child: &mut Child) -> io::Result<()> {
     let mut all = vec![child.id()];
     // Who is stopped starts nothing more.
     let mut stopped = 0;
@@ -162,6 +238,40 @@ mod tests {
             let _ = never.recv_timeout(LOOK_EVERY);
         }
         panic!("not killed: {:?}", stat());
+    }
+
+    #[test]
+    fn tests_of_which_none_was_run_have_not_passed() {
+        let said = |said: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", said]);
+            tests_succeed_within(&mut shell, Duration::from_secs(60))
+        };
+        let result =
+            |passed| format!("echo 'test result: ok. {passed} passed; 0 failed; 9 ignored'");
+        assert!(said(&result(7)));
+        assert!(said(&format!("{}; {}", result(0), result(1))), "in the second program");
+        assert!(!said(&result(0)));
+        assert!(!said("echo 'running 7 tests'"));
+        assert!(!said(&format!("{}; exit 1", result(7))));
+    }
+
+    #[test]
+    fn what_is_said_is_heard_line_by_line() {
+        let hear = |command: &mut Command| {
+            let mut heard = Vec::new();
+            let second = Duration::from_secs(1);
+            let status = heard_within(command, second, |line| heard.push(line.to_owned()));
+            (status.expect("it starts").is_some(), heard)
+        };
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo a; echo b >&2; printf c"]);
+        let (output, errors) = (Stdio::piped(), Stdio::piped());
+        assert_eq!(hear(shell.stdout(output)), (true, vec!["a".to_owned(), "c".to_owned()]));
+        assert_eq!(hear(shell.stdout(Stdio::null()).stderr(errors)), (true, vec!["b".to_owned()]));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo a; sleep 600"]).stdout(Stdio::piped());
+        assert_eq!(hear(&mut shell), (false, vec!["a".to_owned()]), "killed");
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //!
 //! The environment stands under the target directory and is made once; packages come from PyPI by
 //! name and version. Where there is no Python or no way to the packages, one line says so, and
-//! `test` passes: the rest of the project needs neither. Who asks for a wheel or for figures and
-//! gets none is told by the exit code.
+//! `test` is skipped: the rest of the project needs neither. Whatever else goes wrong is a failure.
+//! Who asks for a wheel or for figures and gets none is told by the exit code.
 
+use crate::done::Done;
 use crate::process::{
-    BUILD_MAX, FETCH_MAX, SMALL_MAX, status_within, succeeds_within, target_directory,
+    BUILD_MAX, FETCH_MAX, SMALL_MAX, heard_within, status_within, succeeds_within, target_directory,
 };
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -66,23 +67,36 @@ pub(crate) enum Task {
     Bench,
 }
 
-/// Does it. False if it failed; of the tests true too if they were skipped.
-pub(crate) fn run(root: &Path, task: Task) -> bool {
+/// Why there is no environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Lack {
+    /// The machine has no Python, or no way to the packages.
+    Missing(String),
+    /// Something that should have worked did not.
+    Failed(String),
+}
+
+/// Does it. Only the tests can be skipped.
+pub(crate) fn run(root: &Path, task: Task) -> Done {
     let place = place(root);
-    let python = match environment(&place) {
-        Ok(python) => python,
-        Err(why) => {
-            if task == Task::Test {
-                println!("python: skipped: {why}");
-                return true;
-            }
-            eprintln!("python: nothing was built: {why}");
-            return false;
+    match environment(&place) {
+        Ok(python) => run_with(&python, root, &place, task).into(),
+        Err(Lack::Missing(why)) if task == Task::Test => {
+            println!("python: skipped: {why}");
+            Done::Skipped(why)
         }
-    };
+        Err(Lack::Missing(why) | Lack::Failed(why)) => {
+            eprintln!("python: nothing was built: {why}");
+            Done::Failed
+        }
+    }
+}
+
+/// Does it in an environment. False if it failed.
+fn run_with(python: &Path, root: &Path, place: &Path, task: Task) -> bool {
     let profile = if task == Task::Test { "gates" } else { "release" };
     let wheels = place.join(profile);
-    if !built(root, &python, &wheels, profile) {
+    if !built(root, python, &wheels, profile) {
         return false;
     }
     match task {
@@ -90,11 +104,11 @@ pub(crate) fn run(root: &Path, task: Task) -> bool {
             println!("python: the wheel is in {}", wheels.display());
             true
         }
-        Task::Test => installed(&python, &wheels) && tested(root, &python),
+        Task::Test => installed(python, &wheels) && tested(root, python),
         Task::Bench => {
             let script = root.join("crates/py/benches/beside_plyvel.py");
-            let mut bench = Command::new(&python);
-            installed(&python, &wheels) && succeeds_within(bench.arg(script), BENCH_MAX)
+            let mut bench = Command::new(python);
+            installed(python, &wheels) && succeeds_within(bench.arg(script), BENCH_MAX)
         }
     }
 }
@@ -108,45 +122,64 @@ fn place(root: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Why there is none, and what to install.
-fn environment(place: &Path) -> Result<PathBuf, String> {
+fn environment(place: &Path) -> Result<PathBuf, Lack> {
     let dir = place.join("venv");
     let python = dir.join("bin/python");
     if !quiet(Command::new(&python).args(["-c", "import pip"])) {
         if !quiet(Command::new("python3").args(["-c", IS_NEW_ENOUGH])) {
             let what = "there is no python3 of version 3.9 or newer with venv and pip: install it \
                         (Debian: python3-venv)";
-            return Err(what.to_owned());
+            return Err(Lack::Missing(what.to_owned()));
         }
         let mut venv = Command::new("python3");
         if !succeeds_within(venv.args(["-m", "venv", "--clear"]).arg(&dir), SMALL_MAX) {
-            return Err(format!("python3 -m venv {} failed: see above", dir.display()));
+            let what = format!("python3 -m venv {} failed: see above", dir.display());
+            return Err(Lack::Failed(what));
         }
     }
     for package in NEEDED {
-        if !is_installed(&python, &package) {
-            return Err(format!(
-                "{} {} does not install from PyPI: connect to the network, or install it with {} -m pip install",
-                package.0,
-                package.1,
-                python.display()
-            ));
-        }
+        install(&python, &package)?;
     }
     for package in WANTED {
-        if !is_installed(&python, &package) {
-            println!(
-                "python: {} {} does not install from PyPI: tests that need it are skipped",
-                package.0, package.1
-            );
+        if let Err(Lack::Missing(why) | Lack::Failed(why)) = install(&python, &package) {
+            println!("python: tests that need {} are skipped: {why}", package.0);
         }
     }
     Ok(python)
 }
 
-/// True if a package is there, or could be installed.
-fn is_installed(python: &Path, package: &Package) -> bool {
-    package.is_there(python)
-        || quiet(pip(python).args(package.requirements())) && package.is_there(python)
+/// Sees to it that a package is there.
+fn install(python: &Path, package: &Package) -> Result<(), Lack> {
+    if package.is_there(python) {
+        return Ok(());
+    }
+    let mut pip = pip(python);
+    pip.args(package.requirements()).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut said = Vec::new();
+    let status = heard_within(pip.stderr(Stdio::piped()), FETCH_MAX, |line| {
+        said.push(line.to_owned());
+    });
+    if matches!(status, Ok(Some(status)) if status.success()) && package.is_there(python) {
+        return Ok(());
+    }
+    let Package(name, version, _) = package;
+    let shown = python.display();
+    if said.iter().any(|line| is_no_connection(line)) {
+        return Err(Lack::Missing(format!(
+            "there is no connection to where {name} {version} is: connect to the network, or \
+             install it with {shown} -m pip install"
+        )));
+    }
+    said.iter().for_each(|line| eprintln!("{line}"));
+    Err(Lack::Failed(format!("{shown} -m pip install {name}=={version} failed: see above")))
+}
+
+/// Whether pip says that it could not connect when it tried for the last time. Its exit code is the
+/// same whatever went wrong.
+fn is_no_connection(line: &str) -> bool {
+    let is_last = line.contains("Retry(total=0,") && line.contains("after connection broken by");
+    // Somebody answers, who is not who he should be.
+    is_last && !line.contains("CERTIFICATE_VERIFY_FAILED")
 }
 
 fn pip(python: &Path) -> Command {
@@ -195,4 +228,33 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 fn quiet(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     matches!(status_within(quiet, FETCH_MAX), Ok(Some(status)) if status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lack_of_connection_is_none_of_pips_failures() {
+        let retry = |left: u32, why: &str| {
+            format!(
+                "WARNING: Retrying (Retry(total={left}, connect=None, read=None, redirect=None, \
+                 status=None)) after connection broken by '{why}': /simple/maturin/"
+            )
+        };
+        let refused = "NewConnectionError('<HTTPSConnection object at 0x7f>: Failed to establish a \
+                       new connection: [Errno 111] Connection refused')";
+        assert!(is_no_connection(&retry(0, refused)));
+        assert!(is_no_connection(&retry(0, "ReadTimeoutError('Read timed out.')")));
+        assert!(!is_no_connection(&retry(4, refused)), "it may have worked later");
+        assert!(!is_no_connection(&retry(0, "SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]')")));
+        for other in [
+            "ERROR: Could not find a version that satisfies the requirement maturin==99.0",
+            "ERROR: No matching distribution found for maturin==99.0",
+            "error: failed-wheel-build-for-install",
+            "ERROR: Could not install packages due to an OSError: [Errno 28] No space left",
+        ] {
+            assert!(!is_no_connection(other), "{other}");
+        }
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! The same command runs on a newcomer's machine and in CI. It stops at the first step that fails.
 
-use crate::process::{BUILD_MAX, NONE, cargo_command, succeeds_within};
+use crate::done::Done;
+use crate::process::{BUILD_MAX, NONE, cargo_command, succeeds_within, tests_succeed_within};
 use crate::{capi, python, tidy};
 use std::path::Path;
 use std::time::Duration;
@@ -20,9 +21,12 @@ enum Run {
     /// The rules of `tidy`, in this process.
     Tidy,
     /// A function of this process, and what it is called.
-    Own(fn(&Path) -> bool, &'static str),
+    Own(fn(&Path) -> Done, &'static str),
     /// `cargo` with these arguments and environment.
     Cargo { arguments: &'static [&'static str], env: &'static [(&'static str, &'static str)] },
+    /// `cargo test`, of tests whose names are like one that stands in the arguments: there must be
+    /// some.
+    Filtered { arguments: &'static [&'static str], env: &'static [(&'static str, &'static str)] },
 }
 
 const fn cargo(name: &'static str, arguments: &'static [&'static str]) -> Step {
@@ -46,6 +50,14 @@ const fn cargo_in(
     arguments: &'static [&'static str],
 ) -> Step {
     Step { name, run: Run::Cargo { arguments, env }, long_only: false }
+}
+
+const fn filtered(
+    name: &'static str,
+    env: &'static [(&'static str, &'static str)],
+    arguments: &'static [&'static str],
+) -> Step {
+    Step { name, run: Run::Filtered { arguments, env }, long_only: false }
 }
 
 /// Builds for models are made once and not debugged: without what would make the next one quicker,
@@ -105,7 +117,10 @@ const STEPS: &[Step] = &[
     cargo("test", &["test", "--workspace", "--exclude", "esker-capi", "--profile", "gates"]),
     Step {
         name: "capi",
-        run: Run::Own(capi::test, "programs in C, on our library and on LevelDB's"),
+        run: Run::Own(
+            |root| capi::test(root).into(),
+            "programs in C, on our library and on LevelDB's",
+        ),
         long_only: false,
     },
     Step {
@@ -131,7 +146,7 @@ const GATES: &[Step] = &[
     cargo("kill", gate!("kill")),
     cargo("fuzz", gate!("fuzz")),
     cargo("threads", gate!("threads")),
-    cargo_in("loom", LOOM, MODELS),
+    filtered("loom", LOOM, MODELS),
     cargo_in("shuttle", SHUTTLE, &["run", "-p", "esker-gates", "--", "schedules"]),
     cargo("model", gate!("model")),
     cargo("limits", gate!("limits")),
@@ -148,8 +163,8 @@ const GATES: &[Step] = &[
     long(cargo("threads-long", gate!("threads", "--long"))),
     long(cargo("model-long", gate!("model", "--long"))),
     long(cargo("limits-long", gate!("limits", "--long"))),
-    long(cargo_in("records-long", A_MILLION, RECORDS)),
-    long(cargo_in("loom-long", LOOM_DEEPER, MODELS)),
+    long(filtered("records-long", A_MILLION, RECORDS)),
+    long(filtered("loom-long", LOOM_DEEPER, MODELS)),
     long(cargo_in(
         "shuttle-long",
         SHUTTLE,
@@ -169,7 +184,7 @@ pub(crate) fn list() -> bool {
     true
 }
 
-/// Runs all steps, or the one named. True if all passed.
+/// Runs all steps, or the one named. True if all passed that could be tried.
 pub(crate) fn run(root: &Path, only: Option<&str>, long: bool) -> bool {
     let chosen: Vec<&Step> =
         steps(long).filter(|step| only.is_none_or(|name| name == step.name)).collect();
@@ -177,23 +192,44 @@ pub(crate) fn run(root: &Path, only: Option<&str>, long: bool) -> bool {
         eprintln!("no such step: `cargo xtask test --list` names them");
         return false;
     }
-    let mut times = Vec::new();
+    let (mut times, mut skipped) = (Vec::new(), Vec::new());
     for step in &chosen {
         println!("== {} ({})", step.name, step.run.describe());
-        let (ok, took) = timed(|| step.start(root));
-        println!("== {} {} in {:.1} s", step.name, if ok { "passed" } else { "FAILED" }, took);
-        if !ok {
-            let long = if long { " --long" } else { "" };
-            println!("to run this step alone: cargo xtask test{long} --only {}", step.name);
-            println!("{} passed, 1 failed", times.len());
-            return false;
+        let (done, took) = timed(|| step.start(root));
+        let what = match done {
+            Done::Passed => "passed",
+            Done::Skipped(_) => "skipped",
+            Done::Failed => "FAILED",
+        };
+        println!("== {} {what} in {took:.1} s", step.name);
+        match done {
+            Done::Passed => times.push((step.name, took)),
+            Done::Skipped(why) => skipped.push((step.name, why)),
+            Done::Failed => {
+                let long = if long { " --long" } else { "" };
+                println!("to run this step alone: cargo xtask test{long} --only {}", step.name);
+                println!("{}", summary(times.len(), 1, &skipped));
+                return false;
+            }
         }
-        times.push((step.name, took));
     }
     let passed = times.len();
-    println!("{}", longest_first(times));
-    println!("{passed} passed, 0 failed");
+    if passed > 0 {
+        println!("{}", longest_first(times));
+    }
+    println!("{}", summary(passed, 0, &skipped));
     true
+}
+
+/// How many steps passed and failed, and which were not tried.
+fn summary(passed: usize, failed: usize, skipped: &[(&str, String)]) -> String {
+    let mut text = format!("{passed} passed, {failed} failed");
+    if !skipped.is_empty() {
+        let each = skipped.iter().map(|(name, why)| format!("{name} ({why})"));
+        let each: Vec<String> = each.collect();
+        text.push_str(&format!(", {} skipped: {}", each.len(), each.join(", ")));
+    }
+    text
 }
 
 /// How long all steps took, and each of them.
@@ -205,23 +241,28 @@ fn longest_first(mut times: Vec<(&str, f64)>) -> String {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a tool for people, outside any simulation")]
-fn timed(run: impl FnOnce() -> bool) -> (bool, f64) {
+fn timed<T>(run: impl FnOnce() -> T) -> (T, f64) {
     let start = std::time::Instant::now();
-    let ok = run();
+    let done = run();
     let took: Duration = start.elapsed();
-    (ok, took.as_secs_f64())
+    (done, took.as_secs_f64())
 }
 
 impl Step {
     /// The limit is for hanging: a long form may take as long as it takes.
-    fn start(&self, root: &Path) -> bool {
+    fn start(&self, root: &Path) -> Done {
+        let limit = if self.long_only { NONE } else { BUILD_MAX };
+        let mut cargo = cargo_command();
+        cargo.current_dir(root);
         match self.run {
-            Run::Tidy => tidy::run(root),
+            Run::Tidy => tidy::run(root).into(),
             Run::Own(run, _) => run(root),
-            Run::Cargo { arguments, env } => succeeds_within(
-                cargo_command().args(arguments).envs(env.iter().copied()).current_dir(root),
-                if self.long_only { NONE } else { BUILD_MAX },
-            ),
+            Run::Cargo { arguments, env } => {
+                succeeds_within(cargo.args(arguments).envs(env.iter().copied()), limit).into()
+            }
+            Run::Filtered { arguments, env } => {
+                tests_succeed_within(cargo.args(arguments).envs(env.iter().copied()), limit).into()
+            }
         }
     }
 }
@@ -231,7 +272,7 @@ impl Run {
         match self {
             Run::Tidy => "cargo xtask tidy".to_owned(),
             Run::Own(_, what) => (*what).to_owned(),
-            Run::Cargo { arguments, env } => {
+            Run::Cargo { arguments, env } | Run::Filtered { arguments, env } => {
                 let env: String = env.iter().map(|(k, v)| format!("{k}='{v}' ")).collect();
                 format!("{env}cargo {}", arguments.join(" "))
             }
@@ -251,5 +292,22 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         assert!(!run(&crate::root(), Some("no such step"), false));
+    }
+
+    #[test]
+    fn tests_with_a_filter_have_to_be_there() {
+        let unfiltered = steps(true).filter(|step| match step.run {
+            Run::Cargo { arguments, .. } => arguments[0] == "test",
+            _ => false,
+        });
+        assert_eq!(unfiltered.map(|step| step.name).collect::<Vec<_>>(), ["test"]);
+    }
+
+    #[test]
+    fn what_was_skipped_is_told_apart() {
+        assert_eq!(summary(9, 0, &[]), "9 passed, 0 failed");
+        let skipped = [("python", "there is none".to_owned())];
+        let text = summary(8, 1, &skipped);
+        assert_eq!(text, "8 passed, 1 failed, 1 skipped: python (there is none)");
     }
 }

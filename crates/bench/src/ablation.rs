@@ -9,13 +9,11 @@
 use crate::config::Config;
 use crate::esker_store::{Kept, KeptEsker};
 use crate::place::Place;
-use crate::plot;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::result::Measured;
 use crate::session;
 use crate::store::Engine;
-use crate::table;
 use esker_draw::Outcome;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -126,17 +124,22 @@ impl Choice {
     }
 }
 
-/// Measures everything; a report for each size. Ends early if `stop` is set.
+/// Measures everything; `reports` gets one for each size, as soon as there is something of it. Ends
+/// early if `stop` is set.
 ///
 /// # Errors
-/// Of the engine or the file system.
-pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outcome<Vec<Report>> {
+/// Of the engine or the file system. Reports have what was measured before.
+pub fn run(
+    choice: &Choice,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+    reports: &mut Vec<Report>,
+) -> Outcome<()> {
     let place = Place::new("ablation", choice.db.as_deref());
-    let mut reports: Vec<Report> = Vec::new();
     for &num in &choice.sizes {
         for filters in [false, true] {
             if stop.load(Ordering::Relaxed) {
-                return Ok(reports);
+                return Ok(());
             }
             let name = format!("{num}-{}", if filters { "filters" } else { "plain" });
             let measure = |dir: &Path| choice.measure(num, filters, dir, stop, progress);
@@ -148,22 +151,6 @@ pub fn run(choice: &Choice, stop: &AtomicBool, progress: &mut Progress) -> Outco
                 }
                 None => reports.push(measured),
             }
-        }
-    }
-    Ok(reports)
-}
-
-/// Shows reports as a table, and draws them into `plots`.
-///
-/// # Errors
-/// Of the file system.
-pub fn show(reports: &[Report], plots: Option<&Path>) -> Outcome<()> {
-    print!("{}", table::costs(reports));
-    if let Some(dir) = plots
-        && !reports.is_empty()
-    {
-        for path in plot::draw_costs(reports, dir)? {
-            println!("{}", path.display());
         }
     }
     Ok(())

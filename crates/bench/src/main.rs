@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 use esker_bench::config::Config;
 use esker_bench::esker_store::{Esker, Tree};
 use esker_bench::papers::{basics, loose, phoenix, slot};
-use esker_bench::place::make_dir;
+use esker_bench::place::{check_file, make_dir};
 use esker_bench::progress::Progress;
 use esker_bench::report::Report;
 use esker_bench::store::Engine;
@@ -232,6 +232,7 @@ fn run(config: &Config, engine: Esker, json: Option<PathBuf>, quiet: bool) -> Ou
     config.check()?;
     session::steps(config)?;
     session::check_place(config)?;
+    json.as_deref().map_or(Ok(()), check_file)?;
     let stop = interrupt::watch()?;
     let mut report = Report::new(config);
     report.engines.push((engine.name(), engine.setup(&config.settings(false))));
@@ -245,11 +246,9 @@ fn run(config: &Config, engine: Esker, json: Option<PathBuf>, quiet: bool) -> Ou
         }
     }
     progress.finish();
-    if let Some(path) = json {
-        report.write(&path)?;
-    }
     show(&table::results(&report));
-    outcome?;
+    let kept = json.map_or(Ok(()), |path| report.write(&path));
+    outcome.and(kept)?;
     Ok(ended(&stop))
 }
 
@@ -259,18 +258,32 @@ fn run_ablation(
     plots: Option<&Path>,
     quiet: bool,
 ) -> Outcome<ExitCode> {
+    [json, plots].into_iter().flatten().try_for_each(make_dir)?;
     let stop = interrupt::watch()?;
-    let mut progress = Progress::start(quiet);
-    let reports = ablation::run(choice, &stop, &mut progress)?;
+    let (mut progress, mut reports) = (Progress::start(quiet), Vec::new());
+    let outcome = ablation::run(choice, &stop, &mut progress, &mut reports);
     progress.finish();
+    show(&table::costs(&reports));
+    let kept = keep_ablation(&reports, json, plots);
+    outcome.and(kept)?;
+    Ok(ended(&stop))
+}
+
+/// Writes the reports, and draws them.
+fn keep_ablation(reports: &[Report], json: Option<&Path>, plots: Option<&Path>) -> Outcome<()> {
     if let Some(dir) = json {
-        make_dir(dir)?;
-        for report in &reports {
+        for report in reports {
             report.write(&dir.join(format!("{}.json", report.config.num)))?;
         }
     }
-    ablation::show(&reports, plots)?;
-    Ok(ended(&stop))
+    if let Some(dir) = plots
+        && !reports.is_empty()
+    {
+        for path in plot::draw_costs(reports, dir)? {
+            show(&format!("{}\n", path.display()));
+        }
+    }
+    Ok(())
 }
 
 /// Does what may be interrupted and shows how far it is.

@@ -13,6 +13,21 @@ pub fn make_dir(dir: &Path) -> Outcome<()> {
     fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()).into())
 }
 
+/// Fails if a file of results cannot be written there, as long as it can be asked for elsewhere.
+/// What stands there stays, and where there is nothing nothing is left.
+///
+/// # Errors
+/// Of the file system, with the path.
+pub fn check_file(path: &Path) -> Outcome<()> {
+    let is_there = path.symlink_metadata().is_ok();
+    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| format!("{}: {error}", path.display()))?;
+    if !is_there {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
 /// Writes a file of results.
 ///
 /// # Errors
@@ -72,6 +87,23 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_for_a_file_is_tried_and_left_as_it_is() {
+        let dir = std::env::temp_dir().join(format!("esker-file-test-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let file = dir.join("file");
+        check_file(&file).expect("it can be written");
+        assert!(!file.exists());
+        fs::write(&file, "text").expect("written");
+        check_file(&file).expect("it can be written");
+        assert_eq!(fs::read(&file).expect("it is there"), b"text");
+        for wrong in [dir.join("no directory/file"), dir.clone()] {
+            let refused = check_file(&wrong).expect_err("it cannot be written").to_string();
+            assert!(refused.contains(&wrong.display().to_string()), "{refused}");
+        }
+        fs::remove_dir_all(&dir).expect("removed");
+    }
 
     #[test]
     fn nothing_stays_but_what_is_the_users() {

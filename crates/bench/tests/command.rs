@@ -199,12 +199,16 @@ fn schedules_of_a_paper_are_simulated_and_drawn() {
             assert!(text.contains(schedule), "{schedule} in {drawing}");
         }
     }
+    let text = read("figure-5-9.svg");
+    assert!(text.contains("at 1 GB") && text.contains("Slot there, at 5 GB"), "{text}");
     for drawing in ["figure-5-1.svg", "figure-5-13.svg"] {
         let text = read(drawing);
         assert!(text.contains("1 GB") && text.contains("as built there"), "{drawing}");
     }
     assert!(tables.contains("\n| lacks of the best | "), "{tables}");
     assert!(refused(&["papers", "slot", "--sizes", "one", "--out", &out]).contains("--sizes"));
+    let odd = ["papers", "slot", "--table-mib", "3", "--out", &out];
+    assert!(refused(&odd).contains("multiple of 2"));
 }
 
 /// What stands in the files of a command.
@@ -361,10 +365,57 @@ fn results_are_kept_although_nobody_reads_what_is_shown() {
     let json = place.path("kept.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
     command.args(["run", "--num", "1000", "--benchmarks", "fillseq", "--json", &json]);
+    assert_eq!(unread(&mut command), Some(0));
+    assert!(fs::read_to_string(&json).expect("it is kept").contains("fillseq"));
+    let (json, plots) = (place.path("json"), place.path("plots"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
+    command.args(["ablation", "--sizes", "1000", "--reads", "100", "--duration_min", "0"]);
+    command.args(["--repeat", "1", "--json", &json, "--plots", &plots]);
+    assert_eq!(unread(&mut command), Some(0));
+    for kept in [Path::new(&json).join("1000.json"), Path::new(&plots).join("cost-readrandom.svg")]
+    {
+        assert!(kept.exists(), "{}", kept.display());
+    }
+}
+
+/// The exit code of a command whose pipes are closed.
+fn unread(command: &mut Command) -> Option<i32> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a child");
     drop((child.stdout.take(), child.stderr.take()));
-    assert_eq!(child.wait().expect("an end").code(), Some(0));
-    assert!(fs::read_to_string(&json).expect("it is kept").contains("fillseq"));
+    child.wait().expect("an end").code()
+}
+
+#[test]
+fn a_place_that_takes_no_results_is_refused_before_anything_runs() {
+    let place = Place::new("nowhere");
+    let json = place.path("no directory/kept.json");
+    let flags = ["run", "--num", "1000", "--benchmarks", "fillseq", "--json", &json];
+    let output = bench(&flags);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("kept.json"), "{said}");
+    assert!(!said.contains("fillseq"), "it ran: {said}");
+    let file = place.path("file");
+    fs::write(&file, "text").expect("a file");
+    for flag in ["--json", "--plots"] {
+        let flags = ["ablation", "--sizes", "1000", "--reads", "100", "--repeat", "1", flag, &file];
+        let said = refused(&flags);
+        assert!(said.contains(&file) && !said.contains("readrandom"), "it ran: {said}");
+    }
+}
+
+#[test]
+fn sizes_before_one_that_fails_are_shown_and_kept() {
+    let place = Place::new("late");
+    let (json, db) = (place.path("json"), place.path("db"));
+    // The second size finds its place taken.
+    fs::create_dir_all(Path::new(&db).join("2000-plain")).expect("a directory");
+    let flags = ["ablation", "--sizes", "1000,2000", "--reads", "100", "--duration_min", "0"];
+    let output = bench(&[&flags[..], &["--repeat", "1", "--db", &db, "--json", &json]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("is there already"), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("readmissing"), "the first size");
+    assert!(Path::new(&json).join("1000.json").exists());
+    assert!(!Path::new(&json).join("2000.json").exists());
 }
 
 #[test]

@@ -34,16 +34,18 @@ impl Lab<'_> {
             repeat: self.choice.repeat,
             db: self.choice.db.clone(),
         };
-        let reports = ablation::run(&choice, self.stop, self.progress)?;
+        let mut reports = Vec::new();
+        let outcome = ablation::run(&choice, self.stop, self.progress, &mut reports);
         if reports.iter().all(|report| report.runs.is_empty()) {
-            return Ok(());
+            return outcome;
         }
         for report in &reports {
             report.write(&self.choice.out.join(format!("gets-{}.json", report.config.num)))?;
         }
         plot::draw_costs(&reports, &self.choice.out)?;
         self.page.push_str(&page(&reports));
-        self.keep()
+        self.keep()?;
+        outcome
     }
 }
 

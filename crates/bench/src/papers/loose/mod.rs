@@ -107,6 +107,16 @@ struct Index {
     made_ns: u64,
 }
 
+impl Index {
+    /// The index as it was made in each of several rounds: it is the same each time, but for how
+    /// long that took, of which this has the median.
+    fn of_rounds(rounds: &[Index]) -> Index {
+        let Some(&last) = rounds.last() else { return Index::default() };
+        let made_ns = median(rounds.iter().map(|index| index.made_ns as f64).collect()) as u64;
+        Index { made_ns, ..last }
+    }
+}
+
 /// Does all of it. Ends early if `stop` is set; what was measured before is kept.
 ///
 /// # Errors
@@ -163,6 +173,7 @@ impl Store<'_> {
         store.close()?;
         let mut row = Row { runs: self.runs, ..Row::default() };
         let mut costs: [[Vec<f64>; 2]; READS.len()] = Default::default();
+        let mut indexes = Vec::new();
         for round in 0..self.choice.repeat {
             for indexed in [false, true] {
                 let Some((measured, index)) = self.read(indexed, round as usize)? else {
@@ -172,10 +183,11 @@ impl Store<'_> {
                     costs[usize::from(indexed)].push(ns);
                 }
                 if indexed {
-                    row.index = index;
+                    indexes.push(index);
                 }
             }
         }
+        row.index = Index::of_rounds(&indexes);
         row.costs = costs.map(|pair| pair.map(median));
         Ok(Some(row))
     }
@@ -346,6 +358,14 @@ mod tests {
         assert!(page.contains("\n| 2 | ") && page.contains("\n| 5 | ") && drawn, "{page}");
         assert!(!page.contains("(0 B)") && !page.contains("| 0 ns |"), "{page}");
         assert!(opening.contains("first get") && !opening.contains("| 0 B"), "{opening}");
+    }
+
+    #[test]
+    fn the_time_to_make_an_index_is_the_median_of_the_rounds() {
+        let made_in = |made_ns| Index { records: 10, entries: 8, bytes: 36, made_ns };
+        let index = Index::of_rounds(&[500, 700, 9_000, 100, 600].map(made_in));
+        assert_eq!((index.made_ns, index.records, index.entries, index.bytes), (600, 10, 8, 36));
+        assert_eq!(Index::of_rounds(&[]).made_ns, 0);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use esker_lab::Summary;
 type Drawing = (String, String);
 
 /// Mean amplification of a compaction that the thesis measured at 5 GB, without and with the slice.
-const AMPLIFICATION: [(&str, f64); 2] = [("RocksDB there", 62.0), ("Slot there", 13.0)];
+const AMPLIFICATION: [(&str, f64); 2] =
+    [("RocksDB there, at 5 GB", 62.0), ("Slot there, at 5 GB", 13.0)];
 
 /// Compactions whose effect the thesis shows.
 const JOBS_SHOWN: usize = 2_000;
@@ -35,9 +36,9 @@ pub(super) fn sizes(all: &[AtSize]) -> Outcome<Vec<Drawing>> {
 }
 
 /// Figures 5-9 to 5-12, of traces at one size.
-pub(super) fn traces(traces: &[(String, Trace)]) -> Outcome<Vec<Drawing>> {
+pub(super) fn traces(gigabytes: u64, traces: &[(String, Trace)]) -> Outcome<Vec<Drawing>> {
     let mut drawings = vec![
-        ("figure-5-9.svg".to_owned(), amplification(traces)?),
+        ("figure-5-9.svg".to_owned(), amplification(gigabytes, traces)?),
         ("figure-5-11.svg".to_owned(), job_times(traces)?),
         ("figure-5-12.svg".to_owned(), jobs(traces)?),
     ];
@@ -113,14 +114,15 @@ fn slices(number: &str, done: &AtSize) -> Outcome<String> {
     chart(&heading, &lines, &Palette::of(lines.iter().map(|line| line.0.clone())), &axes)
 }
 
-fn amplification(traces: &[(String, Trace)]) -> Outcome<String> {
+fn amplification(gigabytes: u64, traces: &[(String, Trace)]) -> Outcome<String> {
     let figure = |value: f64| (value, format!("{value:.1}"));
     let ours: Vec<(&str, f64)> = traces
         .iter()
         .map(|(name, trace)| (name.as_str(), Summary::of(trace).job_amplification))
         .collect();
     let all = ours.iter().copied().chain(AMPLIFICATION);
-    let group = Group::new("at 5 GB", all.map(|(name, value)| (name, figure(value))));
+    let group =
+        Group::new(format!("at {gigabytes} GB"), all.map(|(name, value)| (name, figure(value))));
     let names = ours.iter().map(|(name, _)| *name).chain(AMPLIFICATION.map(|(name, _)| name));
     bars(
         "Figure 5-9: mean amplification of a compaction",

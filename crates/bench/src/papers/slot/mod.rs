@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicBool;
 const GB: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 const TABLE_MIB: u64 = 2;
+const TABLE_MIB_MAX: u64 = 900;
 
 /// Tables that level 1 may hold, by the thesis's table 3-1.
 const BASE_TABLES: u64 = 5;
@@ -49,8 +50,8 @@ pub struct Choice {
     #[arg(long)]
     real: bool,
     /// Simulate tables of so many MiB, and slices longer by as much: the tree of a large load then
-    /// has no more tables than can be computed in minutes
-    #[arg(long, default_value_t = TABLE_MIB, value_parser = clap::value_parser!(u64).range(2..=900))]
+    /// has no more tables than can be computed in minutes. A multiple of 2
+    #[arg(long, default_value_t = TABLE_MIB, value_parser = table_mib)]
     table_mib: u64,
     /// Level 1 may hold so many tables, and each level below ten times as many as the one above it
     #[arg(long, default_value_t = BASE_TABLES, value_parser = clap::value_parser!(u64).range(1..=1_000))]
@@ -61,6 +62,16 @@ pub struct Choice {
     /// Where tables and drawings go
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+}
+
+/// Tables are larger than the thesis's by a whole factor, as slices are longer.
+fn table_mib(text: &str) -> Result<u64, String> {
+    let fits =
+        |mib: &u64| (TABLE_MIB..=TABLE_MIB_MAX).contains(mib) && mib.is_multiple_of(TABLE_MIB);
+    let mib = text.parse().ok().filter(fits);
+    mib.ok_or_else(|| {
+        format!("must be a multiple of {TABLE_MIB} between {TABLE_MIB} and {TABLE_MIB_MAX}")
+    })
 }
 
 /// The names of the schedules that are compared.
@@ -173,4 +184,17 @@ fn level(summary: &Summary, at: usize) -> LevelSummary {
 
 fn palette() -> Palette {
     Palette::of(NAMES.map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_larger_by_a_whole_factor() {
+        assert_eq!(["2", "256", "900"].map(table_mib), [Ok(2), Ok(256), Ok(900)]);
+        for wrong in ["0", "3", "257", "902", "-2", "much"] {
+            assert!(table_mib(wrong).is_err_and(|why| why.contains("multiple of 2")), "{wrong}");
+        }
+    }
 }

@@ -148,7 +148,7 @@ impl Lab<'_> {
             let compared: Vec<(String, Trace)> =
                 names.iter().cloned().zip(traces.iter().cloned()).take(3).collect();
             esker_lab::draw("Slot, simulated", &compared[..2], &self.out.join("simulated"))?;
-            for (name, drawing) in figures::traces(&compared)? {
+            for (name, drawing) in figures::traces(gigabytes, &compared)? {
                 self.write(&name, &drawing)?;
             }
         }
