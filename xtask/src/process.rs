@@ -40,8 +40,8 @@ pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
     has_succeeded(command, limit, status)
 }
 
-/// As [`succeeds_within`], of `cargo test` with a filter. False too if no test has passed: to cargo
-/// it is no failure that nothing has a name like that any more.
+/// As [`succeeds_within`], of `cargo test`. False too if no test has passed: to cargo it is no
+/// failure that nothing has a name any more like the one that is asked for.
 pub(crate) fn tests_succeed_within(command: &mut Command, limit: Duration) -> bool {
     let mut passed = 0;
     let status = heard_within(command.stdout(Stdio::piped()), limit, |line| {

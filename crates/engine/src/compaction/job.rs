@@ -55,6 +55,8 @@ pub(crate) struct JobResult {
     pub(crate) bytes_written: u64,
     /// Parts it was cut into; 0 if tables only moved.
     pub(crate) parts: u64,
+    /// Something of it was deleted meanwhile, and taken out.
+    pub(crate) overtaken: bool,
 }
 
 /// Runs a compaction to the end of its output, in up to `parts_max` parts. The caller commits
@@ -92,6 +94,7 @@ pub(super) fn run_parts(
         bytes_written: tables.iter().map(|meta| meta.file_bytes).sum(),
         tables,
         parts: count,
+        overtaken: false,
     })
 }
 

@@ -388,7 +388,8 @@ impl Chosen {
             && (spec.is_move || self.options.compaction == Compaction::Leveled || {
                 spec.inputs.last().and_then(|run| last(&run.tables)) == oldest
             });
-        if spec.reason == CompactionReason::Erased || !is_oldest {
+        // What was deleted overwrites nothing.
+        if spec.reason == CompactionReason::Erased || result.overtaken || !is_oldest {
             return;
         }
         let bytes_of = |run: &InputRun| -> u64 {

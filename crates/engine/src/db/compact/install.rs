@@ -17,14 +17,12 @@
 use super::Chosen;
 use crate::compaction::job::{self, JobResult};
 use crate::compaction::policy;
-use crate::db::core::Core;
+use crate::db::core::{Core, VersionsGuard};
 use crate::db::erasures::Erasure;
 use crate::db::groups;
 use crate::event::CompactionReason;
 use crate::range_tombstone::RangeTombstone;
-use crate::version::{
-    CompactionSpec, InputRun, KeyRange, Replaced, Table, TableMeta, Version, VersionSet,
-};
+use crate::version::{CompactionSpec, InputRun, KeyRange, Replaced, Table, TableMeta, Version};
 use esker_base::{Error, Result, Seq};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -71,7 +69,7 @@ impl Chosen {
     fn try_install(
         &self,
         core: &Core,
-        versions: &mut VersionSet,
+        versions: &mut VersionsGuard<'_>,
         result: &mut JobResult,
         cleared_seq: Seq,
     ) -> Result<Installed> {
@@ -144,6 +142,7 @@ impl Chosen {
     /// # Errors
     /// Of the disk; then nothing of the result stays.
     fn leave_out(&self, core: &Core, result: &mut JobResult, erased: &[Erasure]) -> Result<()> {
+        result.overtaken = true;
         let order = &self.options.order;
         let ranges: Vec<RangeTombstone> = erased.iter().map(Erasure::as_tombstone).collect();
         let mut version = self.version.without_files();
