@@ -460,7 +460,8 @@ fn a_compaction_that_was_overtaken_may_fail_anywhere() {
             let fired = vfs.faults_fired() > before;
             vfs.heal();
             assert_eq!(keys_and_bytes(&db), (400, BTreeSet::from([1, 2])), "{fault:?}, {nth}");
-            // A store whose sync failed takes nothing more; in others the next edit voids what failed.
+            // A store whose sync failed takes nothing more; in others the next edit voids what
+            // failed.
             let takes_more = db.put(b"d", b"").and_then(|()| db.flush()).is_ok();
             if takes_more {
                 db.core().store.sweep();
