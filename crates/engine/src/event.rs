@@ -33,6 +33,8 @@ pub enum CompactionReason {
     Values,
     /// Tables share what was deleted with a group with others.
     Erased,
+    /// Small tables stand next to each other.
+    SmallTables,
     /// The user asked.
     Manual,
 }

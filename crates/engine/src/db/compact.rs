@@ -199,7 +199,8 @@ impl KeyspaceCore {
             let tombstones = || policy::pick_tombstones(&version, options, oldest_snapshot);
             let wasteful = core.value_use.is_wasteful.load(Ordering::Relaxed);
             let values = || wasteful.then(|| policy::pick_for_values(&version, options)).flatten();
-            let chosen = erased.or_else(tombstones).or_else(values);
+            let small = || policy::pick_small(&version, options);
+            let chosen = erased.or_else(tombstones).or_else(values).or_else(small);
             if chosen.is_none()
                 && oldest_snapshot < Seq::MAX
                 && policy::pick_tombstones(&version, options, Seq::MAX).is_some()

@@ -297,8 +297,8 @@ impl Db {
     }
 
     /// Waits until all indexes are ready, no flush is due, no level is over its limit, scans have
-    /// paid for no compaction, nothing of a deleted group is to be rewritten, no values are to be
-    /// collected and no run index is to be made.
+    /// paid for no compaction, nothing of a deleted group is to be rewritten, no small tables are
+    /// to become one, no values are to be collected and no run index is to be made.
     ///
     /// # Errors
     /// Of work in the background that fails meanwhile, such as for want of space; it is tried

@@ -183,8 +183,8 @@ pub(super) fn flush(core: &Core, ids: &[KeyspaceId]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no memtable is sealed, no level is over its limit, no compaction is paid for, and no
-/// run index is due.
+/// Waits until no memtable is sealed, no compaction is due, none is paid for, and no run index is
+/// due.
 pub(super) fn wait_idle(core: &Core) -> Result<()> {
     let busy = |keyspace: &Arc<KeyspaceCore>| {
         let view = keyspace.view.load();
@@ -196,6 +196,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             || keyspace.is_paid_by_scans(&view.version)
             || keyspace.wants_index()
             || view.version.has_partly_erased(&options.order)
+            || policy::pick_small(&view.version, &options).is_some()
             || ((core.value_use.is_tight.load(Ordering::Relaxed)
                 || core.value_use.is_wasteful.load(Ordering::Relaxed))
                 && policy::pick_for_values(&view.version, &options).is_some())

@@ -30,6 +30,7 @@ mod repair_from_logs;
 mod repair_leftovers;
 mod run_index;
 mod shapes;
+mod small_tables;
 mod steps;
 mod support;
 mod values;

@@ -16,6 +16,7 @@ use crate::version::{
     CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Run, Table, TableMeta, Version,
 };
 use esker_base::{KeyOrder, Seq};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A table moves down unchanged only if it overlaps no more than this many tables' worth of bytes
@@ -121,7 +122,7 @@ pub(super) fn pick(
     let mut best: Option<(f64, &Arc<Table>)> = None;
     for table in &run.tables {
         let below = overlap_from(next, &mut from, &options.order, table);
-        if is_busy(table) || any_busy(below) {
+        if is_busy(table) || is_taken(next, from..from + below.len()) {
             continue;
         }
         let cost = cost(table, total_bytes(below));
@@ -147,6 +148,25 @@ fn unite(version: &Version, level: usize, reason: CompactionReason) -> Option<Co
         inputs: runs.iter().map(|run| InputRun { level, tables: run.tables.clone() }).collect(),
         is_move: false,
     })
+}
+
+/// True if a compaction has taken what overlaps these tables of `next`, of which there may be none:
+/// one of them, or those on both sides, since they may become one table.
+fn is_taken(next: &[Arc<Table>], overlap: Range<usize>) -> bool {
+    if !overlap.is_empty() {
+        return any_busy(&next[overlap]);
+    }
+    let neighbours = overlap.start.checked_sub(1).and_then(|before| next.get(before..=overlap.end));
+    neighbours.is_some_and(|both| both.iter().all(|table| is_busy(table)))
+}
+
+/// True if a compaction has taken what the table overlaps in the next level.
+fn is_taken_below(next: Option<&Arc<Run>>, options: &KeyspaceOptions, table: &Table) -> bool {
+    next.is_some_and(|next| is_taken(&next.tables, next.overlap(&options.order, &range_of(table))))
+}
+
+fn range_of(table: &Table) -> KeyRange<'_> {
+    KeyRange::closed(&table.meta.smallest, &table.meta.largest)
 }
 
 /// The tables of `next` that overlap `table`. `from` moves on with it: tables must be asked for in
@@ -223,9 +243,10 @@ pub(super) fn pick_tombstones(
             continue;
         }
         let next = only_run(version, level + 1);
-        let found = run.tables.iter().find(|table| {
-            !is_busy(table) && ripe(table) && !any_busy(overlap(next, options, table))
-        });
+        let found = run
+            .tables
+            .iter()
+            .find(|table| !is_busy(table) && ripe(table) && !is_taken_below(next, options, table));
         let Some(table) = found else { continue };
         if level + 1 < version.depth() {
             return Some(step_down(
@@ -302,7 +323,7 @@ fn pick_down(
     let table = only_run(version, level)?
         .overlapping(&options.order, &step.range)
         .iter()
-        .find(|table| !is_busy(table) && !any_busy(overlap(next, options, table)))?;
+        .find(|table| !is_busy(table) && !is_taken_below(next, options, table))?;
     Some(step_down(version, options, level, table.clone(), CompactionReason::Manual))
 }
 
@@ -341,8 +362,7 @@ fn overlap<'a>(
     options: &KeyspaceOptions,
     table: &Table,
 ) -> &'a [Arc<Table>] {
-    let range = KeyRange::closed(&table.meta.smallest, &table.meta.largest);
-    next.map_or(&[], |run| run.overlapping(&options.order, &range))
+    next.map_or(&[], |run| run.overlapping(&options.order, &range_of(table)))
 }
 
 /// One table of `level` into the next.
@@ -380,9 +400,11 @@ fn pick_level0(version: &Version, options: &KeyspaceOptions) -> Option<Compactio
     }
     let order = &options.order;
     let next = only_run(version, 1);
+    let next_tables = next.map_or(&[][..], |run| &run.tables);
     let oldest = runs.last()?;
-    if overlap_of_runs(std::slice::from_ref(oldest), next, order).is_empty() {
-        return Some(CompactionSpec {
+    let overlap = overlap_of_runs(std::slice::from_ref(oldest), next, order);
+    if overlap.is_empty() {
+        return (!is_taken(next_tables, overlap)).then(|| CompactionSpec {
             reason: CompactionReason::Size,
             level: 0,
             output_level: 1,
@@ -403,14 +425,14 @@ fn pick_level0(version: &Version, options: &KeyspaceOptions) -> Option<Compactio
     });
     let count = wanted.count();
     let chosen = &runs[runs.len() - count..];
-    let below = overlap_of_runs(chosen, next, order);
-    if any_busy(&below) {
+    let overlap = overlap_of_runs(chosen, next, order);
+    if is_taken(next_tables, overlap.clone()) {
         return None;
     }
     let mut inputs: Vec<InputRun> =
         chosen.iter().map(|run| InputRun { level: 0, tables: run.tables.clone() }).collect();
-    if !below.is_empty() {
-        inputs.push(InputRun { level: 1, tables: below });
+    if !overlap.is_empty() {
+        inputs.push(InputRun { level: 1, tables: next_tables[overlap].to_vec() });
     }
     Some(CompactionSpec {
         reason: CompactionReason::Size,
@@ -422,12 +444,8 @@ fn pick_level0(version: &Version, options: &KeyspaceOptions) -> Option<Compactio
     })
 }
 
-/// The tables of `next` between the smallest and the largest key of `runs`.
-fn overlap_of_runs(
-    runs: &[Arc<Run>],
-    next: Option<&Arc<Run>>,
-    order: &KeyOrder,
-) -> Vec<Arc<Table>> {
+/// Which tables of `next` lie between the smallest and the largest key of `runs`.
+fn overlap_of_runs(runs: &[Arc<Run>], next: Option<&Arc<Run>>, order: &KeyOrder) -> Range<usize> {
     let tables = || runs.iter().flat_map(|run| &run.tables);
     let smallest =
         tables().map(|t| &t.meta.smallest).min_by(|a, b| order.compare(a.as_ref(), b.as_ref()));
@@ -435,8 +453,8 @@ fn overlap_of_runs(
         tables().map(|t| &t.meta.largest).max_by(|a, b| order.compare(a.as_ref(), b.as_ref()));
     match (next, smallest, largest) {
         (Some(next), Some(smallest), Some(largest)) => {
-            next.overlapping(order, &KeyRange::closed(smallest, largest)).to_vec()
+            next.overlap(order, &KeyRange::closed(smallest, largest))
         }
-        _ => Vec::new(),
+        _ => 0..0,
     }
 }

@@ -7,12 +7,14 @@ mod erased;
 mod hidden;
 pub(crate) mod leveled;
 mod manual;
+mod small;
 mod taken;
 mod tiered;
 mod values;
 
 pub(crate) use erased::pick_erased;
 pub(crate) use manual::{ManualStep, Pick};
+pub(crate) use small::pick_small;
 pub(crate) use values::{newer_bytes, overwriting_bytes, pick_for_values};
 
 use crate::event::CompactionReason;

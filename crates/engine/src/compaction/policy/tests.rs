@@ -2,10 +2,10 @@
 
 use super::{
     ManualStep, Pick, debt_bytes, newer_bytes, output_run, pick, pick_for_scans, pick_manual,
-    pick_tombstones, scores, unknown_covers,
+    pick_small, pick_tombstones, scores, unknown_covers,
 };
 use crate::event::{CompactionReason, EventSink};
-use crate::options::{Compaction, KeyspaceOptions, Options};
+use crate::options::{Compaction, GroupPrefix, KeyspaceOptions, Options};
 use crate::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::table::LogShare;
 use crate::version::{
@@ -595,11 +595,127 @@ fn leveled_takes_the_table_that_rewrites_least() {
                 next.iter().filter(over)
             };
             let bytes: u64 = overlapping().map(|other| other.meta.file_bytes).sum();
-            let free = overlapping().all(|other| is_free(&other));
+            let before = next.iter().rfind(|other| other.meta.largest < meta.smallest);
+            let after = next.iter().find(|other| other.meta.smallest > meta.largest);
+            let between = overlapping().next().is_none()
+                && [before, after].iter().all(|other| other.is_some_and(|other| !is_free(&other)));
+            let free = overlapping().all(|other| is_free(&other)) && !between;
             free.then(|| bytes as f64 / meta.file_bytes as f64)
         };
         let least = upper.iter().filter(is_free).filter_map(cost).min_by(f64::total_cmp);
         let chosen = tree.pick(1).map(|spec| cost(&spec.inputs[0].tables[0]).expect("free"));
         assert_eq!(chosen, least, "round {round}");
     }
+}
+
+/// Sizes of the tables in one run, in order, that become one; none if nothing does.
+fn small_ones(sizes: &[u64], change: impl Fn(&mut KeyspaceOptions)) -> Vec<u64> {
+    let sized = |(at, bytes): (usize, &u64)| {
+        let mut entry = table(2, 1, &format!("{at:03}"), &format!("{at:03}"));
+        entry.2.file_bytes = *bytes;
+        entry
+    };
+    let tree = Tree::new(Compaction::Leveled, sizes.iter().enumerate().map(sized).collect());
+    let mut options = (*tree.options).clone();
+    change(&mut options);
+    let Some(spec) = pick_small(&tree.version, &options) else { return Vec::new() };
+    assert_eq!((spec.level, spec.output_level, spec.output_run), (2, 2, Some(1)));
+    assert_eq!((spec.inputs.len(), spec.is_move), (1, false));
+    spec.tables().map(|(_, table)| table.meta.file_bytes).collect()
+}
+
+#[test]
+fn small_neighbours_become_one_that_is_twice_as_large_as_any() {
+    let chosen = |sizes: &[u64]| small_ones(sizes, |_| ());
+    // A table of a mebibyte is the largest, one of 16 KiB is small no more.
+    const SMALL: u64 = 16 << 10;
+    assert_eq!(chosen(&[10; 8]), [10; 8]);
+    assert!(chosen(&[10; 7]).is_empty());
+    assert!(chosen(&[SMALL; 20]).is_empty());
+    assert_eq!(chosen(&[SMALL - 1; 20]), [SMALL - 1; 8], "more is not small together");
+    let large_among = [&[10; 7][..], &[SMALL], &[10; 7]].concat();
+    assert!(chosen(&large_among).is_empty(), "they are not neighbours");
+    // One that is larger than the others together is not written again for so little.
+    let with_large =
+        |before: usize, after: usize| [&vec![10; before][..], &[2_000], &vec![10; after]].concat();
+    assert_eq!(chosen(&with_large(9, 8)), [10; 9]);
+    assert_eq!(chosen(&with_large(7, 8)), [10; 8]);
+    assert!(chosen(&with_large(7, 7)).is_empty());
+    assert_eq!(chosen(&with_large(0, 200)), with_large(0, 200));
+    // What is cut at groups again must not be as many.
+    let in_groups = |bytes: u64| {
+        small_ones(&[bytes; 20], |options| {
+            options.groups = Some(GroupPrefix::Fixed { bytes: 1 });
+            options.group_table_bytes_min = 4 << 10;
+        })
+    };
+    assert_eq!(in_groups(1_000), [1_000; 16]);
+    assert!(in_groups(2_048).is_empty());
+    let indexed = small_ones(&[10; 20], |options| {
+        options.compaction = Compaction::Tiered;
+        options.run_index = true;
+    });
+    assert!(indexed.is_empty());
+}
+
+#[test]
+fn a_record_is_written_a_few_times_until_its_table_is_not_small() {
+    for flush in [100, 1_000, 15_000] {
+        let (mut sizes, mut written) = (Vec::new(), 0);
+        let flushes = 1_000_000 / flush;
+        for _ in 0..flushes {
+            sizes.push(flush);
+            loop {
+                let chosen = small_ones(&sizes, |_| ());
+                let at = sizes.windows(chosen.len().max(1)).rposition(|part| part == chosen);
+                let Some(at) = at else { break };
+                let total = chosen.iter().sum();
+                written += total;
+                sizes.splice(at..at + chosen.len(), [total]);
+            }
+        }
+        let amplification = written as f64 / 1_000_000.0;
+        let doublings = ((32 << 10) as f64 / flush as f64).log2();
+        assert!(amplification <= doublings, "{amplification}");
+        assert!(sizes.len() <= 1_000_000 / (16 << 10) + 8 * doublings as usize, "{sizes:?}");
+    }
+}
+
+/// What small tables become spans what is between them.
+#[test]
+fn nothing_comes_between_small_tables_that_become_one() {
+    let small = (10..20).map(|key| (1, 1, format!("{key}"), format!("{key}x")));
+    let above = [(0, 9, "14z".to_owned(), "14zz".to_owned()), (0, 8, "20".into(), "21".into())];
+    let tables = small.chain(above).map(|(level, run, smallest, largest)| {
+        let mut entry = table(level, run, &smallest, &largest);
+        entry.2.file_bytes = 10;
+        entry
+    });
+    let tree = Tree::new(Compaction::Leveled, tables.collect());
+    let small = || pick_small(&tree.version, &tree.options);
+    let set = |spec: &CompactionSpec, busy: bool| {
+        spec.tables().for_each(|(_, table)| table.compacting.store(busy, Ordering::Relaxed));
+    };
+    // The oldest run of level 0, behind them all.
+    let behind = tree.pick(0).expect("a move");
+    assert_eq!((inputs(&behind), behind.is_move), (named(&[(0, "20")]), true));
+    let merge = small().expect("all ten");
+    assert_eq!(merge.tables().count(), 10);
+    set(&merge, true);
+    assert!(tree.pick(0).is_some(), "it is not between them");
+    set(&merge, false);
+
+    let removed: Vec<(u32, u64)> =
+        behind.tables().map(|(level, table)| (level as u32, table.meta.number)).collect();
+    let version = tree.version.apply(&tree.options.order, &removed, Vec::new()).expect("a tree");
+    let tree = Tree { version, ..tree };
+    let small = || pick_small(&tree.version, &tree.options);
+    let between = tree.pick(0).expect("a move");
+    assert_eq!((inputs(&between), between.is_move), (named(&[(0, "14z")]), true));
+    let merge = small().expect("all ten");
+    set(&merge, true);
+    assert!(tree.pick(0).is_none(), "it is between them");
+    set(&merge, false);
+    set(&between, true);
+    assert!(small().is_none(), "something comes between them");
 }

@@ -1,0 +1,132 @@
+//! Keys that come in order, a few at a time: as little as each flush and each bulk load brings, it
+//! does not leave a table for each.
+
+use crate::support::{DIR, setup, setup_on};
+use esker::base::vfs::strict::{StrictVfs, Survival};
+use esker::event::{CompactionReason, Event};
+use esker::{Compaction, Db, KeyspaceOptions, Options, ScanOptions, Setup};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const RECORDS: u64 = 20;
+
+fn options(compaction: Compaction) -> Options {
+    let default_keyspace = KeyspaceOptions { compaction, ..KeyspaceOptions::default() };
+    Options { default_keyspace, ..Options::default() }
+}
+
+fn key(part: u64, record: u64) -> [u8; 16] {
+    (u128::from(part) << 64 | u128::from(record)).to_be_bytes()
+}
+
+/// Writes a part of the keys, after all that were before, and deletes one of them.
+fn write(db: &Db, part: u64) {
+    for record in 0..RECORDS {
+        db.put(&key(part, record), &part.to_le_bytes()).expect("put");
+    }
+    db.delete(&key(part, RECORDS - 1)).expect("delete");
+    db.flush().expect("flush");
+}
+
+/// What so many parts hold.
+fn wanted(parts: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let all = (0..parts).flat_map(|part| (0..RECORDS - 1).map(move |record| (part, record)));
+    all.map(|(part, record)| (key(part, record).to_vec(), part.to_le_bytes().to_vec())).collect()
+}
+
+fn held(db: &Db, options: &ScanOptions<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut cursor = db.default_keyspace().scan(options).expect("cursor");
+    cursor.seek_to_first().expect("seek");
+    let mut found = Vec::new();
+    while cursor.valid() {
+        found.push((cursor.key().to_vec(), cursor.value().to_vec()));
+        cursor.next().expect("next");
+    }
+    found
+}
+
+fn tables(db: &Db) -> u64 {
+    let stats = db.stats();
+    stats.keyspaces.iter().flat_map(|keyspace| &keyspace.levels).map(|level| level.tables).sum()
+}
+
+#[test]
+fn flushes_of_keys_in_order_leave_few_tables() {
+    const PARTS: u64 = 400;
+    for compaction in [Compaction::Leveled, Compaction::Tiered] {
+        let disk = StrictVfs::new();
+        let db = Db::open_with(DIR, options(compaction), setup(&disk)).expect("open");
+        let mut snapshot = None;
+        for part in 0..PARTS {
+            write(&db, part);
+            assert!(tables(&db) < 60, "{compaction:?}: {} after {part} flushes", tables(&db));
+            if part + 1 == PARTS / 2 {
+                snapshot = Some(db.snapshot());
+            }
+        }
+        let snapshot = snapshot.expect("taken");
+        let at = ScanOptions::default().at(&snapshot);
+        assert!(held(&db, &at) == wanted(PARTS / 2), "{compaction:?}: as of the snapshot");
+        assert!(held(&db, &ScanOptions::default()) == wanted(PARTS), "{compaction:?}");
+        let report = db.verify(|_| true).expect("verify");
+        assert!(report.damage.is_empty(), "{report:?}");
+    }
+}
+
+#[test]
+fn bulk_loads_of_keys_in_order_leave_few_tables() {
+    let disk = StrictVfs::new();
+    let setup = Setup { inline_background: false, ..setup(&disk) };
+    let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
+    for part in 0..200 {
+        let mut load = db.default_keyspace().ingest().expect("ingest");
+        for record in 0..RECORDS {
+            load.put(&key(part, record), &part.to_le_bytes()).expect("put");
+        }
+        load.finish().expect("finish");
+    }
+    db.wait_idle().expect("wait");
+    assert!(tables(&db) < 40, "{}", tables(&db));
+    assert_eq!(held(&db, &ScanOptions::default()).len() as u64, 200 * RECORDS);
+}
+
+/// A power cut at every call while they become one.
+#[test]
+fn a_power_cut_while_they_become_one_loses_nothing() {
+    /// Parts before that, so many that the next flush has small tables become one.
+    fn run(parts: u64, cut_at: Option<u64>) -> (StrictVfs, u64, usize) {
+        let disk = StrictVfs::new();
+        let merges = Arc::new(AtomicUsize::new(0));
+        let seen = merges.clone();
+        let listener = move |event: &Event| {
+            if let Event::CompactionStarted { reason: CompactionReason::SmallTables, .. } = event {
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let setup =
+            Setup { listener: Some(Arc::new(listener)), ..setup_on(Arc::new(disk.clone()), 1) };
+        let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
+        (0..parts).for_each(|part| write(&db, part));
+        let (from, before) = (disk.mutating_calls(), merges.load(Ordering::Relaxed));
+        cut_at.into_iter().for_each(|at| disk.set_crash_at(from + at));
+        for record in 0..RECORDS {
+            let _ = db.put(&key(parts, record), &parts.to_le_bytes());
+        }
+        let _ = db.flush();
+        (disk.clone(), disk.mutating_calls() - from, merges.load(Ordering::Relaxed) - before)
+    }
+    let parts = (8..100).find(|&parts| run(parts, None).2 > 0).expect("some flush merges");
+    let (_, calls, _) = run(parts, None);
+    for at in 1..=calls {
+        let (disk, ..) = run(parts, Some(at));
+        for survival in [Survival::None, Survival::Some { percent: 50 }, Survival::All] {
+            let after = setup_on(Arc::new(disk.crash(survival, at)), 2);
+            let db = Db::open_with(DIR, options(Compaction::Leveled), after).expect("open");
+            let found = held(&db, &ScanOptions::default());
+            // What was flushed before is there, and what has come since is after it.
+            assert!(found.starts_with(&wanted(parts)), "cut at {at}, {survival:?}");
+            let report = db.verify(|_| true).expect("verify");
+            assert!(report.damage.is_empty(), "cut at {at}, {survival:?}: {report:?}");
+        }
+    }
+}
