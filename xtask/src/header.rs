@@ -67,10 +67,11 @@ const ESKER_HEAD: &str = "\
    ESKER_MISUSE, and still has to be closed. A handle that was closed, NULL, or of another kind is
    told with ESKER_MISUSE as well, as far as that can be seen; do not rely on it.
 
-   Keys and values are any bytes, with a length. Text ends in a zero and is UTF-8. What is to be
-   freed is freed with esker_free, or free. Databases, keyspaces and snapshots may be used by
-   several threads at once; every other handle by one at a time. A handle must not be closed while
-   another thread uses it. No function unwinds, and none calls back. */";
+   Keys and values are any bytes, with a length. Text ends in a zero and is UTF-8, but for names and
+   texts of fields that are given out, which have a length and no zero. What is to be freed is freed
+   with esker_free, or free. Databases, keyspaces and snapshots may be used by several threads at
+   once; every other handle by one at a time. A handle must not be closed while another thread uses
+   it. No function unwinds, and none calls back. */";
 
 /// Writes all headers. True if that worked.
 pub(crate) fn write(root: &Path) -> bool {

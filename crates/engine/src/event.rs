@@ -25,7 +25,7 @@ impl<F: Fn(&Event) + Send + Sync> EventListener for F {
 pub enum CompactionReason {
     /// The level is over its limit.
     Size,
-    /// The tables hold many tombstones.
+    /// The tables hold many tombstones, or a range tombstone.
     Tombstones,
     /// Scans have paid as much for the runs of level 0 as it costs to compact them.
     Scans,
@@ -128,9 +128,9 @@ pub enum Event {
         /// How long it took, in microseconds; rests of a job that nobody waits for do not count.
         duration_us: u64,
     },
-    /// A tree was changed by a flush or a compaction, which was told before; or writers had to wait
-    /// for memory, which is told for every keyspace. Times count from the start of the store's
-    /// clock.
+    /// A compaction began, or a tree was changed by a flush or a compaction, which was told before;
+    /// or nobody could write for a while, for want of memory or behind level 0, which is told for
+    /// every keyspace. Times count from the start of the store's clock.
     Step {
         /// Its keyspace.
         keyspace: KeyspaceId,
@@ -222,9 +222,10 @@ pub enum Event {
         /// The failure.
         why: String,
     },
-    /// Writes are being slowed to this rate, or, with `None`, no longer. Writes of large values
-    /// that are kept apart are slowed by themselves too, in bytes as they are stored, where
-    /// collecting dead ones falls behind.
+    /// Writes begin to be slowed, at this rate, or, with `None`, are slowed no longer. How the rate
+    /// changes in between is in [`Event::Step`] only. Writes of large values that are kept apart
+    /// are slowed by themselves too, in bytes as they are stored, where collecting dead ones falls
+    /// behind.
     WriteRate {
         /// Bytes per second.
         bytes_per_second: Option<u64>,

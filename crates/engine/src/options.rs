@@ -28,8 +28,9 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse to open a database that exists. Default: false.
     pub error_if_exists: bool,
-    /// Bytes of memory for memtables, block cache, pinned index and filter blocks, and buffers of
-    /// compactions. What cursors hold comes on top; see docs/architecture.md. Default: 512 MiB.
+    /// Bytes of memory for memtables, block cache, pinned index and filter blocks, run indexes, and
+    /// buffers of compactions. What cursors hold comes on top; see docs/architecture.md. Default:
+    /// 512 MiB.
     /// Minimum: 4 MiB.
     pub memory_budget_bytes: u64,
     /// The part of the budget that memtables of all keyspaces may hold, sealed ones included.
@@ -56,9 +57,9 @@ pub struct Options {
     /// Default: wal.
     pub durability: Durability,
     /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, or more than 32
-    /// logs, the one that pins the oldest is flushed. With `durability = external`, where there are
-    /// no logs, it bounds what memtables hold of values that are kept apart. Default: 512 MiB.
-    /// Minimum: 1 MiB.
+    /// logs, the one that pins the oldest is flushed. With `durability = external` there are no
+    /// logs: `memtables_bytes_max` bounds what is not flushed, values to be kept apart included, and
+    /// this is the most that collections reckon with for these. Default: 512 MiB. Minimum: 1 MiB.
     pub wal_bytes_max: u64,
     /// Threads that compact. One more flushes, one makes the next log ready, one makes memory ready
     /// for memtables and the cache, and one builds indexes; up to eight read for cursors and
@@ -72,20 +73,24 @@ pub struct Options {
     /// place. Of files with values that are kept apart, a quarter as many are open besides.
     /// Default: 1 000. Minimum: 16.
     pub open_files_max: u32,
-    /// The most that a file with separated values takes: a write-ahead log that holds some, or a
-    /// file that values are moved into. Files are shorter in a store with few values, and where
-    /// space is short, but not below 8 MiB, or this if it is less. Raising it makes fewer files;
-    /// lowering it lets space come back in smaller steps. Default: 64 MiB. Range: 4 KiB to 1 GiB.
+    /// About the most that a file with separated values takes: a write-ahead log that holds some, a
+    /// file that values are moved into, which may be a quarter longer, or one that a bulk load or,
+    /// with `durability = external`, a flush puts them into. The first two are shorter in a store
+    /// with few values, and where space is short, but not below 8 MiB, or this if it is less.
+    /// Raising it makes fewer files; lowering it lets space come back in smaller steps. Default: 64
+    /// MiB. Range: 4 KiB to 1 GiB.
     pub value_log_file_bytes: u64,
     /// Bytes of files with separated values for each byte of values that are live, which
     /// overwriting and deleting may bring about, besides one file: values are moved together in the
     /// background so that this holds, and writes of such values are slowed where they come faster
-    /// than that is done. In a store with few live values the files that are being filled count for
-    /// more. Raising it saves work, the more the lower it is: of values overwritten at random 3.3
+    /// than that is done, but not with `durability = external`, where flushes keep values apart and
+    /// nobody waits for collections. In a store with few live values the files that are being filled
+    /// count for more. Raising it saves work, the more the lower it is: of values overwritten at random 3.3
     /// bytes are moved for each that is written at 1.3, 1.4 at 1.5 and 0.4 at 2. Default: 1.5.
     /// Range: 1.1 to 100.
     pub value_log_space_amp_max: f64,
-    /// The manifest is written anew when it is longer than this. Default: 16 MiB. Minimum: 4 KiB.
+    /// The manifest is written anew when it is longer than this, and than twice what it began with.
+    /// Where there is no space for another one it goes on. Default: 16 MiB. Minimum: 4 KiB.
     pub manifest_bytes_max: u64,
     /// Options of the default keyspace, and of keyspaces without options of their own.
     pub default_keyspace: KeyspaceOptions,
@@ -134,8 +139,8 @@ pub struct KeyspaceOptions {
     /// `tiered_runs` and `level0_runs_compact` of a dozen or more. With the defaults of these a
     /// tree hardly ever has `run_index_runs_min` runs, and there is no index. Costs some 3 to 8
     /// bytes of memory a key, see `run_index_bytes_max`, and about as many in each table written
-    /// from then on; runs without them are read as ever. Needs tiered compaction and bytewise
-    /// order. Default: false.
+    /// from then on; runs without them are read as ever. Small tables next to each other do not
+    /// become one. Needs tiered compaction and bytewise order. Default: false.
     pub run_index: bool,
     /// Runs from which on the run index is made and asked; fewer are looked into faster one by one,
     /// since filters are fast. Seeks of one step gain from 8 runs on, gets of absent keys from 16
@@ -168,8 +173,9 @@ pub struct KeyspaceOptions {
     /// Default: 20. Range: `level0_runs_compact` to 10 000.
     pub level0_runs_slow: u32,
     /// Sorted runs in level 0 at which writes are slowest: an eighth of what compactions out of it
-    /// drain, but 1 MiB a second at least. They do not stop there, but at twice as many: each for a
-    /// second at most, until compactions have made them fewer.
+    /// drain, but 1 MiB a second at least. They do not stop there, but at twice as many: those that are
+    /// written together for a second at most, after those before them, until compactions have made
+    /// them fewer. The keyspace that has most slows and stops writes to all.
     /// Default: 36. Range: `level0_runs_slow` + 1 to 100 000.
     pub level0_runs_max: u32,
     /// Share of tombstones in a table (tiered: in a run and all that is older) from which it is

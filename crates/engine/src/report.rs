@@ -26,7 +26,8 @@ pub struct Stats {
     pub wal_bytes: u64,
     /// Files of tables and values that are open.
     pub open_files: u64,
-    /// Compactions running now, and run indexes being made.
+    /// Compactions that run in the background now, and run indexes being made; what
+    /// [`crate::Keyspace::compact_range`] does is not counted.
     pub running_compactions: u64,
 }
 
@@ -100,7 +101,8 @@ pub struct KeyspaceStats {
     pub memtable_bytes: u64,
     /// Memtables that wait to be flushed.
     pub sealed_memtables: u64,
-    /// Bytes of keys and values written by the user since open.
+    /// Bytes of keys and values written by the user since open, without bulk loads and groups that
+    /// came as files.
     pub user_bytes_written: u64,
     /// The level that has the time slice, if the keyspace is scheduled so and one has it.
     pub slice_level: Option<u64>,
@@ -226,7 +228,8 @@ pub struct MemoryUse {
     pub block_cache: u64,
     /// Most that the block cache may hold.
     pub block_cache_limit: u64,
-    /// Index and filter blocks of open tables outside the cache.
+    /// Index and filter blocks of open tables outside the cache, and what each open table takes
+    /// besides: its top index, properties and range tombstones.
     pub pinned_tables: u64,
     /// Directories of open files with values.
     pub value_directories: u64,
@@ -251,9 +254,10 @@ pub struct WriteStats {
     pub syncs: u64,
     /// Bytes of batches and of large values appended to the write-ahead log.
     pub wal_bytes: u64,
-    /// Writes that were slowed.
+    /// Writes that were slowed, and waits of all that are written together, or of a bulk load, for
+    /// memory or behind level 0, each counted once.
     pub slowed: u64,
-    /// Time that slowed writes waited, in microseconds.
+    /// Time that they waited, in microseconds.
     pub slowed_us: u64,
     /// Longest such wait, in microseconds.
     pub slowed_us_max: u64,
@@ -285,8 +289,8 @@ impl KeyspaceStats {
         self.levels.iter().map(|level| level.bytes).sum()
     }
 
-    /// Bytes written by flushes and compactions for each byte written by the user since open;
-    /// `None` if the user has written nothing.
+    /// Bytes written by flushes and compactions for each byte written by the user since open, as
+    /// [`KeyspaceStats::user_bytes_written`] counts them; `None` if there are none.
     pub fn write_amplification(&self) -> Option<f64> {
         let written: u64 = self.levels.iter().map(|level| level.bytes_written).sum();
         let user = self.user_bytes_written;

@@ -136,7 +136,9 @@ pub unsafe extern "C" fn esker_batch_delete_range(
 }
 
 /// Writes a batch, all of it or nothing, and empties it; after an error it is as it was. `sync`:
-/// return only when it, and every write before it, is on stable storage.
+/// return only when it, and every write before it, is on stable storage; refused with
+/// `durability=external`. A batch has less than 2 GiB, no more than 1 000 records longer than 1
+/// MiB, and takes no more than 3 GiB of a memtable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_write(
     db: *const esker_db,

@@ -76,7 +76,8 @@ unsafe fn scan<C>(
     }
 }
 
-/// A cursor over a range, which stands on no key. `options`: NULL is every key, as of now.
+/// A cursor over a range, which stands on no key. `options`: NULL is every key, as of now. A range
+/// that ends before it starts is an invalid argument.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_scan(
     keyspace: *const esker_keyspace,

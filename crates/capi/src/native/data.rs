@@ -61,7 +61,9 @@ pub unsafe extern "C" fn esker_delete(
 }
 
 /// Removes every key from `start`, inclusive, to `end`, exclusive. One record, whatever the number
-/// of keys.
+/// of keys; but in a keyspace with indexes of fields every key of the range is read and held in
+/// memory, a record is written for each entry that goes, and nobody else writes to such keyspaces
+/// meanwhile: delete large ranges by parts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_delete_range(
     keyspace: *const esker_keyspace,

@@ -84,7 +84,8 @@ pub unsafe extern "C" fn esker_indexes(
     })
 }
 
-/// The keys of records whose field holds this value, in order, by an index.
+/// The keys of records whose field holds this value, in order, by an index. An invalid argument as
+/// long as that is not ready (`esker_wait_index`), and at a snapshot from before it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_find(
     keyspace: *const esker_keyspace,
@@ -106,7 +107,7 @@ pub unsafe extern "C" fn esker_find(
 
 /// The keys of records whose field holds a value of a range, in the order of the values, by an
 /// index. A bound that is NULL is open; `from_inclusive` and `to_inclusive` say whether bounds
-/// belong to the range.
+/// belong to the range. The index must be ready, as for `esker_find`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_find_range(
     keyspace: *const esker_keyspace,

@@ -60,7 +60,8 @@ pub struct esker_deleted_group {
     pub tables: u64,
     /// Files with values of which nothing else was needed, and which are gone.
     pub value_files: u64,
-    /// Bytes of these files. They are free when this is told, unless a cursor still reads them.
+    /// Bytes of these files. They are free when this is told, unless somebody still reads them: a
+    /// cursor, an export, a compaction or a collection of values.
     pub file_bytes: u64,
     /// Tables that share what was deleted with others: it is hidden, and left out when they are
     /// rewritten.
@@ -329,8 +330,8 @@ pub unsafe extern "C" fn esker_flush_oldest(db: *const esker_db) -> esker_code {
 /// Deletes a group, in all keyspaces with keys in bytewise order: every key that begins with its
 /// name, and how far its log was applied. Nobody sees it from then on, not even at an older
 /// snapshot; only cursors that were there before read on. After a crash it is there as a whole, or
-/// gone as a whole; once this has returned, gone. Nothing must be applied to it meanwhile.
-/// `deleted`: what was done; may be NULL.
+/// gone as a whole; once this has returned, gone. Nothing must be applied to it meanwhile. Refused
+/// where a keyspace has an index of a field. `deleted`: what was done; may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_delete_group(
     db: *const esker_db,
@@ -356,7 +357,8 @@ pub unsafe extern "C" fn esker_delete_group(
 
 /// Writes what is persistent of a group, at one moment, into the new directory `path`: a store of
 /// its own, with how far its log was applied, for `esker_ingest_group` of another database. Nobody
-/// waits for it. `files`: what was written; may be NULL.
+/// waits for it. Refused where a keyspace has an index of a field, or keys that are not in bytewise
+/// order. `files`: what was written; may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_export_group(
     db: *const esker_db,
@@ -375,8 +377,10 @@ pub unsafe extern "C" fn esker_export_group(
 
 /// Takes over a group that `esker_export_group` has written into the directory `path`, which stays
 /// as it is, in the place of what is there of it: persistent, and as far applied as it was there,
-/// when this returns. Until then readers see what was there before, and a crash leaves one or the
-/// other as a whole. Nothing must be applied to it meanwhile. `files`: what has come; may be NULL.
+/// when this returns. Until then readers find each keyspace as it was or as it will be, and how far
+/// it is last; no snapshot keeps what was there. A crash leaves one or the other as a whole.
+/// Nothing must be applied to it meanwhile. Refused where `esker_export_group` is. `files`: what
+/// has come; may be NULL.
 ///
 /// The directory may be removed afterwards, but its files must never be written to again: the
 /// database may have them, under other names.

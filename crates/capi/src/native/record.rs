@@ -144,7 +144,8 @@ pub unsafe extern "C" fn esker_record_close(record: *mut esker_record) -> esker_
     run(|| unsafe { Ok(handle::discard(record)?) })
 }
 
-/// Sets a field, in the place of one of the same name. `name`: 1 to 255 bytes.
+/// Sets a field, in the place of one of the same name. `name`: 1 to 255 bytes; that another is no
+/// name is told when the record is put.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_record_set(
     record: *mut esker_record,

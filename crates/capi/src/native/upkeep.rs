@@ -16,7 +16,8 @@ unsafe fn with_db(
     run(|| unsafe { call(handle::get(db)?.db()?) })
 }
 
-/// Makes every write so far durable.
+/// Makes every write so far durable. Refused with `durability=external`, where there is no log:
+/// flush.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_sync(db: *const esker_db) -> esker_code {
     // SAFETY: pointers are what the interface asks for; the same holds for every function of it.
@@ -85,8 +86,8 @@ pub unsafe extern "C" fn esker_checkpoint(db: *const esker_db, path: *const c_ch
     unsafe { with_db(db, |db| Ok(db.checkpoint(text(path, "path")?)?)) }
 }
 
-/// Reads everything and checks it. `sound`: false if something is damaged, which is no error of the
-/// call. `report`: what was read and what is damaged, as JSON, to be freed; may be NULL.
+/// Reads everything but the log that is being written, and checks it. `sound`: false if something
+/// is damaged or an index does not agree with its records, which is no error of the call. `report`: what was read and what is damaged, as JSON, to be freed; may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_verify(
     db: *const esker_db,

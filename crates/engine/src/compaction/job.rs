@@ -131,7 +131,7 @@ struct Job {
 impl Job {
     fn new(spec: CompactionSpec, context: JobContext) -> Result<Job> {
         let order = &context.options.order;
-        let tombstones = input_tombstones(&spec, order)?;
+        let tombstones = input_tombstones(&spec, order, &context.version)?;
         let below = Below::new(order, &context.version, &spec);
         let kept = kept_fragments(&tombstones, &context.snapshots, &below);
         Ok(Job { spec, context, tombstones, kept })
@@ -248,13 +248,18 @@ fn fate(
     }
 }
 
-/// All range tombstones of the inputs.
-fn input_tombstones(spec: &CompactionSpec, order: &KeyOrder) -> Result<RangeTombstones> {
+/// All range tombstones of the inputs, but for those in what was erased: where the table that holds
+/// one has left its level, newer records may have passed it.
+fn input_tombstones(
+    spec: &CompactionSpec,
+    order: &KeyOrder,
+    version: &Version,
+) -> Result<RangeTombstones> {
     let mut all = Vec::new();
     for (_, table) in spec.tables().filter(|(_, t)| t.meta.range_tombstones > 0) {
         let reader = table.shared_reader()?;
         let set = table.range_tombstones(&reader);
-        all.extend(set.records());
+        all.extend(set.records().filter(|one| !version.is_erased(order, one)));
     }
     Ok(RangeTombstones::build(order, &all))
 }

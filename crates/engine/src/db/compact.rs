@@ -35,6 +35,11 @@ const FOR_SCANS: f64 = 0.5;
 /// How urgent it is to find out which values are dead, where space is short.
 const FOR_VALUES: f64 = 0.75;
 
+/// How urgent it is to be rid of what was deleted or is wasted, and how urgent to make one of small
+/// tables.
+const AT_LEISURE: f64 = 0.0;
+const SMALL_TABLES: f64 = -1.0;
+
 /// A compaction whose inputs are marked as taken.
 pub(super) struct Chosen {
     keyspace: Arc<KeyspaceCore>,
@@ -199,15 +204,15 @@ impl KeyspaceCore {
             let tombstones = || policy::pick_tombstones(&version, options, oldest_snapshot);
             let wasteful = core.value_use.is_wasteful.load(Ordering::Relaxed);
             let values = || wasteful.then(|| policy::pick_for_values(&version, options)).flatten();
-            let small = || policy::pick_small(&version, options);
-            let chosen = erased.or_else(tombstones).or_else(values).or_else(small);
+            let chosen = erased.or_else(tombstones).or_else(values);
             if chosen.is_none()
                 && oldest_snapshot < Seq::MAX
                 && policy::pick_tombstones(&version, options, Seq::MAX).is_some()
             {
                 core.snapshots.wait_for(oldest_snapshot);
             }
-            Some((0.0, chosen?))
+            let small = || Some((SMALL_TABLES, policy::pick_small(&version, options)?));
+            chosen.map(|spec| (AT_LEISURE, spec)).or_else(small)
         });
         let (score, spec) = found?;
         Some((score, self.chosen(core, version, in_force, spec)))

@@ -433,7 +433,7 @@ impl Keyspace {
     /// As [`Keyspace::get`], of the first key that has one.
     /// # Cost
     /// That of as many gets where they are found in memory. Where they come from a disk, up to
-    /// eight threads read the blocks of different keys at once.
+    /// eight threads beside this one read the blocks of different keys at once.
     /// # Source
     /// RocksDB's MultiGet; see `db/multi_get.rs` for how it differs.
     pub fn multi_get<K: AsRef<[u8]>>(
@@ -514,7 +514,9 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::flush`]; `Cancelled` if the keyspace is dropped meanwhile.
     /// # Cost
-    /// Reads and writes every table of the range; of a tiered tree all of it, whatever the range.
+    /// Reads and writes every table of the range above the deepest level in use, and of that level
+    /// those that they overlap or that hold tombstones; of a tiered tree all of it, whatever the
+    /// range.
     pub fn compact_range(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
         self.flush()?;
         let range = KeyRange { start, end, end_inclusive: false };

@@ -150,6 +150,16 @@ impl Version {
         }
     }
 
+    /// True if all that a range tombstone hides was erased.
+    pub(crate) fn is_erased(&self, order: &KeyOrder, tombstone: &RangeTombstone) -> bool {
+        let at = self.erased.position(order, &tombstone.start);
+        self.erased.fragments().get(at).is_some_and(|erased| {
+            !order.less(&tombstone.start, &erased.start)
+                && !order.less(&erased.end, &tombstone.end)
+                && self.erased.records_of(at).any(|one| one.seq >= tombstone.seq)
+        })
+    }
+
     /// True if a table holds something that was erased.
     pub(crate) fn is_partly_erased(&self, order: &KeyOrder, table: &Table) -> bool {
         self.erased_in(order, &table.meta).any(|one| table.meta.may_hold(order, &one))

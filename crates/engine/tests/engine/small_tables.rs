@@ -1,10 +1,10 @@
 //! Keys that come in order, a few at a time: as little as each flush and each bulk load brings, it
 //! does not leave a table for each.
 
-use crate::support::{DIR, setup, setup_on};
+use crate::support::{DIR, grouped, setup, setup_on};
 use esker::base::vfs::strict::{StrictVfs, Survival};
-use esker::event::{CompactionReason, Event};
-use esker::{Compaction, Db, KeyspaceOptions, Options, ScanOptions, Setup};
+use esker::event::{CompactionReason, Event, EventListener};
+use esker::{Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Setup};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -45,6 +45,16 @@ fn held(db: &Db, options: &ScanOptions<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     found
 }
 
+/// Counts how often small tables become one.
+fn counting(merges: &Arc<AtomicUsize>) -> Arc<dyn EventListener> {
+    let merges = merges.clone();
+    Arc::new(move |event: &Event| {
+        if let Event::CompactionStarted { reason: CompactionReason::SmallTables, .. } = event {
+            merges.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+}
+
 fn tables(db: &Db) -> u64 {
     let stats = db.stats();
     stats.keyspaces.iter().flat_map(|keyspace| &keyspace.levels).map(|level| level.tables).sum()
@@ -73,6 +83,68 @@ fn flushes_of_keys_in_order_leave_few_tables() {
     }
 }
 
+/// Over older values of the same keys, which lie below, and with snapshots between newer ones.
+#[test]
+fn small_tables_become_one_over_older_records() {
+    const PARTS: u64 = 300;
+    for compaction in [Compaction::Leveled, Compaction::Tiered] {
+        let disk = StrictVfs::new();
+        let merges = Arc::new(AtomicUsize::new(0));
+        let mut options = options(compaction);
+        options.default_keyspace.level_base_bytes = 64 << 10;
+        options.default_keyspace.compression = vec![Compression::None];
+        options.default_keyspace.tombstone_ratio_compact = 1.0;
+        let setup = Setup { listener: Some(counting(&merges)), ..setup(&disk) };
+        let db = Db::open_with(DIR, options, setup).expect("open");
+        let mut load = db.default_keyspace().ingest().expect("ingest");
+        for part in 0..PARTS {
+            for record in 0..RECORDS {
+                load.put(&key(part, record), b"an old value that takes more bytes").expect("put");
+            }
+        }
+        load.finish().expect("finish");
+        let mut snapshots = Vec::new();
+        for part in 0..PARTS {
+            if part % 30 == 0 {
+                db.put(&key(part, 0), b"between").expect("put");
+                snapshots.push((part, db.snapshot()));
+            }
+            write(&db, part);
+        }
+        let merged = merges.load(Ordering::Relaxed);
+        assert!(merged > 5, "{compaction:?}: {merged}, {:?}", db.stats().keyspaces[0].levels);
+        assert!(held(&db, &ScanOptions::default()) == wanted(PARTS), "{compaction:?}");
+        for (part, snapshot) in &snapshots {
+            let found = held(&db, &ScanOptions::default().at(snapshot));
+            let new = wanted(*part);
+            assert!(found.starts_with(&new), "{compaction:?}, before part {part}");
+            assert_eq!(found[new.len()].1, b"between", "{compaction:?}, part {part}");
+            let old = ((PARTS - part) * RECORDS) as usize;
+            assert_eq!(found.len(), new.len() + old, "{compaction:?}, part {part}");
+        }
+    }
+}
+
+/// Tables are cut at groups by what they have before blocks are compressed. What is cut again at
+/// the same places would become one for ever.
+#[test]
+fn tables_that_groups_cut_are_left_alone() {
+    let disk = StrictVfs::new();
+    let mut options = grouped(options(Compaction::Leveled));
+    options.default_keyspace.group_table_bytes_min = 4 << 10;
+    options.default_keyspace.block_bytes = 16 << 10;
+    let db = Db::open_with(DIR, options, setup(&disk)).expect("open");
+    for group in 0..40 {
+        for record in 0..10 {
+            let key = format!("g{group:03}/{record}");
+            db.put(key.as_bytes(), &[7; 1_000]).expect("put");
+        }
+        db.flush().expect("flush");
+    }
+    db.wait_idle().expect("wait");
+    assert!(tables(&db) >= 40, "{}: each group has its own", tables(&db));
+}
+
 #[test]
 fn bulk_loads_of_keys_in_order_leave_few_tables() {
     let disk = StrictVfs::new();
@@ -97,14 +169,8 @@ fn a_power_cut_while_they_become_one_loses_nothing() {
     fn run(parts: u64, cut_at: Option<u64>) -> (StrictVfs, u64, usize) {
         let disk = StrictVfs::new();
         let merges = Arc::new(AtomicUsize::new(0));
-        let seen = merges.clone();
-        let listener = move |event: &Event| {
-            if let Event::CompactionStarted { reason: CompactionReason::SmallTables, .. } = event {
-                seen.fetch_add(1, Ordering::Relaxed);
-            }
-        };
         let setup =
-            Setup { listener: Some(Arc::new(listener)), ..setup_on(Arc::new(disk.clone()), 1) };
+            Setup { listener: Some(counting(&merges)), ..setup_on(Arc::new(disk.clone()), 1) };
         let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
         (0..parts).for_each(|part| write(&db, part));
         let (from, before) = (disk.mutating_calls(), merges.load(Ordering::Relaxed));

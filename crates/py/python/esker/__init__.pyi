@@ -48,7 +48,7 @@ __version__: str
 
 _T = TypeVar("_T")
 _Path = Union[str, bytes, os.PathLike[str]]
-_Field = Union[None, bool, int, float, str, Buffer]
+_Field = Union[None, bool, int, float, str, bytes, bytearray, memoryview]
 _Record = dict[str, Any]
 _Preset = Literal["default", "edge", "write_heavy", "read_mostly", "large_values"]
 _Comparator = Callable[[bytes, bytes], Any]

@@ -293,6 +293,7 @@ pub(super) fn pick_manual(
     let order = &options.order;
     let runs = version.level(level);
     let touched = |run: &Arc<Run>| !run.overlapping(order, &step.range).is_empty();
+    let reason = CompactionReason::Manual;
     let is_meant = |run: &&Arc<Run>| level > 0 || run.id <= step.newest_run;
     if !runs.iter().filter(is_meant).any(touched) {
         return Pick::Nothing;
@@ -306,9 +307,9 @@ pub(super) fn pick_manual(
     } else if level < target {
         pick_down(version, options, step)
     } else {
-        return pick_rewrite(version, options, step).map_or(Pick::Nothing, Pick::Run);
+        let spec = pick_rewrite(version, options, step);
+        return spec.map_or(Pick::Nothing, |spec| Pick::Run(CompactionSpec { reason, ..spec }));
     };
-    let reason = CompactionReason::Manual;
     spec.map_or(Pick::Busy, |spec| Pick::Run(CompactionSpec { reason, is_move: false, ..spec }))
 }
 

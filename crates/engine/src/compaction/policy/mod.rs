@@ -143,7 +143,9 @@ pub(crate) fn output_run(
     match options.compaction {
         // What is written anew where it stands was taken from that run, which is there for as long
         // as its tables are.
-        _ if spec.reason == CompactionReason::Erased => spec.output_run,
+        _ if matches!(spec.reason, CompactionReason::Erased | CompactionReason::SmallTables) => {
+            spec.output_run
+        }
         // Another job may have made the level's run in the meantime, or emptied it.
         Compaction::Leveled if spec.output_level > 0 => {
             version.level(spec.output_level).first().map(|run| run.id)

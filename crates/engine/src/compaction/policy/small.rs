@@ -6,7 +6,7 @@
 //! still a small one.
 //! Source: none; LevelDB, RocksDB and Pebble leave such tables as they are.
 
-use super::taken::{any_busy, is_busy};
+use super::taken::{any_busy, any_run_busy};
 use crate::event::CompactionReason;
 use crate::options::{Compaction, KeyspaceOptions};
 use crate::version::{CompactionSpec, InputRun, KeyRange, Run, Table, Version};
@@ -21,58 +21,87 @@ const SHARE: u64 = 64;
 /// much.
 const TABLES_MIN: usize = 8;
 
+/// A table may be ended early at one of so many parts of the largest that may be, where it overlaps
+/// too much of the level below.
+const EARLY_SHARE: u64 = 8;
+
+/// Bytes that a record takes beside its key and value, about, while its table is written.
+const RECORD_BYTES: u64 = 32;
+
+/// What tables count as small.
+struct Small {
+    file_bytes: u64,
+    /// Before compression. Tables are ended by what they are then, or nearly so; where each of those
+    /// that become one has less than a quarter of that, they become fewer, whatever ends them.
+    raw_bytes: u64,
+}
+
+impl Small {
+    fn new(options: &KeyspaceOptions) -> Small {
+        let early = options.table_bytes_max / EARLY_SHARE;
+        let by_groups = options.groups.map_or(u64::MAX, |_| options.group_table_bytes_min);
+        Small {
+            file_bytes: SMALL_BYTES.min(options.table_bytes_max / SHARE),
+            raw_bytes: early.min(by_groups) / 4,
+        }
+    }
+
+    fn is(&self, table: &Table) -> bool {
+        let meta = &table.meta;
+        let raw_bytes = meta.raw_bytes.saturating_add(RECORD_BYTES.saturating_mul(meta.entries));
+        meta.file_bytes < self.file_bytes
+            && raw_bytes < self.raw_bytes
+            && meta.range_tombstones == 0
+    }
+}
+
 /// Small tables of one run, next to each other, into one.
 ///
 /// None where a run index is kept: it knows runs and no tables, and a whole run is too much. None
-/// with range tombstones, which are compacted for their own sake.
+/// with range tombstones, which are compacted for their own sake. One level at a time, and none that
+/// several runs are to leave first, so that what is urgent does not wait for one after the other.
 pub(crate) fn pick_small(version: &Version, options: &KeyspaceOptions) -> Option<CompactionSpec> {
-    if options.compaction == Compaction::Tiered && options.run_index {
+    let is_leveled = options.compaction == Compaction::Leveled;
+    if !is_leveled && options.run_index {
         return None;
     }
-    // What is cut at groups is not cut again: at least every other table goes.
-    let grouped = options.groups.map_or(u64::MAX, |_| options.group_table_bytes_min / 2);
-    let small = SMALL_BYTES.min(options.table_bytes_max / SHARE).min(grouped);
-    let order = &options.order;
+    let (order, small) = (&options.order, Small::new(options));
     let in_run = |(level, run): (usize, &Arc<Run>)| {
+        let tables = find(&run.tables, &small)?;
+        let (first, last) = (tables.first()?, tables.last()?);
         // What a compaction above brings here may come between them.
-        let arrives = |tables: &[Arc<Table>]| {
-            let (Some(first), Some(last)) = (tables.first(), tables.last()) else { return false };
-            let range = KeyRange::closed(&first.meta.smallest, &last.meta.largest);
-            let above = version.runs().take_while(|(above, _)| *above < level);
-            above.into_iter().any(|(_, run)| any_busy(run.overlapping(order, &range)))
-        };
-        let tables = find(&run.tables, small, &arrives)?.to_vec();
-        Some(CompactionSpec {
+        let range = KeyRange::closed(&first.meta.smallest, &last.meta.largest);
+        let mut above = version.runs().take_while(|(above, _)| *above < level);
+        let arrives = above.any(|(_, run)| any_busy(run.overlapping(order, &range)));
+        (!arrives).then(|| CompactionSpec {
             reason: CompactionReason::SmallTables,
             level,
             output_level: level,
             output_run: Some(run.id),
-            inputs: vec![InputRun { level, tables }],
+            inputs: vec![InputRun { level, tables: tables.to_vec() }],
             is_move: false,
         })
     };
-    // Level 0 is emptied anyway.
-    version.runs().filter(|(level, _)| *level > 0).find_map(in_run)
+    let is_open = |level: usize| {
+        let runs = version.level(level);
+        // Level 0 is emptied anyway.
+        level > 0 && !(is_leveled && runs.len() > 1) && !any_run_busy(runs)
+    };
+    version.runs().filter(|(level, _)| is_open(*level)).find_map(in_run)
 }
 
-/// Neighbours among these, each smaller than `small` and all together at most [`TABLES_MIN`] times
-/// that, which are to become one.
-fn find<'a>(
-    mut tables: &'a [Arc<Table>],
-    small: u64,
-    is_in_use: &impl Fn(&[Arc<Table>]) -> bool,
-) -> Option<&'a [Arc<Table>]> {
+/// Neighbours among these, each small and all together at most [`TABLES_MIN`] times that, which are
+/// to become one.
+fn find<'a>(mut tables: &'a [Arc<Table>], small: &Small) -> Option<&'a [Arc<Table>]> {
     while !tables.is_empty() {
         let mut total = 0;
         let fits = |table: &&Arc<Table>| {
-            let meta = &table.meta;
-            total += meta.file_bytes;
-            let is_small = meta.file_bytes < small && meta.range_tombstones == 0;
-            is_small && total <= TABLES_MIN as u64 * small && !is_busy(table)
+            total += table.meta.file_bytes;
+            small.is(table) && total <= TABLES_MIN as u64 * small.file_bytes
         };
         let count = tables.iter().take_while(fits).count();
         let (neighbours, rest) = tables.split_at(count.max(1));
-        let found = alike(&neighbours[..count]).filter(|found| !is_in_use(found));
+        let found = alike(&neighbours[..count]);
         if found.is_some() {
             return found;
         }

@@ -203,10 +203,10 @@ fn tombstones_of_tiers_go_with_all_that_is_older() {
     assert!(chosen([100, 40, 0], Seq::MAX).is_none(), "140 of 300");
     let spec = chosen([100, 60, 0], Seq::MAX).expect("160 of 300");
     assert_eq!(inputs(&spec), named(&[(1, "a"), (1, "b"), (2, "c")]));
-    assert_eq!((spec.output_level, spec.output_run), (2, None));
+    assert_eq!((spec.output_level, spec.output_run), (2, Some(3)), "what comes there is newer");
     let spec = chosen([0, 100, 0], Seq::MAX).expect("100 of 200");
     assert_eq!(inputs(&spec), named(&[(1, "b"), (2, "c")]));
-    assert_eq!(tree([0, 100, 0]).after(&spec).runs(), [(1, 9), (2, 1_000)]);
+    assert_eq!(tree([0, 100, 0]).after(&spec).runs(), [(1, 9), (2, 3)]);
     // In one level, what is newer stays newer.
     let tables =
         vec![table(1, 9, "a", "z"), dead(100, table(1, 7, "b", "z")), table(1, 5, "c", "z")];
@@ -240,7 +240,7 @@ fn a_manual_compaction_of_tiers_makes_one_run() {
     let tree = tree.after(&spec);
     let Pick::Run(spec) = tree.manual(0) else { panic!("three runs") };
     assert_eq!(inputs(&spec), named(&[(1, "a"), (2, "b"), (2, "c")]));
-    assert_eq!((spec.output_level, spec.output_run), (2, None));
+    assert_eq!((spec.output_level, spec.output_run), (2, Some(4)), "the newer of that level");
     assert!(matches!(tree.manual(1), Pick::Nothing), "one step does it all");
     tree.take(2, "b");
     assert!(matches!(tree.manual(0), Pick::Busy));
@@ -612,7 +612,7 @@ fn leveled_takes_the_table_that_rewrites_least() {
 fn small_ones(sizes: &[u64], change: impl Fn(&mut KeyspaceOptions)) -> Vec<u64> {
     let sized = |(at, bytes): (usize, &u64)| {
         let mut entry = table(2, 1, &format!("{at:03}"), &format!("{at:03}"));
-        entry.2.file_bytes = *bytes;
+        entry.2 = TableMeta { file_bytes: *bytes, raw_bytes: *bytes, entries: 1, ..entry.2 };
         entry
     };
     let tree = Tree::new(Compaction::Leveled, sizes.iter().enumerate().map(sized).collect());
@@ -649,8 +649,8 @@ fn small_neighbours_become_one_that_is_twice_as_large_as_any() {
             options.group_table_bytes_min = 4 << 10;
         })
     };
-    assert_eq!(in_groups(1_000), [1_000; 16]);
-    assert!(in_groups(2_048).is_empty());
+    assert_eq!(in_groups(900), [900; 20]);
+    assert!(in_groups(1_100).is_empty());
     let indexed = small_ones(&[10; 20], |options| {
         options.compaction = Compaction::Tiered;
         options.run_index = true;
@@ -718,4 +718,25 @@ fn nothing_comes_between_small_tables_that_become_one() {
     set(&merge, false);
     set(&between, true);
     assert!(small().is_none(), "something comes between them");
+}
+
+#[test]
+fn small_tables_become_one_in_their_own_run_and_only_in_an_idle_level() {
+    let run = |run: u64| {
+        (10..20).map(move |key| {
+            let mut entry = table(1, run, &format!("{key}"), &format!("{key}x"));
+            entry.2.file_bytes = 10;
+            entry
+        })
+    };
+    let tree = Tree::new(Compaction::Tiered, run(1).chain(run(2)).collect());
+    let spec = pick_small(&tree.version, &tree.options).expect("ten of the newer");
+    assert_eq!((spec.output_run, spec.tables().count()), (Some(2), 10));
+    let leveled = KeyspaceOptions { compaction: Compaction::Leveled, ..(*tree.options).clone() };
+    assert!(pick_small(&tree.version, &leveled).is_none(), "they are to be one run first");
+    // If one is chosen by tiers and comes into force in levels, it is still of its run.
+    let of_older = CompactionSpec { output_run: Some(1), ..spec };
+    assert_eq!(output_run(&tree.version, &leveled, &of_older), Some(1));
+    tree.find_run(1).tables[9].compacting.store(true, Ordering::Relaxed);
+    assert!(pick_small(&tree.version, &tree.options).is_none(), "something is at work there");
 }

@@ -196,7 +196,9 @@ fn merge_older(
     }
 }
 
-/// The runs from `at` on, which are the oldest, into one. It stands where the oldest stood.
+/// The runs from `at` on, which are the oldest, into one. It stands where the oldest stood, and has
+/// the number of the newest of that level: of what comes there meanwhile, as it may where a group
+/// that was deleted has taken inputs, all is newer.
 fn merge_suffix(
     all: &[(usize, &Arc<Run>)],
     at: usize,
@@ -204,13 +206,13 @@ fn merge_suffix(
 ) -> Option<CompactionSpec> {
     let (output_level, _) = *all.last()?;
     let inputs = all.get(at..)?;
-    let (level, newest) = *inputs.first()?;
+    let (level, _) = *inputs.first()?;
+    let (_, newest) = inputs.iter().find(|(level, _)| *level == output_level)?;
     Some(CompactionSpec {
         reason,
         level,
         output_level,
-        // Newer runs of the same level stay before it.
-        output_run: (level == output_level).then_some(newest.id),
+        output_run: Some(newest.id),
         inputs: inputs.iter().map(|(level, run)| input(*level, run)).collect(),
         is_move: false,
     })

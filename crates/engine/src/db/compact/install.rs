@@ -149,7 +149,8 @@ impl Chosen {
         version.erase(order, &ranges);
         let version = Arc::new(version);
         let (mut tables, mut replaced) = (Vec::new(), Vec::new());
-        for meta in std::mem::take(&mut result.tables) {
+        let mut metas = std::mem::take(&mut result.tables).into_iter();
+        while let Some(meta) = metas.next() {
             if !ranges.iter().any(|range| meta.may_hold(order, range)) {
                 tables.push(meta);
                 continue;
@@ -165,7 +166,7 @@ impl Chosen {
                     result.bytes_written += bytes_written;
                 }
                 Err(error) => {
-                    core.store.discard(&[tables, replaced].concat());
+                    core.store.discard(&[&tables[..], &replaced, metas.as_slice()].concat());
                     return Err(error);
                 }
             }

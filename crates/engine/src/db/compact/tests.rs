@@ -6,7 +6,7 @@ use crate::db::turns::Turn;
 use crate::db::workers::compact_next;
 use crate::db::{Db, Pair, Setup};
 use crate::event::{CompactionReason, Event};
-use crate::options::{Compression, GroupPrefix, KeyspaceOptions, Options};
+use crate::options::{Compaction, Compression, GroupPrefix, KeyspaceOptions, Options};
 use crate::trace::{Step as TraceStep, What};
 use crate::version::{KeyRange, TableMeta, Version};
 use esker_base::Vfs;
@@ -162,15 +162,19 @@ fn open_groups(disk: &StrictVfs, group_table_bytes_min: u64) -> Result<Db> {
 }
 
 fn open_groups_on(vfs: Arc<dyn Vfs>, group_table_bytes_min: u64) -> Result<Db> {
+    open_changed(vfs, |options| options.group_table_bytes_min = group_table_bytes_min)
+}
+
+fn open_changed(vfs: Arc<dyn Vfs>, change: impl FnOnce(&mut KeyspaceOptions)) -> Result<Db> {
     let groups = Some(GroupPrefix::Delimiter { byte: b'/' });
-    let default_keyspace = KeyspaceOptions {
+    let mut default_keyspace = KeyspaceOptions {
         groups,
-        group_table_bytes_min,
         value_log_bytes_min: Some(64),
         compression: vec![Compression::None],
         level0_runs_compact: 19,
         ..KeyspaceOptions::default()
     };
+    change(&mut default_keyspace);
     let options = Options { default_keyspace, ..Options::default() };
     let env = Env::with_vfs(vfs, 1);
     let setup = Setup { env, inline_background: true, ..Setup::default() };
@@ -444,13 +448,23 @@ fn a_collection_that_writes_wait_for_goes_before_compactions() {
 
 #[test]
 fn a_compaction_that_was_overtaken_may_fail_anywhere() {
-    for fault in [Fault::Eio, Fault::NoSpace] {
+    // What it has written is one table that is written anew, or several with two of these.
+    for (table_bytes_max, fault) in
+        [(1 << 20, Fault::Eio), (1 << 20, Fault::NoSpace), (16 << 10, Fault::NoSpace)]
+    {
+        let open = |disk: &StrictVfs, vfs: Option<FaultyVfs>| {
+            let vfs: Arc<dyn Vfs> = match vfs {
+                Some(vfs) => Arc::new(vfs),
+                None => Arc::new(disk.clone()),
+            };
+            open_changed(vfs, |options| options.table_bytes_max = table_bytes_max).expect("open")
+        };
         let (mut failed, mut nth) = (0, 0);
         loop {
             nth += 1;
             let disk = StrictVfs::new();
             let vfs = FaultyVfs::new(Arc::new(disk.clone()));
-            let db = open_groups_on(Arc::new(vfs.clone()), 1 << 20).expect("open");
+            let db = open(&disk, Some(vfs.clone()));
             add_a_group_between(&db);
             let chosen = about_to_compact(&db);
             db.delete_group(b"b/").expect("delete");
@@ -470,7 +484,7 @@ fn a_compaction_that_was_overtaken_may_fail_anywhere() {
                 assert_eq!(tables, view_of(&db).tables().count(), "{fault:?}, {nth}");
             }
             let _ = db.close();
-            let db = open_groups(&disk, 1 << 20).expect("open");
+            let db = open(&disk, None);
             check_holds(&db, 400 + usize::from(takes_more), &[1, 2]);
             db.close().expect("close");
             if !fired {
@@ -478,5 +492,78 @@ fn a_compaction_that_was_overtaken_may_fail_anywhere() {
             }
         }
         assert!(failed > 6, "{failed} of {nth}");
+    }
+}
+
+/// The oldest run of a level is gone, and so newer ones of it go down, past the compaction that had
+/// it among its inputs.
+#[test]
+fn what_passes_a_compaction_of_tiers_whose_input_was_deleted_is_newer() {
+    let disk = StrictVfs::new();
+    let tiered = |options: &mut KeyspaceOptions| {
+        options.compaction = Compaction::Tiered;
+        options.tiered_runs = 2;
+        options.level0_runs_compact = 1;
+        options.value_log_bytes_min = None;
+        options.group_table_bytes_min = 4 << 10;
+    };
+    let open = || open_changed(Arc::new(disk.clone()), tiered).expect("open");
+    let write = |db: &Db, group: &str, byte: u8| {
+        for key in 0..50u8 {
+            db.put(&[group.as_bytes(), &[key]].concat(), &[byte; 200]).expect("put");
+        }
+        db.flush().expect("flush");
+    };
+    let levels = |db: &Db| -> Vec<usize> { view_of(db).runs().map(|(level, _)| level).collect() };
+    let db = open();
+    (1..3).for_each(|byte| write(&db, "h/", byte));
+    db.put(b"g/key", b"1").expect("put");
+    db.flush().expect("flush");
+    assert_eq!(levels(&db), [1, 2]);
+    let chosen = about_to_compact(&db);
+    assert_eq!((chosen.spec.level, chosen.spec.output_level), (1, 2));
+    db.delete_group(b"g/").expect("delete");
+    (3..5).for_each(|byte| write(&db, "h/", byte));
+    assert_eq!(levels(&db), [2, 2], "they have passed it");
+    assert!(chosen.run(db.core()).expect("run"), "the other input is there");
+    assert_eq!(levels(&db), [2, 2]);
+    let holds_the_newest = |db: &Db| {
+        for key in 0..50u8 {
+            let found = db.get(&[&b"h/"[..], &[key]].concat()).expect("get");
+            assert_eq!(found.as_deref(), Some(&[4; 200][..]), "{key}");
+        }
+    };
+    holds_the_newest(&db);
+    db.close().expect("close");
+    let db = open();
+    holds_the_newest(&db);
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    holds_the_newest(&db);
+    db.close().expect("close");
+}
+
+/// Where its table is gone, newer records of the group may have passed the compaction.
+#[test]
+fn range_tombstones_in_what_was_deleted_meanwhile_are_left_out() {
+    for group_table_bytes_min in [4 << 10, 1 << 20] {
+        let db = open_with_a_group_between(&StrictVfs::new(), group_table_bytes_min);
+        let snapshot = db.snapshot();
+        // Nothing is compacted for their sake.
+        let keyspace = db.default_keyspace().core.clone();
+        keyspace.reshaping.store(true, Ordering::Relaxed);
+        db.delete_range(b"b/\x03", b"b/\x04").expect("delete");
+        db.delete_range(b"a/\x01", b"a/\x02").expect("delete");
+        db.flush().expect("flush");
+        keyspace.reshaping.store(false, Ordering::Relaxed);
+        let tombstones =
+            || -> u64 { view_of(&db).tables().map(|(_, table)| table.meta.range_tombstones).sum() };
+        assert_eq!(tombstones(), 2);
+        let chosen = about_to_compact(&db);
+        db.delete_group(b"b/").expect("delete");
+        assert!(chosen.run(db.core()).expect("run"));
+        assert_eq!(tombstones(), 1, "the snapshot needs the other");
+        drop(snapshot);
+        assert_eq!(keys_and_bytes(&db).0, 300);
+        db.close().expect("close");
     }
 }
