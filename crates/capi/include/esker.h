@@ -7,10 +7,11 @@
    ESKER_MISUSE, and still has to be closed. A handle that was closed, NULL, or of another kind is
    told with ESKER_MISUSE as well, as far as that can be seen; do not rely on it.
 
-   Keys and values are any bytes, with a length. Text ends in a zero and is UTF-8. What is to be
-   freed is freed with esker_free, or free. Databases, keyspaces and snapshots may be used by
-   several threads at once; every other handle by one at a time. A handle must not be closed while
-   another thread uses it. No function unwinds, and none calls back. */
+   Keys and values are any bytes, with a length. Text ends in a zero and is UTF-8, but for names and
+   texts of fields that are given out, which have a length and no zero. What is to be freed is freed
+   with esker_free, or free. Databases, keyspaces and snapshots may be used by several threads at
+   once; every other handle by one at a time. A handle must not be closed while another thread uses
+   it. No function unwinds, and none calls back. */
 
 #ifndef ESKER_H_
 #define ESKER_H_
@@ -319,7 +320,8 @@ typedef struct {
    */
   uint64_t value_files;
   /*
-   Bytes of these files. They are free when this is told, unless a cursor still reads them.
+   Bytes of these files. They are free when this is told, unless somebody still reads them: a
+   cursor, an export, a compaction or a collection of values.
    */
   uint64_t file_bytes;
   /*
@@ -471,7 +473,9 @@ esker_code esker_delete(const esker_keyspace *keyspace, const void *key, size_t 
 
 /*
  Removes every key from `start`, inclusive, to `end`, exclusive. One record, whatever the number
- of keys.
+ of keys; but in a keyspace with indexes of fields every key of the range is read and held in
+ memory, a record is written for each entry that goes, and nobody else writes to such keyspaces
+ meanwhile: delete large ranges by parts.
  */
 esker_code esker_delete_range(const esker_keyspace *keyspace,
                               const void *start,
@@ -546,12 +550,15 @@ esker_code esker_batch_delete_range(esker_batch *batch,
 
 /*
  Writes a batch, all of it or nothing, and empties it; after an error it is as it was. `sync`:
- return only when it, and every write before it, is on stable storage.
+ return only when it, and every write before it, is on stable storage; refused with
+ `durability=external`. A batch has less than 2 GiB, no more than 1 000 records longer than 1
+ MiB, and takes no more than 3 GiB of a memtable.
  */
 esker_code esker_write(const esker_db *db, esker_batch *batch, bool sync);
 
 /*
- A cursor over a range, which stands on no key. `options`: NULL is every key, as of now.
+ A cursor over a range, which stands on no key. `options`: NULL is every key, as of now. A range
+ that ends before it starts is an invalid argument.
  */
 esker_code esker_scan(const esker_keyspace *keyspace, const esker_scan_options *options, esker_cursor **cursor);
 
@@ -647,7 +654,8 @@ esker_code esker_record_create(esker_record **record);
 esker_code esker_record_close(esker_record *record);
 
 /*
- Sets a field, in the place of one of the same name. `name`: 1 to 255 bytes.
+ Sets a field, in the place of one of the same name. `name`: 1 to 255 bytes; that another is no
+ name is told when the record is put.
  */
 esker_code esker_record_set(esker_record *record, const char *name, const esker_field *value);
 
@@ -716,7 +724,8 @@ esker_code esker_wait_index(const esker_keyspace *keyspace, const char *field);
 esker_code esker_indexes(const esker_keyspace *keyspace, char **json);
 
 /*
- The keys of records whose field holds this value, in order, by an index.
+ The keys of records whose field holds this value, in order, by an index. An invalid argument as
+ long as that is not ready (`esker_wait_index`), and at a snapshot from before it was.
  */
 esker_code esker_find(const esker_keyspace *keyspace,
                       const esker_snapshot *snapshot,
@@ -727,7 +736,7 @@ esker_code esker_find(const esker_keyspace *keyspace,
 /*
  The keys of records whose field holds a value of a range, in the order of the values, by an
  index. A bound that is NULL is open; `from_inclusive` and `to_inclusive` say whether bounds
- belong to the range.
+ belong to the range. The index must be ready, as for `esker_find`.
  */
 esker_code esker_find_range(const esker_keyspace *keyspace,
                             const esker_snapshot *snapshot,
@@ -853,15 +862,16 @@ esker_code esker_flush_oldest(const esker_db *db);
  Deletes a group, in all keyspaces with keys in bytewise order: every key that begins with its
  name, and how far its log was applied. Nobody sees it from then on, not even at an older
  snapshot; only cursors that were there before read on. After a crash it is there as a whole, or
- gone as a whole; once this has returned, gone. Nothing must be applied to it meanwhile.
- `deleted`: what was done; may be NULL.
+ gone as a whole; once this has returned, gone. Nothing must be applied to it meanwhile. Refused
+ where a keyspace has an index of a field. `deleted`: what was done; may be NULL.
  */
 esker_code esker_delete_group(const esker_db *db, const void *group, size_t group_len, esker_deleted_group *deleted);
 
 /*
  Writes what is persistent of a group, at one moment, into the new directory `path`: a store of
  its own, with how far its log was applied, for `esker_ingest_group` of another database. Nobody
- waits for it. `files`: what was written; may be NULL.
+ waits for it. Refused where a keyspace has an index of a field, or keys that are not in bytewise
+ order. `files`: what was written; may be NULL.
  */
 esker_code esker_export_group(const esker_db *db,
                               const void *group,
@@ -872,8 +882,10 @@ esker_code esker_export_group(const esker_db *db,
 /*
  Takes over a group that `esker_export_group` has written into the directory `path`, which stays
  as it is, in the place of what is there of it: persistent, and as far applied as it was there,
- when this returns. Until then readers see what was there before, and a crash leaves one or the
- other as a whole. Nothing must be applied to it meanwhile. `files`: what has come; may be NULL.
+ when this returns. Until then readers find each keyspace as it was or as it will be, and how far
+ it is last; no snapshot keeps what was there. A crash leaves one or the other as a whole.
+ Nothing must be applied to it meanwhile. Refused where `esker_export_group` is. `files`: what
+ has come; may be NULL.
 
  The directory may be removed afterwards, but its files must never be written to again: the
  database may have them, under other names.
@@ -888,7 +900,8 @@ esker_code esker_ingest_group(const esker_db *db,
                               esker_group_files *files);
 
 /*
- Makes every write so far durable.
+ Makes every write so far durable. Refused with `durability=external`, where there is no log:
+ flush.
  */
 esker_code esker_sync(const esker_db *db);
 
@@ -929,8 +942,9 @@ esker_code esker_approximate_size(const esker_keyspace *keyspace,
 esker_code esker_checkpoint(const esker_db *db, const char *path);
 
 /*
- Reads everything and checks it. `sound`: false if something is damaged, which is no error of the
- call. `report`: what was read and what is damaged, as JSON, to be freed; may be NULL.
+ Reads everything but the log that is being written, and checks it. `sound`: false if something
+ is damaged or an index does not agree with its records, which is no error of the call. `report`:
+ what was read and what is damaged, as JSON, to be freed; may be NULL.
  */
 esker_code esker_verify(const esker_db *db, bool *sound, char **report);
 

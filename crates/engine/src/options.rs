@@ -58,8 +58,9 @@ pub struct Options {
     pub durability: Durability,
     /// Write-ahead logs kept, in bytes. When idle keyspaces pin more than this, or more than 32
     /// logs, the one that pins the oldest is flushed. With `durability = external` there are no
-    /// logs: `memtables_bytes_max` bounds what is not flushed, values to be kept apart included, and
-    /// this is the most that collections reckon with for these. Default: 512 MiB. Minimum: 1 MiB.
+    /// logs: `memtables_bytes_max` bounds what is not flushed, values to be kept apart included,
+    /// and this is the most that collections reckon with for these. Default: 512 MiB. Minimum: 1
+    /// MiB.
     pub wal_bytes_max: u64,
     /// Threads that compact. One more flushes, one makes the next log ready, one makes memory ready
     /// for memtables and the cache, and one builds indexes; up to eight read for cursors and
@@ -84,10 +85,10 @@ pub struct Options {
     /// overwriting and deleting may bring about, besides one file: values are moved together in the
     /// background so that this holds, and writes of such values are slowed where they come faster
     /// than that is done, but not with `durability = external`, where flushes keep values apart and
-    /// nobody waits for collections. In a store with few live values the files that are being filled
-    /// count for more. Raising it saves work, the more the lower it is: of values overwritten at random 3.3
-    /// bytes are moved for each that is written at 1.3, 1.4 at 1.5 and 0.4 at 2. Default: 1.5.
-    /// Range: 1.1 to 100.
+    /// nobody waits for collections. In a store with few live values the files that are being
+    /// filled count for more. Raising it saves work, the more the lower it is: of values
+    /// overwritten at random 3.3 bytes are moved for each that is written at 1.3, 1.4 at 1.5 and
+    /// 0.4 at 2. Default: 1.5. Range: 1.1 to 100.
     pub value_log_space_amp_max: f64,
     /// The manifest is written anew when it is longer than this, and than twice what it began with.
     /// Where there is no space for another one it goes on. Default: 16 MiB. Minimum: 4 KiB.
@@ -173,10 +174,10 @@ pub struct KeyspaceOptions {
     /// Default: 20. Range: `level0_runs_compact` to 10 000.
     pub level0_runs_slow: u32,
     /// Sorted runs in level 0 at which writes are slowest: an eighth of what compactions out of it
-    /// drain, but 1 MiB a second at least. They do not stop there, but at twice as many: those that are
-    /// written together for a second at most, after those before them, until compactions have made
-    /// them fewer. The keyspace that has most slows and stops writes to all.
-    /// Default: 36. Range: `level0_runs_slow` + 1 to 100 000.
+    /// drain, but 1 MiB a second at least. They do not stop there, but at twice as many: those that
+    /// are written together for a second at most, after those before them, until compactions have
+    /// made them fewer. The keyspace that has most slows and stops writes to all. Default: 36.
+    /// Range: `level0_runs_slow` + 1 to 100 000.
     pub level0_runs_max: u32,
     /// Share of tombstones in a table (tiered: in a run and all that is older) from which it is
     /// compacted although its level is not over its limit; and level 0, if its tombstones may have

@@ -87,7 +87,8 @@ pub unsafe extern "C" fn esker_checkpoint(db: *const esker_db, path: *const c_ch
 }
 
 /// Reads everything but the log that is being written, and checks it. `sound`: false if something
-/// is damaged or an index does not agree with its records, which is no error of the call. `report`: what was read and what is damaged, as JSON, to be freed; may be NULL.
+/// is damaged or an index does not agree with its records, which is no error of the call. `report`:
+/// what was read and what is damaged, as JSON, to be freed; may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_verify(
     db: *const esker_db,

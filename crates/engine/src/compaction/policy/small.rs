@@ -31,8 +31,9 @@ const RECORD_BYTES: u64 = 32;
 /// What tables count as small.
 struct Small {
     file_bytes: u64,
-    /// Before compression. Tables are ended by what they are then, or nearly so; where each of those
-    /// that become one has less than a quarter of that, they become fewer, whatever ends them.
+    /// Before compression. Tables are ended by what they are then, or nearly so; where each of
+    /// those that become one has less than a quarter of that, they become fewer, whatever ends
+    /// them.
     raw_bytes: u64,
 }
 
@@ -58,8 +59,9 @@ impl Small {
 /// Small tables of one run, next to each other, into one.
 ///
 /// None where a run index is kept: it knows runs and no tables, and a whole run is too much. None
-/// with range tombstones, which are compacted for their own sake. One level at a time, and none that
-/// several runs are to leave first, so that what is urgent does not wait for one after the other.
+/// with range tombstones, which are compacted for their own sake. One level at a time, and none
+/// that several runs are to leave first, so that what is urgent does not wait for one after the
+/// other.
 pub(crate) fn pick_small(version: &Version, options: &KeyspaceOptions) -> Option<CompactionSpec> {
     let is_leveled = options.compaction == Compaction::Leveled;
     if !is_leveled && options.run_index {
