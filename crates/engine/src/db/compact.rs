@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod install;
+mod small_tables;
 
 /// How long a manual compaction waits for others before it looks again.
 pub(super) const BUSY_WAIT: Duration = Duration::from_millis(100);
@@ -211,7 +212,7 @@ impl KeyspaceCore {
             {
                 core.snapshots.wait_for(oldest_snapshot);
             }
-            let small = || Some((SMALL_TABLES, policy::pick_small(&version, options)?));
+            let small = || Some((SMALL_TABLES, self.pick_small(core, &version, options)?));
             chosen.map(|spec| (AT_LEISURE, spec)).or_else(small)
         });
         let (score, spec) = found?;

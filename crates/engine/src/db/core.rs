@@ -16,6 +16,7 @@ use super::epochs::Epochs;
 use super::erasures::Erasures;
 use super::group_range::GroupRange;
 use super::index_state::Indexing;
+use super::patience::Patience;
 use super::progress::EpochId;
 use super::queue::{self, WriteQueue};
 use super::secondary::catalogue::Indexes;
@@ -142,6 +143,8 @@ pub(super) struct KeyspaceCore {
     pub(super) level_work: Mutex<Vec<LevelStats>>,
     /// What scans pay for the runs of level 0, or for those that the run index does not know.
     pub(super) toll: Arc<Toll>,
+    /// When small tables may become one again, after that has failed.
+    pub(super) small_tables: Mutex<Patience>,
     /// How much of the values of newer runs was found to overwrite others.
     pub(super) overwriting: Overwriting,
     /// Whose turn it is to be compacted.
@@ -228,6 +231,7 @@ impl KeyspaceCore {
             user_bytes: AtomicU64::new(0),
             level_work: Mutex::new(vec![LevelStats::default(); DEEPEST_LEVEL + 1]),
             toll: Arc::new(Toll::new()),
+            small_tables: Mutex::new(Patience::default()),
             underway: Underway::default(),
             erasures: Erasures::default(),
             indexing: Mutex::default(),

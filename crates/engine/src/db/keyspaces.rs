@@ -196,7 +196,7 @@ pub(super) fn wait_idle(core: &Core) -> Result<()> {
             || keyspace.is_paid_by_scans(&view.version)
             || keyspace.wants_index()
             || view.version.has_partly_erased(&options.order)
-            || policy::pick_small(&view.version, &options).is_some()
+            || keyspace.pick_small(core, &view.version, &options).is_some()
             || ((core.value_use.is_tight.load(Ordering::Relaxed)
                 || core.value_use.is_wasteful.load(Ordering::Relaxed))
                 && policy::pick_for_values(&view.version, &options).is_some())

@@ -293,7 +293,11 @@ fn job_next(core: &Core, turn: Turn) -> Result<bool> {
 /// Runs the most urgent compaction, if there is any, or that whose turn it is.
 fn merge_next(core: &Core, turn: Turn) -> Result<bool> {
     let Some(chosen) = compact::choose(core, turn)? else { return Ok(false) };
+    let of_small = chosen.of_small_tables();
     let result = chosen.run(core);
+    if let Some(keyspace) = of_small {
+        keyspace.note_small_tables(core, &result);
+    }
     core.background.end_compaction();
     result.map(|_| true)
 }

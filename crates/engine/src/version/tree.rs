@@ -152,12 +152,21 @@ impl Version {
 
     /// True if all that a range tombstone hides was erased.
     pub(crate) fn is_erased(&self, order: &KeyOrder, tombstone: &RangeTombstone) -> bool {
-        let at = self.erased.position(order, &tombstone.start);
-        self.erased.fragments().get(at).is_some_and(|erased| {
-            !order.less(&tombstone.start, &erased.start)
-                && !order.less(&erased.end, &tombstone.end)
-                && self.erased.records_of(at).any(|one| one.seq >= tombstone.seq)
-        })
+        let from = self.erased.position(order, &tombstone.start);
+        let mut reached = &tombstone.start;
+        // Groups may have been erased within others, and next to each other.
+        for (at, erased) in self.erased.fragments().iter().enumerate().skip(from) {
+            let is_newer =
+                self.erased.newest_at(at, SEQ_MAX).is_some_and(|seq| seq >= tombstone.seq);
+            if order.less(reached, &erased.start) || !is_newer {
+                return false;
+            }
+            if !order.less(&erased.end, &tombstone.end) {
+                return true;
+            }
+            reached = &erased.end;
+        }
+        false
     }
 
     /// True if a table holds something that was erased.
@@ -210,5 +219,34 @@ fn put_in(levels: &mut Vec<Vec<Arc<Run>>>, level: usize, run_id: u64, table: Arc
     match runs.iter_mut().find(|run| run.id == run_id) {
         Some(run) => Arc::make_mut(run).tables_mut().push(table),
         None => runs.push(Arc::new(Run::new(run_id, vec![table]))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_tombstone_is_erased_if_all_that_it_covers_is_and_it_is_no_newer() {
+        let order = KeyOrder::Bytewise;
+        let ranged = |start: &str, end: &str, seq: Seq| RangeTombstone {
+            start: start.as_bytes().into(),
+            end: end.as_bytes().into(),
+            seq,
+        };
+        let mut version = Version::default();
+        // One within another, two next to each other, one apart.
+        for (start, end, seq) in [("b5", "b6", 10), ("b", "c", 20), ("c", "d", 15), ("e", "f", 30)]
+        {
+            version.erase(&order, &[ranged(start, end, seq)]);
+        }
+        let is_erased =
+            |start: &str, end: &str, seq: Seq| version.is_erased(&order, &ranged(start, end, seq));
+        assert!(is_erased("b", "c", 20) && is_erased("b2", "b3", 5) && is_erased("b1", "b9", 20));
+        assert!(!is_erased("b", "c", 21) && !is_erased("b5", "b6", 21), "it is newer");
+        assert!(is_erased("b", "d", 15) && is_erased("b9", "c1", 15));
+        assert!(!is_erased("b9", "c1", 16), "than one of them");
+        assert!(!is_erased("a", "b1", 1) && !is_erased("c1", "d1", 1), "it reaches beyond");
+        assert!(!is_erased("c1", "e1", 1) && !is_erased("d", "e", 1) && !is_erased("x", "y", 1));
     }
 }

@@ -2,9 +2,12 @@
 //! does not leave a table for each.
 
 use crate::support::{DIR, grouped, setup, setup_on};
+use esker::base::env::ManualClock;
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::event::{CompactionReason, Event, EventListener};
 use esker::{Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Setup};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -195,4 +198,32 @@ fn a_power_cut_while_they_become_one_loses_nothing() {
             assert!(report.damage.is_empty(), "cut at {at}, {survival:?}: {report:?}");
         }
     }
+}
+
+/// Nobody needs it, so it is not tried at every turn.
+#[test]
+fn what_cannot_be_read_is_left_alone_for_a_while() {
+    let disk = StrictVfs::new();
+    let vfs = FaultyVfs::new(Arc::new(disk.clone()));
+    let merges = Arc::new(AtomicUsize::new(0));
+    let mut setup =
+        Setup { listener: Some(counting(&merges)), ..setup_on(Arc::new(vfs.clone()), 1) };
+    let clock = Arc::new(ManualClock::default());
+    setup.env.clock = clock.clone();
+    let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
+    let is_table = |path: &Path| path.extension().is_some_and(|end| end == "tbl");
+    vfs.inject(FaultRule::nth(1, &[Op::Read], Fault::Eio).from_then_on().on(is_table));
+    for part in 0..60 {
+        for record in 0..RECORDS {
+            db.put(&key(part, record), &part.to_le_bytes()).expect("put");
+        }
+        db.flush().expect("a flush reads no table");
+    }
+    assert_eq!(merges.load(Ordering::Relaxed), 1, "tries, at one moment");
+    assert!(tables(&db) > 40);
+    db.wait_idle().expect("what is left alone is nothing to wait for");
+    vfs.heal();
+    clock.advance_ns(1_000_000_000);
+    write(&db, 60);
+    assert!(tables(&db) < 40, "{}", tables(&db));
 }

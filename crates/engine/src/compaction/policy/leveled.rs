@@ -257,7 +257,7 @@ pub(super) fn pick_tombstones(
                 CompactionReason::Tombstones,
             ));
         }
-        return Some(rewrite_in_place(level, run, table));
+        return Some(rewrite_in_place(level, run, table, CompactionReason::Tombstones));
     }
     None
 }
@@ -307,8 +307,7 @@ pub(super) fn pick_manual(
     } else if level < target {
         pick_down(version, options, step)
     } else {
-        let spec = pick_rewrite(version, options, step);
-        return spec.map_or(Pick::Nothing, |spec| Pick::Run(CompactionSpec { reason, ..spec }));
+        return pick_rewrite(version, options, step);
     };
     spec.map_or(Pick::Busy, |spec| Pick::Run(CompactionSpec { reason, is_move: false, ..spec }))
 }
@@ -329,27 +328,36 @@ fn pick_down(
 }
 
 /// A table of the deepest level with tombstones that nobody needs.
-fn pick_rewrite(
-    version: &Version,
-    options: &KeyspaceOptions,
-    step: &ManualStep<'_>,
-) -> Option<CompactionSpec> {
-    if step.level + 1 < version.depth() {
-        return None;
-    }
-    let run = only_run(version, step.level)?;
-    let table = run.overlapping(&options.order, &step.range).iter().find(|table| {
+fn pick_rewrite(version: &Version, options: &KeyspaceOptions, step: &ManualStep<'_>) -> Pick {
+    let run = match only_run(version, step.level) {
+        Some(run) if step.level + 1 == version.depth() => run,
+        _ => return Pick::Nothing,
+    };
+    let is_dying = |table: &&Arc<Table>| {
         let meta = &table.meta;
         let has_tombstones = meta.tombstones > 0 || meta.range_tombstones > 0;
-        !is_busy(table) && has_tombstones && meta.max_seq <= step.oldest_snapshot
-    })?;
-    Some(rewrite_in_place(step.level, run, table))
+        has_tombstones && meta.max_seq <= step.oldest_snapshot
+    };
+    let dying = || run.overlapping(&options.order, &step.range).iter().filter(is_dying);
+    match dying().find(|table| !is_busy(table)) {
+        Some(table) => {
+            Pick::Run(rewrite_in_place(step.level, run, table, CompactionReason::Manual))
+        }
+        // Who has it may not know yet that no snapshot needs them.
+        None if dying().next().is_some() => Pick::Busy,
+        None => Pick::Nothing,
+    }
 }
 
 /// Nothing lies below: rewriting the table where it stands drops its tombstones.
-fn rewrite_in_place(level: usize, run: &Run, table: &Arc<Table>) -> CompactionSpec {
+fn rewrite_in_place(
+    level: usize,
+    run: &Run,
+    table: &Arc<Table>,
+    reason: CompactionReason,
+) -> CompactionSpec {
     CompactionSpec {
-        reason: CompactionReason::Tombstones,
+        reason,
         level,
         output_level: level,
         output_run: Some(run.id),

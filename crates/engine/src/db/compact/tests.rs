@@ -545,7 +545,9 @@ fn what_passes_a_compaction_of_tiers_whose_input_was_deleted_is_newer() {
 /// Where its table is gone, newer records of the group may have passed the compaction.
 #[test]
 fn range_tombstones_in_what_was_deleted_meanwhile_are_left_out() {
-    for group_table_bytes_min in [4 << 10, 1 << 20] {
+    for (group_table_bytes_min, within) in
+        [(4 << 10, None), (1 << 20, None), (1 << 20, Some(b"b/\x03\x05"))]
+    {
         let db = open_with_a_group_between(&StrictVfs::new(), group_table_bytes_min);
         let snapshot = db.snapshot();
         // Nothing is compacted for their sake.
@@ -559,6 +561,10 @@ fn range_tombstones_in_what_was_deleted_meanwhile_are_left_out() {
             || -> u64 { view_of(&db).tables().map(|(_, table)| table.meta.range_tombstones).sum() };
         assert_eq!(tombstones(), 2);
         let chosen = about_to_compact(&db);
+        if let Some(within) = within {
+            // What is erased has a cut in the midst of the range then.
+            db.delete_group(within).expect("delete");
+        }
         db.delete_group(b"b/").expect("delete");
         assert!(chosen.run(db.core()).expect("run"));
         assert_eq!(tombstones(), 1, "the snapshot needs the other");
