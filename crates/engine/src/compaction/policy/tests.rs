@@ -740,3 +740,36 @@ fn small_tables_become_one_in_their_own_run_and_only_in_an_idle_level() {
     tree.find_run(1).tables[9].compacting.store(true, Ordering::Relaxed);
     assert!(pick_small(&tree.version, &tree.options).is_none(), "something is at work there");
 }
+
+/// Whatever brings something into a level.
+#[test]
+fn nothing_comes_between_two_tables_that_are_taken() {
+    let tables =
+        vec![dead(100, table(1, 5, "m", "n")), table(2, 3, "a", "c"), table(2, 3, "x", "z")];
+    let tree = Tree::new(Compaction::Leveled, tables);
+    let for_tombstones =
+        || pick_tombstones(&tree.version, &tree.options, Seq::MAX).map(|spec| inputs(&spec));
+    let by_hand = || match tree.manual(1) {
+        Pick::Run(spec) => Some(inputs(&spec)),
+        Pick::Busy => None,
+        Pick::Nothing => panic!("level 1 has a table"),
+    };
+    let moves = Some(named(&[(1, "m")]));
+    assert_eq!((for_tombstones(), by_hand()), (moves.clone(), moves.clone()));
+    tree.take(2, "a");
+    assert_eq!((for_tombstones(), by_hand()), (moves.clone(), moves), "beside one");
+    tree.take(2, "x");
+    assert_eq!((for_tombstones(), by_hand()), (None, None));
+}
+
+#[test]
+fn a_manual_compaction_waits_for_who_has_what_is_dying() {
+    let tree = Tree::new(Compaction::Leveled, vec![dead(1, table(1, 5, "a", "c"))]);
+    let Pick::Run(spec) = tree.manual(1) else { panic!("a tombstone to drop") };
+    assert_eq!((spec.reason, spec.output_level), (CompactionReason::Manual, 1));
+    tree.take(1, "a");
+    assert!(matches!(tree.manual(1), Pick::Busy), "who has it may keep it for a snapshot");
+    let alive = Tree::new(Compaction::Leveled, vec![table(1, 5, "a", "c")]);
+    alive.take(1, "a");
+    assert!(matches!(alive.manual(1), Pick::Nothing));
+}
