@@ -41,7 +41,7 @@ pub(crate) use edit::{
 pub(crate) use groups::NamedGroups;
 pub(crate) use keyspace::KeyspaceRecord;
 pub(crate) use manifest::Current;
-pub(crate) use output::RunOutput;
+pub(crate) use output::{CUT_EARLY_FROM, RunOutput};
 pub(crate) use recovered::{RawKeyspace, Recovered};
 pub(crate) use run::{KeyRange, Run};
 pub(crate) use salvage::{ManifestRemains, TableFact, write_state};

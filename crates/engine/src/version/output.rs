@@ -23,6 +23,9 @@ use std::sync::Arc;
 /// A table is cut early when it overlaps more than this many tables' worth of grandparents.
 const GRANDPARENT_TABLES_MAX: u64 = 10;
 
+/// One of so many parts of the largest that a table may be it has at least when it is cut for that.
+pub(crate) const CUT_EARLY_FROM: u64 = 8;
+
 /// Writes the tables of one run, or of a part of it. Dropped unfinished, it removes every file it
 /// started.
 pub(crate) struct RunOutput {
@@ -157,7 +160,8 @@ impl RunOutput {
         let bytes = open.builder.estimated_bytes();
         self.pass_grandparents(key);
         let limit = self.options.table_bytes_max;
-        let crowded = self.grandparent_bytes > GRANDPARENT_TABLES_MAX * limit && bytes > limit / 8;
+        let crowded = self.grandparent_bytes > GRANDPARENT_TABLES_MAX * limit
+            && bytes > limit / CUT_EARLY_FROM;
         let grouping = self.grouping.as_mut();
         let grouped = grouping.is_some_and(|grouping| grouping.wants_cut(key, bytes));
         // All records of a key stay in one table.

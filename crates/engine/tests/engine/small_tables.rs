@@ -2,6 +2,7 @@
 //! does not leave a table for each.
 
 use crate::support::{DIR, grouped, setup, setup_on};
+use esker::base::Vfs;
 use esker::base::env::ManualClock;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
@@ -165,38 +166,104 @@ fn bulk_loads_of_keys_in_order_leave_few_tables() {
     assert_eq!(held(&db, &ScanOptions::default()).len() as u64, 200 * RECORDS);
 }
 
+/// A store with so many parts.
+fn with_parts(vfs: Arc<dyn Vfs>, parts: u64, merges: &Arc<AtomicUsize>) -> Db {
+    let setup = Setup { listener: Some(counting(merges)), ..setup_on(vfs, 1) };
+    let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
+    (0..parts).for_each(|part| write(&db, part));
+    db
+}
+
+/// So many parts that small tables become one when the next one is flushed.
+fn parts_before_a_merge() -> u64 {
+    let merges = Arc::new(AtomicUsize::new(0));
+    let db = with_parts(Arc::new(StrictVfs::new()), 0, &merges);
+    let first = (0..100).find(|&part| {
+        write(&db, part);
+        merges.load(Ordering::Relaxed) > 0
+    });
+    first.expect("some flush merges")
+}
+
+/// Writes one more part and flushes it, as far as the disk lets it.
+fn write_if_possible(db: &Db, part: u64) {
+    for record in 0..RECORDS {
+        let _ = db.put(&key(part, record), &part.to_le_bytes());
+    }
+    let _ = db.flush();
+}
+
+/// Fails unless the store has what these parts hold, before all else, and nothing is damaged.
+fn check_holds(vfs: Arc<dyn Vfs>, parts: u64, when: &str) {
+    let setup = setup_on(vfs, 2);
+    let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
+    assert!(held(&db, &ScanOptions::default()).starts_with(&wanted(parts)), "{when}");
+    let report = db.verify(|_| true).expect("verify");
+    assert!(report.damage.is_empty(), "{when}: {report:?}");
+    db.close().expect("close");
+}
+
 /// A power cut at every call while they become one.
 #[test]
 fn a_power_cut_while_they_become_one_loses_nothing() {
-    /// Parts before that, so many that the next flush has small tables become one.
-    fn run(parts: u64, cut_at: Option<u64>) -> (StrictVfs, u64, usize) {
+    let parts = parts_before_a_merge();
+    let run = |cut_at: Option<u64>| {
         let disk = StrictVfs::new();
         let merges = Arc::new(AtomicUsize::new(0));
-        let setup =
-            Setup { listener: Some(counting(&merges)), ..setup_on(Arc::new(disk.clone()), 1) };
-        let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
-        (0..parts).for_each(|part| write(&db, part));
-        let (from, before) = (disk.mutating_calls(), merges.load(Ordering::Relaxed));
+        let db = with_parts(Arc::new(disk.clone()), parts, &merges);
+        let from = disk.mutating_calls();
         cut_at.into_iter().for_each(|at| disk.set_crash_at(from + at));
-        for record in 0..RECORDS {
-            let _ = db.put(&key(parts, record), &parts.to_le_bytes());
-        }
-        let _ = db.flush();
-        (disk.clone(), disk.mutating_calls() - from, merges.load(Ordering::Relaxed) - before)
-    }
-    let parts = (8..100).find(|&parts| run(parts, None).2 > 0).expect("some flush merges");
-    let (_, calls, _) = run(parts, None);
+        write_if_possible(&db, parts);
+        (disk.clone(), disk.mutating_calls() - from, merges.load(Ordering::Relaxed))
+    };
+    let (_, calls, merges) = run(None);
+    assert_eq!(merges, 1);
     for at in 1..=calls {
-        let (disk, ..) = run(parts, Some(at));
+        let (disk, ..) = run(Some(at));
         for survival in [Survival::None, Survival::Some { percent: 50 }, Survival::All] {
-            let after = setup_on(Arc::new(disk.crash(survival, at)), 2);
-            let db = Db::open_with(DIR, options(Compaction::Leveled), after).expect("open");
-            let found = held(&db, &ScanOptions::default());
-            // What was flushed before is there, and what has come since is after it.
-            assert!(found.starts_with(&wanted(parts)), "cut at {at}, {survival:?}");
-            let report = db.verify(|_| true).expect("verify");
-            assert!(report.damage.is_empty(), "cut at {at}, {survival:?}: {report:?}");
+            let after = Arc::new(disk.crash(survival, at));
+            check_holds(after, parts, &format!("cut at {at}, {survival:?}"));
         }
+    }
+}
+
+/// A failure of every call while they become one: nothing is lost, and no file is left.
+#[test]
+fn they_may_fail_to_become_one_anywhere() {
+    let parts = parts_before_a_merge();
+    // What cannot be removed stays until the next open.
+    let ops: Vec<Op> = Op::ALL.iter().copied().filter(|op| *op != Op::Remove).collect();
+    for fault in [Fault::Eio, Fault::NoSpace] {
+        let (mut tried, mut nth) = (0, 0);
+        loop {
+            nth += 1;
+            let when = format!("{fault:?} at {nth}");
+            let disk = StrictVfs::new();
+            let vfs = FaultyVfs::new(Arc::new(disk.clone()));
+            let merges = Arc::new(AtomicUsize::new(0));
+            let db = with_parts(Arc::new(vfs.clone()), parts, &merges);
+            vfs.inject(FaultRule::nth(nth, &ops, fault));
+            write_if_possible(&db, parts);
+            let fired = vfs.faults_fired() > 0;
+            vfs.heal();
+            tried += merges.load(Ordering::Relaxed);
+            let of_all = held(&db, &ScanOptions::default());
+            assert!(of_all.starts_with(&wanted(parts)), "{when}");
+            // A store whose sync failed takes nothing more. Others void what failed with the next
+            // edit, and remove it then.
+            let takes_more = db.put(b"z", b"").and_then(|()| db.flush()).is_ok();
+            if takes_more && db.put(b"z", b"").and_then(|()| db.flush()).is_ok() {
+                let names = disk.file_names(Path::new(DIR));
+                let files = names.iter().filter(|name| name.ends_with(".tbl")).count() as u64;
+                assert_eq!(files, tables(&db), "{when}");
+            }
+            let _ = db.close();
+            check_holds(Arc::new(disk), parts, &when);
+            if !fired {
+                break;
+            }
+        }
+        assert!(tried > 10, "{tried} of {nth}");
     }
 }
 

@@ -150,8 +150,8 @@ fn unite(version: &Version, level: usize, reason: CompactionReason) -> Option<Co
     })
 }
 
-/// True if a compaction has taken what overlaps these tables of `next`, of which there may be none:
-/// one of them, or those on both sides, since they may become one table.
+/// True if a compaction has taken one of these tables of `next`, or, if there are none, those on
+/// both sides of that place: they may become one table, which spans it.
 fn is_taken(next: &[Arc<Table>], overlap: Range<usize>) -> bool {
     if !overlap.is_empty() {
         return any_busy(&next[overlap]);
@@ -160,7 +160,7 @@ fn is_taken(next: &[Arc<Table>], overlap: Range<usize>) -> bool {
     neighbours.is_some_and(|both| both.iter().all(|table| is_busy(table)))
 }
 
-/// True if a compaction has taken what the table overlaps in the next level.
+/// The same of what a table overlaps in the next level.
 fn is_taken_below(next: Option<&Arc<Run>>, options: &KeyspaceOptions, table: &Table) -> bool {
     next.is_some_and(|next| is_taken(&next.tables, next.overlap(&options.order, &range_of(table))))
 }
@@ -293,7 +293,6 @@ pub(super) fn pick_manual(
     let order = &options.order;
     let runs = version.level(level);
     let touched = |run: &Arc<Run>| !run.overlapping(order, &step.range).is_empty();
-    let reason = CompactionReason::Manual;
     let is_meant = |run: &&Arc<Run>| level > 0 || run.id <= step.newest_run;
     if !runs.iter().filter(is_meant).any(touched) {
         return Pick::Nothing;
@@ -309,6 +308,7 @@ pub(super) fn pick_manual(
     } else {
         return pick_rewrite(version, options, step);
     };
+    let reason = CompactionReason::Manual;
     spec.map_or(Pick::Busy, |spec| Pick::Run(CompactionSpec { reason, is_move: false, ..spec }))
 }
 

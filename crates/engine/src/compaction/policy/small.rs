@@ -9,7 +9,7 @@
 use super::taken::{any_busy, any_run_busy};
 use crate::event::CompactionReason;
 use crate::options::{Compaction, KeyspaceOptions};
-use crate::version::{CompactionSpec, InputRun, KeyRange, Run, Table, Version};
+use crate::version::{CUT_EARLY_FROM, CompactionSpec, InputRun, KeyRange, Run, Table, Version};
 use std::sync::Arc;
 
 /// A table is small below this, and below one of `SHARE` parts of the largest that may be. What it
@@ -20,10 +20,6 @@ const SHARE: u64 = 64;
 /// Fewer small tables than this are left alone. No more become one than are small together by as
 /// much.
 const TABLES_MIN: usize = 8;
-
-/// A table may be ended early at one of so many parts of the largest that may be, where it overlaps
-/// too much of the level below.
-const EARLY_SHARE: u64 = 8;
 
 /// Bytes that a record takes beside its key and value, about, while its table is written.
 const RECORD_BYTES: u64 = 32;
@@ -39,7 +35,7 @@ struct Small {
 
 impl Small {
     fn new(options: &KeyspaceOptions) -> Small {
-        let early = options.table_bytes_max / EARLY_SHARE;
+        let early = options.table_bytes_max / CUT_EARLY_FROM;
         let by_groups = options.groups.map_or(u64::MAX, |_| options.group_table_bytes_min);
         Small {
             file_bytes: SMALL_BYTES.min(options.table_bytes_max / SHARE),

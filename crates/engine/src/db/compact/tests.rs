@@ -452,11 +452,7 @@ fn a_compaction_that_was_overtaken_may_fail_anywhere() {
     for (table_bytes_max, fault) in
         [(1 << 20, Fault::Eio), (1 << 20, Fault::NoSpace), (16 << 10, Fault::NoSpace)]
     {
-        let open = |disk: &StrictVfs, vfs: Option<FaultyVfs>| {
-            let vfs: Arc<dyn Vfs> = match vfs {
-                Some(vfs) => Arc::new(vfs),
-                None => Arc::new(disk.clone()),
-            };
+        let open = |vfs: Arc<dyn Vfs>| {
             open_changed(vfs, |options| options.table_bytes_max = table_bytes_max).expect("open")
         };
         let (mut failed, mut nth) = (0, 0);
@@ -464,7 +460,7 @@ fn a_compaction_that_was_overtaken_may_fail_anywhere() {
             nth += 1;
             let disk = StrictVfs::new();
             let vfs = FaultyVfs::new(Arc::new(disk.clone()));
-            let db = open(&disk, Some(vfs.clone()));
+            let db = open(Arc::new(vfs.clone()));
             add_a_group_between(&db);
             let chosen = about_to_compact(&db);
             db.delete_group(b"b/").expect("delete");
@@ -484,7 +480,7 @@ fn a_compaction_that_was_overtaken_may_fail_anywhere() {
                 assert_eq!(tables, view_of(&db).tables().count(), "{fault:?}, {nth}");
             }
             let _ = db.close();
-            let db = open(&disk, None);
+            let db = open(Arc::new(disk.clone()));
             check_holds(&db, 400 + usize::from(takes_more), &[1, 2]);
             db.close().expect("close");
             if !fired {
