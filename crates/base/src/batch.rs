@@ -67,6 +67,15 @@ pub struct BatchOp<'a> {
     pub value: &'a [u8],
 }
 
+impl BatchOp<'_> {
+    /// True of a range that ends where it starts. It holds no key in any order, so that none need
+    /// be asked: one that knows keys of one form only may not be able to say.
+    #[inline]
+    pub fn is_empty_range(&self) -> bool {
+        self.kind == Kind::DeleteRange && self.key == self.value
+    }
+}
+
 impl Default for Batch {
     fn default() -> Batch {
         Batch::new()

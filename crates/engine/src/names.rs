@@ -143,7 +143,9 @@ pub fn parse(name: &str) -> Option<FileKind> {
 }
 
 fn parse_number(digits: &str) -> Option<u64> {
-    let plain = digits.len() >= 6 && digits.bytes().all(|b| b.is_ascii_digit());
+    // As they are written, so that no two names are one file's.
+    let is_padded = digits.len() > 6 && digits.starts_with('0');
+    let plain = digits.len() >= 6 && !is_padded && digits.bytes().all(|b| b.is_ascii_digit());
     let number = plain.then(|| digits.parse().ok()).flatten()?;
     // No store comes so far, and what follows such a number would be none of a file.
     (number < NUMBERS_END).then_some(number)

@@ -80,13 +80,20 @@ fn plans() -> Vec<Plan> {
     let reads = [Op::Open, Op::Read, Op::Len, Op::List, Op::Exists, Op::Lock];
     let failing = Op::CHANGES.iter().chain(&reads).map(|&op| (op, Fault::Eio));
     let full = Op::GROWS.iter().map(|&op| (op, Fault::NoSpace));
-    let others =
-        [(Op::Append, Fault::ShortWrite), (Op::Rename, Fault::Late), (Op::Read, Fault::FlipBit(0))];
+    let others = [
+        (Op::Append, Fault::ShortWrite),
+        (Op::Append, Fault::Late),
+        (Op::Rename, Fault::Late),
+        (Op::Read, Fault::FlipBit(0)),
+    ];
     let all: Vec<(Op, Fault)> = failing.chain(full).chain(others).collect();
-    let both = [false, true];
-    all.iter()
-        .flat_map(|&(op, fault)| both.map(|from_then_on| Plan { op, fault, from_then_on }))
-        .collect()
+    let plan = |&(op, fault): &(Op, Fault)| {
+        let lasting = Plan { op, fault, from_then_on: true };
+        // What was appended and failed is void with the next log or manifest, which there must be.
+        let can_last = (op, fault) != (Op::Append, Fault::Late);
+        [Some(Plan { from_then_on: false, ..lasting }), can_last.then_some(lasting)]
+    };
+    all.iter().flat_map(plan).flatten().collect()
 }
 
 /// A script, and the disk it runs on.

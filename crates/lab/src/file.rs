@@ -159,7 +159,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<(String, Trace)>, String> {
     let mut traces: Vec<(String, Trace)> = traces.into_values().collect();
     for (_, trace) in &mut traces {
         if trace.loaded_us == 0 {
-            trace.loaded_us = trace.steps.last().map_or(0, |step| step.at_us);
+            trace.loaded_us = trace.steps.iter().map(|step| step.at_us).max().unwrap_or(0);
         }
     }
     Ok(traces)
@@ -178,7 +178,8 @@ struct State {
     out: BufWriter<File>,
     /// Nothing of what the file held before is left.
     is_empty: bool,
-    /// When the last step of each run was over.
+    /// When the last step of each run was over, of those that were written: several threads tell of
+    /// theirs, not always in order.
     begun: BTreeMap<u32, u64>,
     failed: Option<io::Error>,
     ended: bool,
@@ -233,7 +234,9 @@ impl State {
 
     fn write(&mut self, run: u32, step: &Step) -> io::Result<()> {
         self.empty()?;
-        if self.begun.insert(run, step.at_us).is_none() {
+        let before = self.begun.get(&run).copied();
+        self.begun.insert(run, before.unwrap_or(0).max(step.at_us));
+        if before.is_none() {
             let name = format!("keyspace {run}");
             let about = BTreeMap::new();
             write_entry(&mut self.out, &Entry::Run { number: run, name, about })?;
@@ -308,6 +311,13 @@ mod tests {
 
         let torn = parse(&text[..text.len() - 9]).expect("the last line is passed over");
         assert_eq!(torn[1].1.loaded_us, 4, "of its last step");
+
+        // Threads tell of their steps one behind the other, not always in order.
+        let late = Trace { steps: vec![step(5), step(4)], ..Trace::default() };
+        write(&path, &[("late".to_owned(), late)]).expect("written");
+        let late = fs::read(&path).expect("text");
+        fs::remove_file(&path).expect("removed");
+        assert_eq!(parse(&late).expect("a trace")[0].1.loaded_us, 5);
 
         let text = String::from_utf8(text).expect("JSON");
         let damaged = text.replacen("\"at_us\":10", "\"at_us\":-10", 1);

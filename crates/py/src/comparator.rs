@@ -89,7 +89,6 @@ impl PyComparator {
 
     /// Asks until nothing interrupts it. What interrupted it is raised by the end of the call.
     fn ask_again(&self, py: Python<'_>, a: &[u8], b: &[u8]) -> PyResult<Ordering> {
-        let _asking = Asking(ASKED.replace(true));
         let mut refused_before = false;
         loop {
             REFUSED.set(false);
@@ -113,6 +112,9 @@ impl Comparator for PyComparator {
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        // Also while Python does what had to wait until somebody is attached to it, and while it
+        // tells what cannot be raised: both may run functions of the user's.
+        let _asking = Asking(ASKED.replace(true));
         let answer =
             Python::try_attach(|py| self.ask_again(py, a, b).map_err(|error| keep(py, error)));
         match answer {

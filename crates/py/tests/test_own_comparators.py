@@ -40,16 +40,24 @@ def test_an_interrupt_while_keys_are_compared_ends_what_reports_its_progress(tmp
 
 
 def test_a_comparator_that_fails_raises_and_stops_writes_alone(tmp_path, monkeypatch):
-    fails, printed = False, []
+    fails, printed, told = False, [], []
 
     def compare(a, b):
         if fails:
             raise LookupError("compare")
         return (a > b) - (a < b)
 
+    def hook(said):
+        printed.append(said.exc_type)
+        for call in (lambda: db.get(b"25"), db.close):
+            try:
+                call()
+            except BaseException as error:
+                told.append(error)
+
     order = dict(comparator=compare, comparator_name=b"plain")
     with monkeypatch.context() as patch:
-        patch.setattr(sys, "unraisablehook", lambda said: printed.append(said.exc_type))
+        patch.setattr(sys, "unraisablehook", hook)
         db = esker.open(tmp_path / "store", **order)
         for i in range(50):
             db.put(b"%02d" % i, b"v")
@@ -68,6 +76,9 @@ def test_a_comparator_that_fails_raises_and_stops_writes_alone(tmp_path, monkeyp
             db.flush()
         fails = False
         assert printed == [LookupError]
+        # Whoever is told of it is not to use the store there: its own thread tells.
+        assert len(told) == 2 and all(type(error) is RuntimeError for error in told)
+        assert all("do it elsewhere" in str(error) for error in told)
         with pytest.raises(esker.PoisonedError, match="open it again"):
             db.put(b"99", b"w")
         assert db.get(b"25") == b"v"

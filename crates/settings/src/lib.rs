@@ -14,7 +14,7 @@ mod text;
 mod value;
 
 pub use list::{PRESETS, table, typed};
-pub use text::{apply, apply_each, apply_to_keyspace};
+pub use text::{apply, apply_each, apply_to_keyspace, split};
 pub use value::parse_size;
 
 #[cfg(doc)]

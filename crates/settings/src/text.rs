@@ -109,9 +109,9 @@ impl Own {
     }
 }
 
-/// The settings of a text: it is cut at commas behind which a name follows, but for those in
-/// brackets or quotes.
-fn split(text: &str) -> Vec<String> {
+/// The settings of a text: it is cut at commas behind which a name follows, but for those in a
+/// value that begins with a bracket or quote, up to the one that ends it.
+pub fn split(text: &str) -> Vec<String> {
     let mut settings: Vec<String> = Vec::new();
     let (mut depth, mut quoted, mut start) = (0i32, false, 0);
     let mut take = |part: &str| match settings.last_mut() {
@@ -123,7 +123,12 @@ fn split(text: &str) -> Vec<String> {
         _ => settings.push(part.to_owned()),
     };
     for (at, c) in text.char_indices() {
+        let begins_value = || {
+            let value = text[start..at].split_once('=').map(|(_, value)| value);
+            value.is_some_and(|value| value.trim().is_empty())
+        };
         match c {
+            '"' | '[' | '{' | ']' | '}' if depth == 0 && !quoted && !begins_value() => {}
             '"' => quoted = !quoted,
             '[' | '{' if !quoted => depth += 1,
             ']' | '}' if !quoted => depth -= 1,

@@ -21,6 +21,8 @@ pub enum Failure {
     NoMajority,
     /// No live replica can give a copy. Restart another one first.
     NoCopy,
+    /// No store takes such a request: why. Send another.
+    Refused(String),
     /// A store fails, although its machine has not.
     Store(Error),
 }
@@ -30,6 +32,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::NoMajority => write!(f, "no majority of the replicas is live: restart some"),
             Failure::NoCopy => write!(f, "no live replica can give a copy: restart another first"),
+            Failure::Refused(why) => write!(f, "{why}"),
             Failure::Store(error) => write!(f, "{error}"),
         }
     }
@@ -130,21 +133,43 @@ impl Cluster {
     /// index.
     ///
     /// # Errors
-    /// `NoMajority`: nothing was appended. `Store`: it is in the log.
+    /// `NoMajority`: nothing was appended. `Refused`: no store would take it; nothing was appended,
+    /// since no replica could go on behind it. `Store`: it is in the log.
     pub fn propose(&mut self, group: &[u8], ops: Vec<Op>) -> Result<u64, Failure> {
         if !self.has_majority() {
             return Err(Failure::NoMajority);
         }
         let entry = Entry { term: self.term, ops };
+        self.check(group, &entry)?;
         // Here the entry becomes durable: everything below may be lost.
         let index = self.logs.entry(group.to_vec()).or_default().append(entry.clone());
+        let mut done = Ok(());
         for at in self.live().collect::<Vec<_>>() {
             let applied = self.replicas[at].apply(group, index, &entry);
-            self.unless_off(at, applied)?;
+            // The others apply it all the same.
+            done = done.and(self.unless_off(at, applied).map(drop));
         }
+        done?;
         self.cut();
         self.keep_short()?;
         Ok(index)
+    }
+
+    /// Fails if a store would refuse an entry.
+    fn check(&self, group: &[u8], entry: &Entry) -> Result<(), Failure> {
+        let is_part = |other: &&Vec<u8>| {
+            other.as_slice() != group && (other.starts_with(group) || group.starts_with(other))
+        };
+        if group.is_empty() || group.len() > 1 << 10 {
+            return Err(Failure::Refused("the name of a group has 1 B to 1 KiB".to_owned()));
+        }
+        if let Some(other) = self.logs.keys().find(is_part) {
+            let (group, other) = (group.escape_ascii(), other.escape_ascii());
+            let why = format!("the names of the groups {group} and {other} begin alike");
+            return Err(Failure::Refused(why));
+        }
+        let fits = Replica::batch(group, entry).check();
+        fits.map_err(|error| Failure::Refused(error.to_string()))
     }
 
     /// Cuts each log off where all live replicas are persistent.

@@ -158,6 +158,12 @@ impl Replica {
     /// # Errors
     /// Of the store.
     pub fn apply(&self, group: &[u8], index: u64, entry: &Entry) -> Result<()> {
+        let note = entry.term.to_le_bytes();
+        self.db()?.apply(Applied { group, index, note: &note }, Replica::batch(group, entry))
+    }
+
+    /// What an entry does to a store.
+    pub fn batch(group: &[u8], entry: &Entry) -> Batch {
         let mut batch = Batch::new();
         for Op { key, value } in &entry.ops {
             let key = [group, key].concat();
@@ -166,7 +172,7 @@ impl Replica {
                 None => batch.delete(&key),
             };
         }
-        self.db()?.apply(Applied { group, index, note: &entry.term.to_le_bytes() }, batch)
+        batch
     }
 
     /// How far a group is: exactly as after the request of this index; 0 is before the first.

@@ -330,3 +330,29 @@ fn a_copy_arrives_as_a_whole_or_not_at_all() {
     }
     assert!(old > 0 && new > 1, "{old} {new}");
 }
+
+/// What no store takes must not stand in a log: no replica could go on behind it.
+#[test]
+fn a_request_that_stores_refuse_is_not_in_the_log() {
+    let mut cluster = Cluster::new(&GROUPS, ENTRIES_MAX, true).expect("a cluster");
+    let op = |key: Vec<u8>| vec![Op { key, value: None }];
+    cluster.propose(GROUPS[0], op(b"key".to_vec())).expect("propose");
+    for (group, ops) in [
+        (GROUPS[0], op(vec![0; 2 << 20])),
+        (b"a/b/".as_slice(), op(b"key".to_vec())),
+        (b"a", op(b"key".to_vec())),
+        (b"", op(b"key".to_vec())),
+    ] {
+        let refused = cluster.propose(group, ops);
+        assert!(matches!(refused, Err(Failure::Refused(_))), "{}", group.escape_ascii());
+    }
+    assert_eq!(cluster.log(GROUPS[0]).map(|log| log.len()), Some(1));
+    (0..REPLICAS).for_each(|at| cluster.crash(at, Survival::None, 1));
+    for at in 0..REPLICAS {
+        cluster.start(at).expect("start");
+    }
+    for at in 0..REPLICAS {
+        cluster.recover(at).expect("recover");
+    }
+    assert_eq!(cluster.propose(GROUPS[0], op(b"key".to_vec())).expect("propose"), 2);
+}

@@ -116,8 +116,8 @@ pub enum Fault {
     /// Half of an append (rounded down) is applied, then it fails with `EIO`. As [`Fault::Eio`]
     /// for every other operation.
     ShortWrite,
-    /// A renaming is done, and then fails with `EIO` all the same. As [`Fault::Eio`] for every
-    /// other operation.
+    /// A renaming or an append is done, and then fails with `EIO` all the same. As [`Fault::Eio`]
+    /// for every other operation.
     Late,
     /// The call fails with `EMFILE` and does nothing.
     TooManyFiles,
@@ -470,8 +470,13 @@ impl WritableFile for FaultyWriter {
         match self.vfs.fault(Op::Append, &self.path) {
             None => self.inner.append(bytes),
             Some(fault) => {
-                if fault == Fault::ShortWrite {
-                    self.inner.append(&bytes[..bytes.len() / 2])?;
+                let applied = match fault {
+                    Fault::ShortWrite => bytes.len() / 2,
+                    Fault::Late => bytes.len(),
+                    _ => 0,
+                };
+                if applied > 0 {
+                    self.inner.append(&bytes[..applied])?;
                 }
                 Err(error(fault, "append", &self.path))
             }
@@ -593,8 +598,12 @@ mod tests {
     }
 
     #[test]
-    fn a_renaming_that_fails_late_is_done() {
+    fn what_fails_late_is_done() {
         let (strict, vfs) = faulty();
+        vfs.inject(FaultRule::nth(1, &[Op::Append], Fault::Late));
+        let mut file = vfs.create(Path::new("/d/a")).unwrap();
+        assert!(is_eio(file.append(b"12345")));
+        assert_eq!(strict.read_file(Path::new("/d/a")).unwrap(), b"12345");
         vfs.create(Path::new("/d/f")).unwrap().append(b"new").unwrap();
         vfs.inject(FaultRule::nth(1, &[Op::Rename], Fault::Late));
         assert!(is_eio(vfs.rename(Path::new("/d/f"), Path::new("/d/g"))));

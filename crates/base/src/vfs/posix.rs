@@ -154,7 +154,8 @@ impl Vfs for PosixVfs {
             let entry = entry.map_err(|e| Error::io("list", path, e))?;
             // Names that are not UTF-8 are not ours.
             let Ok(name) = entry.file_name().into_string() else { continue };
-            match entry.metadata() {
+            // Files are opened through links. One that leads nowhere is listed as what it is.
+            match std::fs::metadata(entry.path()).or_else(|_| entry.metadata()) {
                 Ok(m) => entries.push(DirEntry {
                     name,
                     is_dir: m.is_dir(),

@@ -24,9 +24,11 @@ fn is_foreign(dir: &Path) -> bool {
     let current = dir.join("CURRENT");
     let short = fs::metadata(&current).is_ok_and(|meta| meta.len() <= CURRENT_BYTES_MAX);
     if short && let Ok(text) = fs::read_to_string(&current) {
-        // Ours says more than the name of the manifest.
-        let number = text.trim_end_matches('\n').strip_prefix("MANIFEST-");
-        return number.is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
+        // Ours says more than the name of the manifest. One that a power cut has left empty, or
+        // full of something else, tells nothing.
+        if let Some(number) = text.trim_end_matches('\n').strip_prefix("MANIFEST-") {
+            return !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit());
+        }
     }
     let Ok(entries) = fs::read_dir(dir) else { return false };
     let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

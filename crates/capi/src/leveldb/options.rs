@@ -47,7 +47,8 @@ pub struct OpenOptions {
     restart_interval: c_int,
     file_bytes: Option<u64>,
     compression: c_int,
-    settings: String,
+    /// One `name=value` each.
+    settings: Vec<String>,
 }
 
 impl Default for OpenOptions {
@@ -64,7 +65,7 @@ impl Default for OpenOptions {
             restart_interval: 16,
             file_bytes: None,
             compression: leveldb_snappy_compression,
-            settings: String::new(),
+            settings: Vec::new(),
         }
     }
 }
@@ -74,7 +75,7 @@ impl OpenOptions {
     pub(super) fn engine(&self) -> Outcome<Options> {
         let mut options = self.translated()?;
         if !self.settings.is_empty() {
-            esker_settings::apply(&mut options, &self.settings)?;
+            esker_settings::apply_each(&mut options, &self.settings)?;
         }
         // All keyspaces have one comparator: there is one to give.
         for keyspace in options.keyspaces.values_mut() {
@@ -353,13 +354,10 @@ pub unsafe extern "C" fn leveldb_options_set_string(
         report(errptr, (), || {
             let options = handle::get_mut(options)?;
             let text = text_of(settings, "settings")?;
-            let all = if options.settings.is_empty() {
-                text.to_owned()
-            } else {
-                format!("{},{text}", options.settings)
-            };
+            let mut all = options.settings.clone();
+            all.extend(esker_settings::split(text));
             let mut tried = options.translated()?;
-            esker_settings::apply(&mut tried, &all)?;
+            esker_settings::apply_each(&mut tried, &all)?;
             options.settings = all;
             Ok(())
         });

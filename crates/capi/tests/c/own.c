@@ -68,6 +68,11 @@ static void text_options(void) {
   leveldb_options_set_string(options, "memtable_bytes=64KiB", &error);
   leveldb_options_set_write_buffer_size(options, 64 << 20);
   CHECK(error == NULL);
+  /* Each text stands for itself, whatever was set before. */
+  leveldb_options_set_string(options, "", &error);
+  CHECK(error == NULL);
+  leveldb_options_set_string(options, "zstd:3", &error);
+  CHECK(told(&error, "Invalid argument: "));
   leveldb_t *db = leveldb_open(options, "text", &error);
   CHECK(error == NULL && db != NULL);
   char value[201];

@@ -435,6 +435,23 @@ fn tombstones_are_cut_into_tables_as_records_are() {
     }
 }
 
+/// They are one block of each table, however large tables may be.
+#[test]
+fn many_bytes_of_tombstones_are_cut_in_the_largest_tables() {
+    let fixture = Fixture::new(4 << 30);
+    let key = |nth: u32, end: u8| -> Arc<[u8]> {
+        let mut key = vec![end; 60_000];
+        key[..4].copy_from_slice(&nth.to_be_bytes());
+        key.into()
+    };
+    let tombstone = |nth| RangeTombstone { start: key(nth, 1), end: key(nth, 2), seq: 5 };
+    let all: Vec<RangeTombstone> = (0..1_300).map(tombstone).collect();
+    let tombstones = RangeTombstones::build(&fixture.options.order, &all);
+    let metas = fixture.output(1, &tombstones).finish().expect("finish");
+    let counts: Vec<u64> = metas.iter().map(|meta| meta.range_tombstones).collect();
+    assert_eq!((counts.len(), counts.iter().sum::<u64>()), (3, 1_300), "{counts:?}");
+}
+
 #[test]
 fn an_output_that_is_dropped_leaves_no_file() {
     let fixture = Fixture::new(4 << 10);

@@ -270,8 +270,9 @@ pub(super) fn ingest(core: &Core, group: &[u8], dir: &Path) -> Result<GroupFiles
     core.check_writable()?;
     let range = Arc::new(GroupRange::of(group)?);
     let keyspaces = all_bytewise(core)?;
-    // While the manifest cannot be written, nothing is made in vain.
+    // While the manifest cannot be written, or no memtable flushed, nothing is made in vain.
     core.mend_manifest()?;
+    core.retry_failed_flush()?;
     let options = Options {
         memory_budget_bytes: READING_BYTES,
         create_if_missing: false,
@@ -350,6 +351,7 @@ fn arrive(
     state: GroupState,
     parts: Vec<(KeyspaceId, Written)>,
 ) -> Result<u64> {
+    core.retry_failed_flush()?;
     core.flush_if_too_many()?;
     let mut commit = core.commit.lock();
     let commit = commit.as_mut().ok_or(Error::Cancelled)?;

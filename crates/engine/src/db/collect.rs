@@ -230,7 +230,11 @@ impl Core {
             .filter(|file| file.live_bytes == 0 || !unreadable.contains(&file.number))
             .collect();
         let mut balance = self.limits(&versions, &live).balance;
-        balance.total_bytes = balance.total_bytes.saturating_sub(taken.values().sum());
+        // What is dead in files that others collect will be gone. Those that are gone by now are
+        // not in the total.
+        let is_there = |number: &u64| versions.values().0.contains_key(number);
+        let going = taken.iter().filter(|(number, _)| is_there(number)).map(|(_, bytes)| bytes);
+        balance.total_bytes = balance.total_bytes.saturating_sub(going.sum());
         let numbers = rule(&files, &balance);
         if numbers.is_empty() {
             return Ok(None);

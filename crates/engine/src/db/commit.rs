@@ -311,12 +311,12 @@ impl CommitState {
     /// append.
     ///
     /// # Errors
-    /// The old log stays the current one.
+    /// The old log stays the current one. It may take no more records.
     pub(super) fn rotate(&mut self, core: &Core) -> Result<()> {
         let Journal::Wal(wal) = &mut self.journal else { return Ok(()) };
         let mut slot = core.spare.lock();
         let first_seq = self.next_seq;
-        let (number, mut writer) = spare::begin_next(core, slot.ready.take(), first_seq)?;
+        let (number, mut writer) = spare::begin_next(core, slot.ready.take(), first_seq, wal)?;
         if wal.is_broken() {
             // What the failed append left behind is void only if this is durable.
             writer.sync_header().inspect_err(|error| core.poison_if_sync(error))?;
@@ -349,6 +349,17 @@ impl CommitState {
         self.renumber_empty(core);
         core.background.wake_workers();
         Ok(())
+    }
+
+    /// Has the next write go on to another log, with a manifest in force that holds no edit that
+    /// failed: what a log takes behind such an edit may be passed over after a crash.
+    #[cold]
+    pub(super) fn give_up_log(&mut self, core: &Core) {
+        if let Some(wal) = self.journal.wal() {
+            wal.give_up();
+        }
+        // It would be begun without a look at the manifest.
+        spare::discard(core);
     }
 
     /// The current log is long enough for the next one to be made ready.
@@ -404,10 +415,11 @@ pub(super) fn sync_writers(core: &Core, retired: Vec<Retired>) -> Result<()> {
 mod tests {
     use super::*;
     use crate::db::{Db, Setup};
-    use crate::options::Options;
-    use esker_base::Env;
+    use crate::options::{KeyspaceOptions, Options, WriteOptions};
     use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
-    use esker_base::vfs::strict::StrictVfs;
+    use esker_base::vfs::strict::{StrictVfs, Survival};
+    use esker_base::{Env, Vfs};
+    use std::path::Path;
 
     fn store() -> (FaultyVfs, Db) {
         let vfs = FaultyVfs::new(Arc::new(StrictVfs::new()));
@@ -452,6 +464,115 @@ mod tests {
         assert!(slots.len() == 1 && slots[0].lock().is_some(), "nobody synced it");
         sync_writers(core, retired).expect("synced");
         assert!(slots[0].lock().is_none());
+    }
+
+    /// The manifest may say that another log was begun, from which on this one holds nothing.
+    #[test]
+    fn a_log_takes_nothing_behind_the_begin_of_another_that_may_be_in_force() {
+        let disk = StrictVfs::new();
+        let vfs = FaultyVfs::new(Arc::new(disk.clone()));
+        let open = |vfs: Arc<dyn Vfs>| {
+            let env = Env::with_vfs(vfs, 1);
+            let setup = Setup { env, inline_background: true, ..Setup::default() };
+            Db::open_with("/db", Options::default(), setup).expect("open")
+        };
+        let db = open(Arc::new(vfs.clone()));
+        db.put(b"before", b"v").expect("put");
+        let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
+        // The header of the record, and then the edit.
+        vfs.inject(FaultRule::nth(2, &[Op::Append], Fault::Late).on(is_manifest));
+        db.flush().expect_err("no log follows, as the disk says");
+        // All manifests that might follow fail too.
+        let none = FaultRule::nth(1, &[Op::CreateLog], Fault::Eio).from_then_on();
+        vfs.inject(none.on(is_manifest));
+        let write = |key: &[u8]| {
+            let mut batch = Batch::new();
+            batch.put(key, b"v");
+            db.write(batch, WriteOptions::SYNC)
+        };
+        let mut written: Vec<&[u8]> = vec![b"before"];
+        written.extend(write(b"refused").is_ok().then_some(b"refused".as_slice()));
+        let check = |written: &[&[u8]]| {
+            for survival in [Survival::None, Survival::All] {
+                let after = open(Arc::new(disk.crash(survival, 1)));
+                for key in written {
+                    let found = after.get(key).expect("get");
+                    // It was not synced before it could not be.
+                    let is_lost = *key == b"before" && survival == Survival::None;
+                    assert!(found.is_some() || is_lost, "{}", key.escape_ascii());
+                }
+            }
+        };
+        check(&written);
+        assert_eq!(written.len(), 1, "it would be in no log after a crash");
+        vfs.heal();
+        write(b"after").expect("write");
+        written.push(b"after");
+        check(&written);
+        db.close().expect("close");
+    }
+
+    /// A log that is ready may be begun although that failed.
+    #[test]
+    fn a_log_takes_nothing_behind_the_header_of_another() {
+        let disk = StrictVfs::new();
+        let vfs = FaultyVfs::new(Arc::new(disk.clone()));
+        let open = |vfs: Arc<dyn Vfs>| {
+            let env = Env::with_vfs(vfs, 1);
+            let setup = Setup { env, inline_background: true, ..Setup::default() };
+            Db::open_with("/db", Options::default(), setup).expect("open")
+        };
+        let db = open(Arc::new(vfs.clone()));
+        let core = db.core();
+        db.put(b"before", b"v").expect("put");
+        core.commit.lock().as_mut().expect("open").ask_for_spare(core);
+        core.run_inline();
+        let spare = core.spare.lock().ready.as_ref().map(|spare| spare.number);
+        let path = names::wal(Path::new("/db"), spare.expect("one is ready"));
+        vfs.inject(FaultRule::nth(1, &[Op::Append], Fault::Late).on(move |at| at == path));
+        db.flush().expect_err("it is not begun, as the disk says");
+        let mut batch = Batch::new();
+        batch.put(b"after", b"v");
+        db.write(batch, WriteOptions::SYNC).expect("write");
+        for survival in [Survival::None, Survival::All] {
+            let after = open(Arc::new(disk.crash(survival, 1)));
+            assert!(after.get(b"after").expect("get").is_some());
+        }
+        db.close().expect("close");
+    }
+
+    /// Nor behind a drop that may be in force.
+    #[test]
+    fn what_is_written_after_a_drop_that_failed_is_there() {
+        let disk = StrictVfs::new();
+        let vfs = FaultyVfs::new(Arc::new(disk.clone()));
+        let open = |vfs: Arc<dyn Vfs>| {
+            let env = Env::with_vfs(vfs, 1);
+            let setup = Setup { env, inline_background: true, ..Setup::default() };
+            Db::open_with("/db", Options::default(), setup).expect("open")
+        };
+        for has_spare in [false, true] {
+            let db = open(Arc::new(vfs.clone()));
+            let guest = db.create_keyspace("guest", KeyspaceOptions::default()).expect("create");
+            if has_spare {
+                let core = db.core();
+                core.commit.lock().as_mut().expect("open").ask_for_spare(core);
+                core.run_inline();
+            }
+            let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
+            vfs.inject(FaultRule::nth(2, &[Op::Append], Fault::Late).on(is_manifest));
+            db.drop_keyspace("guest").expect_err("as the disk says");
+            let mut batch = Batch::new();
+            batch.put_in(&guest, b"key", b"v");
+            db.write(batch, WriteOptions::SYNC).expect("write");
+            for survival in [Survival::None, Survival::All] {
+                let after = open(Arc::new(disk.crash(survival, 1)));
+                let guest = after.keyspace("guest").expect("it is there");
+                assert!(guest.get(b"key").expect("get").is_some());
+            }
+            db.drop_keyspace("guest").expect("drop");
+            db.close().expect("close");
+        }
     }
 
     /// Nor for somebody who gets the right to write just after its sync failed.

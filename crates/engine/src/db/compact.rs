@@ -201,7 +201,7 @@ impl KeyspaceCore {
             Some((FOR_VALUES, spec))
         };
         let found = urgent.or_else(for_values).or(for_scans).or_else(|| {
-            let erased = policy::pick_erased(&version, options);
+            let erased = policy::pick_erased(&version, options, false);
             let tombstones = || policy::pick_tombstones(&version, options, oldest_snapshot);
             let wasteful = core.value_use.is_wasteful.load(Ordering::Relaxed);
             let values = || wasteful.then(|| policy::pick_for_values(&version, options)).flatten();
@@ -228,7 +228,7 @@ impl KeyspaceCore {
         let over = self.schedule.lock().candidates(&policy::scores(&version, options));
         let of_levels = over.into_iter().map(|(level, _)| policy::pick(&version, options, level));
         let others = [
-            policy::pick_erased(&version, options),
+            policy::pick_erased(&version, options, true),
             policy::pick_tombstones(&version, options, oldest_snapshot),
             policy::pick_for_values(&version, options),
         ];

@@ -418,4 +418,45 @@ mod tests {
             db.close().expect("close");
         }
     }
+
+    /// Nor does whoever has a group arrive, again and again.
+    #[test]
+    fn arrivals_that_fail_seal_no_more_and_more_memtables() {
+        let vfs = FaultyVfs::new(Arc::new(StrictVfs::new()));
+        let open = |dir: &str| {
+            let setup = Setup {
+                env: Env::with_vfs(Arc::new(vfs.clone()), 1),
+                inline_background: true,
+                ..Setup::default()
+            };
+            let options = Options { durability: Durability::External, ..Options::default() };
+            Db::open_with(dir, options, setup).expect("open")
+        };
+        let source = open("/source");
+        let mut batch = Batch::new();
+        batch.put(b"g/key", b"carried");
+        source.apply(Applied { group: b"g/", index: 7, note: b"" }, batch).expect("apply");
+        source.flush_group(b"g/").expect("flush");
+        source.export_group(b"g/", "/files").expect("export");
+        source.close().expect("close");
+        let db = open("/db");
+        // Tables are still linked.
+        let is_table =
+            |path: &Path| path.starts_with("/db") && path.extension().is_some_and(|e| e == "tbl");
+        vfs.inject(FaultRule::nth(1, &[Op::Create], Fault::NoSpace).from_then_on().on(is_table));
+        for index in 1..20u64 {
+            db.put(&index.to_be_bytes(), b"value").expect("put");
+            db.ingest_group(b"g/", "/files").expect_err("there is no room");
+        }
+        let keyspace = db.core().keyspace(KeyspaceId::DEFAULT).expect("it is there");
+        let sealed = keyspace.view.load().sealed.len();
+        assert_eq!((sealed, db.core().epochs.lock().sealed.len()), (1, 1));
+        vfs.heal();
+        assert_eq!(db.ingest_group(b"g/", "/files").expect("it arrives").index, 7);
+        assert_eq!(db.get(b"g/key").expect("get").as_deref(), Some(&b"carried"[..]));
+        for index in 1..20u64 {
+            assert!(db.get(&index.to_be_bytes()).expect("get").is_some(), "{index}");
+        }
+        db.close().expect("close");
+    }
 }

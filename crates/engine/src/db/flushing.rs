@@ -257,7 +257,7 @@ fn tell_logs_of_values(
 }
 
 /// Logs that were begun since the database was opened, the current one at the end.
-pub(super) fn begun_wals(core: &Core) -> Vec<BegunWal> {
+fn begun_wals(core: &Core) -> Vec<BegunWal> {
     let current = *core.current_wal.lock();
     let retired = core.retired.lock();
     let begun = |wal: &RetiredWal| BegunWal { number: wal.number, first_seq: wal.first_seq };
@@ -269,7 +269,7 @@ pub(super) fn begun_wals(core: &Core) -> Vec<BegunWal> {
 ///
 /// From now on tables may hold records of them, and only the manifest tells recovery where they
 /// begin.
-pub(super) fn tell_begun_wals(
+fn tell_begun_wals(
     versions: &VersionSet,
     begun: &[BegunWal],
     wal_min: u64,

@@ -15,7 +15,7 @@
 
 use super::core::{Core, KeyspaceCore};
 use super::epochs::GroupIndex;
-use super::flushing::oldest_wal_of_memtables;
+use super::flushing::{forget_wals, oldest_wal_of_memtables, remove_wals};
 use super::group_range::GroupRange;
 use crate::names;
 use crate::report::GroupStats;
@@ -75,7 +75,7 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         core.visible_seq.store(seq, Ordering::Release);
         (seq, idle)
     };
-    let (deleted, gone) = {
+    let (deleted, gone, wal_min, map) = {
         let mut versions = core.lock_versions()?;
         let mut edit = VersionEdit::new();
         let (deleted, gone) = erase(core, &versions, &range, seq, &mut edit);
@@ -83,13 +83,19 @@ pub(super) fn delete(core: &Core, group: &[u8]) -> Result<DeletedGroup> {
         // What no memtable holds either can be forgotten when no table does: nothing else may ever
         // flush them.
         edit.changes.extend(idle.into_iter().map(|id| Change::Flushed { id, seq }));
+        let wal_min =
+            (!core.is_external()).then(|| forget_wals(core, &versions, |_, _| true, &mut edit));
         versions.commit(edit, None)?;
         core.note_erased(&range, seq);
         core.measure_values(&versions);
         core.forget_group(&range.group, seq);
         core.show_versions(&versions);
-        (deleted, gone)
+        (deleted, gone, wal_min, versions.value_map().clone())
     };
+    if let Some(wal_min) = wal_min {
+        remove_wals(core, wal_min, &map);
+    }
+    drop(map);
     core.measure_level0();
     // Also those who rest with tables that are to go.
     core.background.wake_workers();

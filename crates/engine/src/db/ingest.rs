@@ -7,12 +7,13 @@
 
 use super::commit::wait_for_level0;
 use super::core::{Core, KeyspaceCore};
-use super::flushing::{begun_wals, tell_begun_wals};
+use super::flushing::{forget_wals, remove_wals};
 use super::keyspaces;
 use super::open::Running;
 use super::placing::{level_for, run_for};
 use super::secondary::declare::with_indexes_reset;
 use crate::event::Event;
+use crate::value_log::ValueMap;
 use crate::version::{Change, SeparatedOutput, VersionEdit, Written};
 use esker_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_base::sync::atomic::Ordering;
@@ -122,6 +123,7 @@ impl From<Error> for Failed {
 
 /// Adds the tables to the tree.
 fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Written) -> Result<(), Failed> {
+    let mut forgotten = None;
     for attempt in 0.. {
         core.check_writable()?;
         keyspaces::flush(core, &[keyspace.id])?;
@@ -151,8 +153,11 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Written) -> Resul
         let seq = commit.take_seq(core)?;
         // Everything before it must be as durable as the tables will be.
         commit.sync(core)?;
-        add_tables(core, keyspace, loaded, seq)?;
+        forgotten = add_tables(core, keyspace, loaded, seq)?;
         break;
+    }
+    if let Some((wal_min, map)) = forgotten {
+        remove_wals(core, wal_min, &map);
     }
     core.measure_level0();
     core.background.wake_workers();
@@ -162,12 +167,13 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Written) -> Resul
     Ok(())
 }
 
+/// Returns the first log that is not forgotten, and where values are then.
 fn add_tables(
     core: &Core,
     keyspace: &KeyspaceCore,
     loaded: &Written,
     seq: u64,
-) -> Result<(), Failed> {
+) -> Result<Option<(u64, Arc<ValueMap>)>, Failed> {
     let Written { tables, values } = loaded;
     let mut versions = core.lock_versions()?;
     let id = keyspace.id;
@@ -180,7 +186,9 @@ fn add_tables(
         let meta = meta.clone().dated(seq);
         edit.push(Change::TableAdded { id, level: level as u32, run, meta });
     }
-    tell_begun_wals(&versions, &begun_wals(core), 0, &mut edit);
+    // Loads fill no memtable, so that no flush may ever come.
+    let wal_min =
+        (!core.is_external()).then(|| forget_wals(core, &versions, |_, _| true, &mut edit));
     versions.commit(edit, None).map_err(|error| Failed { error, maybe_named: true })?;
     core.measure_values(&versions);
     core.note_persisted(seq);
@@ -195,7 +203,7 @@ fn add_tables(
         });
         core.visible_seq.store(seq, Ordering::Release);
     });
-    Ok(())
+    Ok(wal_min.map(|wal_min| (wal_min, versions.value_map().clone())))
 }
 
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]

@@ -100,7 +100,15 @@ pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
     }
     let wal_min = (!core.is_external())
         .then(|| forget_wals(core, &versions, |keyspace, _| stays(keyspace), &mut edit));
-    versions.commit(edit, None)?;
+    if let Err(error) = versions.commit(edit, None) {
+        let is_in_doubt = versions.is_in_doubt();
+        std::mem::drop(versions);
+        if is_in_doubt {
+            // What is written to them from now on must not be passed over after a crash.
+            commit.give_up_log(core);
+        }
+        return Err(error);
+    }
     core.measure_values(&versions);
     for keyspace in dropped {
         keyspace.dropped.store(true, Ordering::Release);

@@ -191,7 +191,7 @@ impl Opening {
             _ => None,
         });
         self.store.skip_numbers_below(numbers.max().unwrap_or(1));
-        let options = Arc::new(self.options.default_keyspace.clone());
+        let options = Arc::new(options_for(&self.options, DEFAULT_KEYSPACE));
         let manifest_bytes_max = self.options.manifest_bytes_max;
         let versions =
             VersionSet::create(&self.store, manifest_bytes_max, DEFAULT_KEYSPACE, options)?;

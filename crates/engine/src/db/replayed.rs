@@ -169,6 +169,9 @@ impl Replayed {
         seq: Seq,
         spill: Spill,
     ) -> Result<()> {
+        if op.is_empty_range() {
+            return Ok(());
+        }
         let record = &records[&op.keyspace];
         let options = &record.options;
         let keyspace = self.keyspaces.entry(op.keyspace);

@@ -17,7 +17,7 @@ use crate::names;
 use crate::options::{Options, memtable_limit_bytes};
 use crate::version::{Change, TableStore, VersionEdit};
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Result, Seq, Vfs};
+use esker_base::{Error, Result, Seq, Vfs};
 use std::path::Path;
 
 /// The most that is reserved for the log that is made when the database is opened; it grows as
@@ -111,13 +111,24 @@ pub(super) fn prepare_next(core: &Core) -> Result<bool> {
 /// The log to be used next, with its header in it, and its number.
 ///
 /// Without a spare it is made now; header and name are then durable when this returns.
+///
+/// # Errors
+/// The current log goes on, unless the disk may say that the next one is begun: what it took from
+/// then on would be void after a crash.
 pub(super) fn begin_next(
     core: &Core,
     spare: Option<Spare>,
     first_seq: Seq,
+    current: &mut Writer,
 ) -> Result<(u64, Writer)> {
     if let Some(spare) = spare {
-        return Ok((spare.number, spare.begin(first_seq)?));
+        let number = spare.number;
+        let begun = spare.begin(first_seq);
+        // Its header may stand there all the same.
+        if begun.as_ref().is_err_and(|error| !matches!(error, Error::NoSpace { .. })) {
+            current.give_up();
+        }
+        return begun.map(|writer| (number, writer));
     }
     core.mend_manifest()?;
     let number = core.store.new_number();
@@ -127,8 +138,11 @@ pub(super) fn begin_next(
     let mut edit = VersionEdit::new();
     edit.push(Change::WalCreated { number, salt }).push(Change::WalBegun { number, first_seq });
     let mut versions = core.lock_versions()?;
-    versions.commit(edit, None)?;
-    Ok((number, writer))
+    let named = versions.commit(edit, None);
+    if named.is_err() && versions.is_in_doubt() {
+        current.give_up();
+    }
+    named.map(|()| (number, writer))
 }
 
 /// Creates the log that a database is opened with.

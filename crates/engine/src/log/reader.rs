@@ -323,6 +323,12 @@ impl Reader {
         Ok(end)
     }
 
+    /// A few bytes at `offset`; fewer only at the end of the file. What was read ahead stays.
+    pub(super) fn peek(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+        let room = self.file_bytes.saturating_sub(offset).min(bytes.len() as u64) as usize;
+        self.file.read_at(offset, &mut bytes[..room])
+    }
+
     /// Up to `len` bytes at `offset`; fewer only at the end of the file.
     pub(super) fn window(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         let have_end = self.buf_offset + self.buf.len() as u64;

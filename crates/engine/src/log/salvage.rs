@@ -20,12 +20,29 @@ const SEARCH_BYTES: u64 = 256 << 20;
 /// says.
 const KNOWN_END_SEARCH_BYTES: u64 = 64 << 20;
 
+/// Records that claim to be longer than this are summed at once only if something follows them that
+/// may be a record, or if they end where all does: in the middle of a large value one byte in a
+/// few thousand looks like the start of a record, of half of the file on average.
+const SUMMED_BYTES: u64 = 64 << 10;
+
+/// What each look at what follows counts for: about what it takes.
+const LOOK_BYTES: u64 = 4 << 10;
+
+/// Which records a search sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claims {
+    /// Short ones, and those that end where another may begin, or all ends.
+    Likely,
+    /// The others.
+    Unlikely,
+}
+
 /// A stretch of a log that holds no readable record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) offset_bytes: u64,
     pub(crate) bytes: u64,
-    /// Nothing readable follows.
+    /// Nothing readable follows, as far as was looked.
     pub(crate) is_tail: bool,
 }
 
@@ -50,6 +67,8 @@ pub(crate) struct Salvager {
     /// What records are bound to; `None` if neither the header nor the caller knows.
     salt: Option<u64>,
     pos: u64,
+    /// Nothing but zeros stands from here on, as of the last gap.
+    content_end: u64,
     /// What may still be spent on searching.
     search_bytes: u64,
     header_reported: bool,
@@ -69,6 +88,7 @@ impl Salvager {
             header,
             reader,
             pos: HEADER_BYTES as u64,
+            content_end: 0,
             search_bytes,
             header_reported: false,
         })
@@ -141,10 +161,19 @@ impl Salvager {
             self.pos = self.reader.file_bytes();
             return Ok(None);
         }
-        let found = match self.by_length(salt, at)? {
-            None => self.search(salt, at + 1, content_end, self.search_bytes)?,
-            next @ Some(end) => self.search(salt, at + 1, end, KNOWN_END_SEARCH_BYTES)?.or(next),
+        self.content_end = content_end;
+        let next = match self.by_length(salt, at)? {
+            None => self.search(salt, at + 1, content_end, Claims::Likely, self.search_bytes)?,
+            next @ Some(end) => {
+                let most = KNOWN_END_SEARCH_BYTES;
+                self.search(salt, at + 1, end, Claims::Likely, most)?.or(next)
+            }
         };
+        let (end, most) = match next {
+            Some(end) => (end, KNOWN_END_SEARCH_BYTES),
+            None => (content_end, self.search_bytes),
+        };
+        let found = self.search(salt, at + 1, end, Claims::Unlikely, most)?.or(next);
         self.pos = found.unwrap_or(self.reader.file_bytes());
         let bytes = found.unwrap_or(content_end) - at;
         Ok(Some(Piece::Gap(Gap { offset_bytes: at, bytes, is_tail: found.is_none() })))
@@ -172,6 +201,7 @@ impl Salvager {
         salt: u64,
         mut from: u64,
         end: u64,
+        which: Claims,
         most_bytes: u64,
     ) -> Result<Option<u64>> {
         let mut left = most_bytes.min(self.search_bytes);
@@ -192,6 +222,20 @@ impl Salvager {
                 })
                 .collect();
             for (at, payload_bytes) in candidates {
+                if payload_bytes <= SUMMED_BYTES {
+                    if which == Claims::Unlikely {
+                        continue;
+                    }
+                } else {
+                    let Some(rest) = left.checked_sub(LOOK_BYTES) else { return Ok(None) };
+                    left = rest;
+                    self.search_bytes -= LOOK_BYTES;
+                    let follows =
+                        self.may_follow(at + RECORD_HEADER_BYTES as u64 + payload_bytes)?;
+                    if follows != (which == Claims::Likely) {
+                        continue;
+                    }
+                }
                 let cost = payload_bytes + if payload_bytes > 4096 { READ_BYTES as u64 } else { 0 };
                 let Some(rest) = left.checked_sub(cost) else { return Ok(None) };
                 left = rest;
@@ -203,6 +247,20 @@ impl Salvager {
             from += (len - RECORD_HEADER_BYTES + 1) as u64;
         }
         Ok(None)
+    }
+
+    /// True if a record may begin here, or if what ends here may be the last one. Its own last
+    /// bytes may be zeros too.
+    fn may_follow(&self, at: u64) -> Result<bool> {
+        if at >= self.content_end {
+            return Ok(at - self.content_end <= SUMMED_BYTES);
+        }
+        let file_bytes = self.reader.file_bytes();
+        let mut header = [0; RECORD_HEADER_BYTES];
+        self.reader.peek(at, &mut header)?;
+        let is_known = RecordType::from_byte(header[RECORD_HEADER_BYTES - 1]).is_some();
+        let end = |len: u32| at + RECORD_HEADER_BYTES as u64 + u64::from(len);
+        Ok(is_known && parse_header(&header).is_some_and(|raw| end(raw.len) <= file_bytes))
     }
 }
 

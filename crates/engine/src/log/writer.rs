@@ -203,6 +203,11 @@ impl Writer {
         self.salt
     }
 
+    /// Has it take nothing more, as after a failed append.
+    pub(crate) fn give_up(&mut self) {
+        self.broken = true;
+    }
+
     /// True if nothing more may be appended.
     #[inline]
     pub(crate) fn is_broken(&self) -> bool {

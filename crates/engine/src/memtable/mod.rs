@@ -240,6 +240,7 @@ impl Writer<'_> {
     #[inline]
     pub(crate) fn apply(&mut self, op: &BatchOp<'_>, hash: Option<u64>, seq: Seq) {
         match op.kind {
+            Kind::DeleteRange if op.is_empty_range() => {}
             Kind::DeleteRange => self.insert_range(op.key, op.value, seq),
             kind => {
                 let hash = hash.unwrap_or_else(|| hash64(op.key));

@@ -5,7 +5,7 @@
 //! nothing may be missing.
 //! Crash: a new manifest is durable before CURRENT names it, and the old one is removed after.
 
-use super::edit::VersionEdit;
+use super::edit::{Change, VersionEdit};
 use super::store::TableStore;
 use crate::log::{LogHeader, LogKind, Reader, TornTail, Writer};
 use crate::names;
@@ -106,11 +106,20 @@ impl Directory for NewDirectory<'_> {
     }
 }
 
+/// A manifest that is not in force, as far as the disk says.
+pub(super) struct NotInForce {
+    pub(super) error: Error,
+    /// The manifest, if CURRENT may name it all the same, now or later.
+    pub(super) left: Option<Box<Manifest>>,
+}
+
 /// The manifest that is being written.
 #[derive(Debug)]
 pub(super) struct Manifest {
     writer: Writer,
     current: Current,
+    /// What was appended last when it was put in force again.
+    next_number: u64,
 }
 
 impl Manifest {
@@ -124,19 +133,58 @@ impl Manifest {
         number: u64,
         state: &[VersionEdit],
     ) -> Result<Manifest> {
+        Manifest::begin(dir, number, state).map_err(|not_in_force| not_in_force.error)
+    }
+
+    /// As [`Manifest::create`]. What stays is given back.
+    pub(super) fn begin(
+        dir: &dyn Directory,
+        number: u64,
+        state: &[VersionEdit],
+    ) -> Result<Manifest, NotInForce> {
         let path = names::manifest(dir.path(), number);
-        // There may be none, and whoever opens the database next removes what stays.
-        let remove = || dir.env().vfs.remove(&path);
-        let written = Manifest::write(dir, &path, number, state);
-        let mut manifest = written.inspect_err(|_| drop(remove()))?;
-        let temporary = manifest.prepare_current(dir).inspect_err(|_| drop(remove()))?;
-        let renamed = dir.env().vfs.rename(&temporary, &names::current(dir.path()));
-        if matches!(renamed, Err(Error::NoSpace { .. })) {
+        let gone = |error| {
+            // There may be none, and whoever opens the database next removes what stays.
+            drop(dir.env().vfs.remove(&path));
+            NotInForce { error, left: None }
+        };
+        let mut manifest = Manifest::write(dir, &path, number, state).map_err(gone)?;
+        let temporary = manifest.prepare_current(dir).map_err(gone)?;
+        match dir.env().vfs.rename(&temporary, &names::current(dir.path())) {
             // It was not renamed. After any other error it may be, also if that shows only later.
-            drop(remove());
+            Err(error @ Error::NoSpace { .. }) => Err(gone(error)),
+            renamed => manifest.end_begin(dir, renamed),
         }
-        renamed.and_then(|()| dir.sync())?;
-        Ok(manifest)
+    }
+
+    /// Puts in force what was left. Numbers below `next_number` may have been given away.
+    ///
+    /// # Errors
+    /// Of the disk. It stays in any case.
+    pub(super) fn begin_again(
+        mut self,
+        dir: &dyn Directory,
+        next_number: u64,
+    ) -> Result<Manifest, NotInForce> {
+        if next_number != self.next_number {
+            let mut edit = VersionEdit::new();
+            edit.push(Change::NextNumber(next_number));
+            let appended = self.append(&edit).and_then(|()| self.writer.sync_and_go_on());
+            // It may end in half an edit now.
+            appended.map_err(|error| NotInForce { error, left: None })?;
+            self.next_number = next_number;
+        }
+        let renamed = self
+            .prepare_current(dir)
+            .and_then(|temporary| dir.env().vfs.rename(&temporary, &names::current(dir.path())));
+        self.end_begin(dir, renamed)
+    }
+
+    fn end_begin(self, dir: &dyn Directory, renamed: Result<()>) -> Result<Manifest, NotInForce> {
+        match renamed.and_then(|()| dir.sync()) {
+            Ok(()) => Ok(self),
+            Err(error) => Err(NotInForce { error, left: Some(Box::new(self)) }),
+        }
     }
 
     /// Writes one that is not in force.
@@ -156,7 +204,8 @@ impl Manifest {
         // One that takes no edits is not put in force.
         writer.sync_and_go_on()?;
         dir.sync()?;
-        Ok(Manifest { writer, current: Current { number, salt, durable_bytes: 0 } })
+        let current = Current { number, salt, durable_bytes: 0 };
+        Ok(Manifest { writer, current, next_number: 0 })
     }
 
     /// Writes beside CURRENT what makes it name this manifest at its present length.

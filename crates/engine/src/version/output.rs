@@ -26,6 +26,11 @@ const GRANDPARENT_TABLES_MAX: u64 = 10;
 /// One of so many parts of the largest that a table may be it has at least when it is cut for that.
 pub(crate) const CUT_EARLY_FROM: u64 = 8;
 
+/// Bytes of range tombstones after which a table is ended, however large tables may be: they are
+/// one block, which is read as a whole and must be shorter than 2 GiB. What stands over the same
+/// keys is not divided.
+const TOMBSTONE_BYTES_MAX: u64 = 64 << 20;
+
 /// Writes the tables of one run, or of a part of it. Dropped unfinished, it removes every file it
 /// started.
 pub(crate) struct RunOutput {
@@ -41,6 +46,7 @@ pub(crate) struct RunOutput {
     /// in the present table.
     next_border: usize,
     tombstone_bytes: u64,
+    tombstone_bytes_max: u64,
     /// Where the present table's part of the key space starts; `None` for the first.
     lower: Option<Arc<[u8]>>,
     grandparents: Vec<Arc<Table>>,
@@ -71,6 +77,7 @@ impl RunOutput {
         grandparents: Vec<Arc<Table>>,
     ) -> RunOutput {
         let grouping = Grouping::new(&options);
+        let tombstone_bytes_max = options.table_bytes_max.min(TOMBSTONE_BYTES_MAX);
         RunOutput {
             store,
             options,
@@ -80,6 +87,7 @@ impl RunOutput {
             next_tombstone: 0,
             next_border: 0,
             tombstone_bytes: 0,
+            tombstone_bytes_max,
             lower: None,
             grandparents,
             next_grandparent: 0,
@@ -202,7 +210,7 @@ impl RunOutput {
             }
             self.next_border += 1;
             self.tombstone_bytes += bytes_of(fragment);
-            if self.tombstone_bytes >= self.options.table_bytes_max {
+            if self.tombstone_bytes >= self.tombstone_bytes_max {
                 // Fragments that end at the last key or before it were passed with it, so that its
                 // records stay together.
                 let end = end.clone();

@@ -3,7 +3,7 @@
 use super::edit::{Change, VersionEdit};
 use super::groups::NamedGroups;
 use super::keyspace::{KeyspaceRecord, snapshot};
-use super::manifest::{Manifest, NewDirectory};
+use super::manifest::{Manifest, NewDirectory, NotInForce};
 use super::separated_output::Written;
 use super::store::TableStore;
 use super::tree::Version;
@@ -29,6 +29,9 @@ pub(crate) struct VersionSet {
     begun_bytes: u64,
     /// An append failed: the file may end in half an edit, and a new one must be written first.
     broken: bool,
+    /// A manifest of the present state that CURRENT may name, though putting it in force failed. It
+    /// is tried again, so that a renaming that always fails leaves no more of them.
+    left: Option<Box<Manifest>>,
     /// Tables and files of values named by edits that failed, by number. They stay until no
     /// manifest can name them.
     void_files: Vec<VoidFile>,
@@ -102,6 +105,7 @@ impl VersionSet {
             begun_bytes: manifest.len_bytes(),
             manifest,
             broken: false,
+            left: None,
             void_files: Vec::new(),
             in_doubt: false,
             keyspaces,
@@ -395,6 +399,11 @@ impl VersionSet {
         }
     }
 
+    /// True if an edit that failed may be in force on disk, until the manifest is written anew.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
     /// True if the manifest takes no more edits.
     fn is_broken(&self) -> bool {
         self.broken || self.manifest.is_broken()
@@ -459,23 +468,35 @@ impl VersionSet {
     fn rewrite(&mut self) -> Result<()> {
         // It may need their space.
         self.remove_void_files(false);
-        let number = self.store.new_number();
-        let next_number = self.store.peek_number();
-        let (wals, values, groups) = (&self.wals, &self.values, &self.groups);
-        let state = snapshot(&self.keyspaces, wals, values, groups, next_number);
-        let manifest = match Manifest::create(self.store.as_ref(), number, &state) {
-            Ok(manifest) => manifest,
-            Err(error) => {
-                self.note_left(number);
-                return Err(error);
-            }
-        };
+        let manifest = self.begin_manifest().map_err(|NotInForce { error, left }| {
+            self.left = left.filter(|_| self.broken);
+            error
+        })?;
         self.begun_bytes = manifest.len_bytes();
         let old = std::mem::replace(&mut self.manifest, manifest);
         (self.broken, self.in_doubt) = (false, false);
+        let number = self.manifest.number();
+        self.void_files.retain(|file| file.number != number);
         self.remove_void_files(true);
         self.remove_manifest(names::manifest(&self.store.dir, old.number()));
         Ok(())
+    }
+
+    /// A manifest in force that holds the present state: the one that was left, or another.
+    fn begin_manifest(&mut self) -> Result<Manifest, NotInForce> {
+        let dir = self.store.clone();
+        if let Some(left) = self.left.take() {
+            // While there is one no edit comes into force.
+            return left.begin_again(dir.as_ref(), dir.peek_number());
+        }
+        let number = dir.new_number();
+        let (wals, values, groups) = (&self.wals, &self.values, &self.groups);
+        let state = snapshot(&self.keyspaces, wals, values, groups, dir.peek_number());
+        let begun = Manifest::begin(dir.as_ref(), number, &state);
+        if begun.is_err() {
+            self.note_left(number);
+        }
+        begun
     }
 
     /// A manifest was not put in force. If it is there all the same, CURRENT may name it, now or

@@ -188,18 +188,27 @@ fn an_export_that_may_not_be_written_to_is_copied() {
 
 #[test]
 fn a_group_arrives_as_a_whole_whenever_the_power_fails() {
-    for options in all_options() {
+    // Tables are linked; where there can be no links, or who may not write has made them, copied.
+    let refused = [None, Some((Op::Link, Fault::Eio)), Some((Op::Truncate, Fault::Denied))];
+    let [inline, separated, tiered] = all_options();
+    let ways = refused.map(|refused| (inline.clone(), refused));
+    for (options, refused) in ways.into_iter().chain([(separated, None), (tiered, None)]) {
         let run = |crash_at: Option<u64>| {
             let disk = StrictVfs::new();
             let source = store(setup(&disk), EXPORT, &options, 1);
             source.export_group(&group(CARRIED), "/carried").expect("export");
             drop(source);
-            let target = store(setup(&disk), DIR, &options, 2);
+            let vfs = FaultyVfs::new(Arc::new(disk.clone()));
+            let target = store(setup_on(Arc::new(vfs.clone()), 7), DIR, &options, 2);
             let before = disk.deep_copy();
             let from = disk.mutating_calls();
+            if let Some((op, fault)) = refused {
+                vfs.inject(FaultRule::nth(1, &[op], fault).from_then_on());
+            }
             crash_at.into_iter().for_each(|at| disk.set_crash_at(from + at));
             let result = target.ingest_group(&group(CARRIED), "/carried").map(drop);
             let calls = disk.mutating_calls() - from;
+            assert!(crash_at.is_some() || refused.is_none() || vfs.faults_fired() > 0);
             (disk, before, result, calls)
         };
         let (disk, before, result, calls) = run(None);

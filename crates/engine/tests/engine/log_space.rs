@@ -3,7 +3,7 @@
 
 use crate::support::{DIR, open, setup};
 use esker::base::Vfs;
-use esker::base::vfs::strict::StrictVfs;
+use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::{Db, KeyspaceOptions, Options};
 use std::path::Path;
 
@@ -57,6 +57,39 @@ fn short_logs_do_not_pile_up() {
         assert_eq!(db.iter().expect("iter").count() as u64, ROUNDS, "{dir}");
         let quiet = db.keyspace("quiet").expect("there");
         assert_eq!(quiet.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
+    }
+}
+
+/// Nor where nothing is ever in memory, since all is loaded in bulk, or deleted by groups.
+#[test]
+fn logs_without_records_do_not_pile_up() {
+    const ROUNDS: u64 = 150;
+    let load = |db: &Db, round: u64| {
+        let mut ingest = db.default_keyspace().ingest().expect("ingest");
+        ingest.put(&round.to_be_bytes(), b"value").expect("put");
+        ingest.finish().expect("finish");
+    };
+    let delete = |db: &Db, round: u64| {
+        db.delete_group(format!("{round}/").as_bytes()).expect("delete");
+    };
+    for (step, held) in [(load as fn(&Db, u64), ROUNDS), (delete, 0)] {
+        let vfs = StrictVfs::new();
+        let db = open(&vfs);
+        for round in 0..ROUNDS {
+            step(&db, round);
+            let copy = format!("/copy{round}");
+            db.checkpoint(&copy).expect("checkpoint");
+            assert!(logs(&vfs).len() < 40, "{} after {round} checkpoints", logs(&vfs).len());
+            let copied = vfs.file_names(Path::new(&copy));
+            assert!(copied.iter().filter(|name| name.ends_with(".wal")).count() < 40);
+        }
+        let after = vfs.crash(Survival::None, 1);
+        db.close().expect("close");
+        for (vfs, dir) in [(&vfs, DIR), (&vfs, "/copy149"), (&after, DIR)] {
+            let db = Db::open_with(dir, Options::default(), setup(vfs)).expect("open");
+            assert_eq!(db.iter().expect("iter").count() as u64, held, "{dir}");
+            db.close().expect("close");
+        }
     }
 }
 

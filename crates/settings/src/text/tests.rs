@@ -35,6 +35,22 @@ fn options_of_both_kinds_are_set_by_name() {
     assert!(!options.create_if_missing);
 }
 
+/// Brackets and quotes count where a value begins with one.
+#[test]
+fn a_delimiter_may_be_a_bracket_or_a_quote() {
+    for byte in ["[", "]", "{", "}", "\""] {
+        let groups = format!("groups=delimiter:{byte}");
+        let both =
+            [format!("durability=external,{groups}"), format!("{groups},durability=external")];
+        for text in both {
+            let options = options(&text).expect("good options");
+            let expected = GroupPrefix::Delimiter { byte: byte.as_bytes()[0] };
+            assert_eq!(options.default_keyspace.groups, Some(expected), "{text}");
+            assert_eq!(options.durability, Durability::External, "{text}");
+        }
+    }
+}
+
 #[test]
 fn wrong_options_are_refused_with_the_name_and_change_nothing() {
     for (text, part) in [

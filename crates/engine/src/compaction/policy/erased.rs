@@ -10,13 +10,23 @@ use std::sync::Arc;
 /// A table that holds something that was erased, to be written anew in its own run.
 ///
 /// Nothing else is merged: by `group_table_bytes_min` such tables are short. The whole run where a
-/// run index is kept, which knows runs and no tables.
-pub(crate) fn pick_erased(version: &Version, options: &KeyspaceOptions) -> Option<CompactionSpec> {
+/// run index is kept, which knows runs and no tables. Where level 0 of a leveled tree is to be
+/// compacted, neither its tables nor those of level 1: one after the other being written anew would
+/// keep it from that for ever, and it is rid of what was erased when it is. Not so `if_room`: then
+/// there may be room for nothing else.
+pub(crate) fn pick_erased(
+    version: &Version,
+    options: &KeyspaceOptions,
+    if_room: bool,
+) -> Option<CompactionSpec> {
     if version.erased.is_empty() {
         return None;
     }
     let order = &options.order;
-    let has_index = options.compaction == Compaction::Tiered && options.run_index;
+    let is_leveled = options.compaction == Compaction::Leveled;
+    let has_index = !is_leveled && options.run_index;
+    let level0_runs = version.level(0).len();
+    let is_due = is_leveled && !if_room && level0_runs >= options.level0_runs_compact as usize;
     let in_run = |(level, run): (usize, &Arc<Run>)| {
         let partly = |table: &&Arc<Table>| version.is_partly_erased(order, table);
         let table = run.tables.iter().find(partly)?;
@@ -30,5 +40,5 @@ pub(crate) fn pick_erased(version: &Version, options: &KeyspaceOptions) -> Optio
             is_move: false,
         })
     };
-    version.runs().find_map(in_run)
+    version.runs().filter(|(level, _)| !(is_due && *level <= 1)).find_map(in_run)
 }

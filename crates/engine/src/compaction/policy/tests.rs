@@ -1,8 +1,8 @@
 //! What policies choose, on trees that exist on paper only.
 
 use super::{
-    ManualStep, Pick, debt_bytes, newer_bytes, output_run, pick, pick_for_scans, pick_manual,
-    pick_small, pick_tombstones, scores, unknown_covers,
+    ManualStep, Pick, debt_bytes, newer_bytes, output_run, pick, pick_erased, pick_for_scans,
+    pick_manual, pick_small, pick_tombstones, scores, unknown_covers,
 };
 use crate::event::{CompactionReason, EventSink};
 use crate::options::{Compaction, GroupPrefix, KeyspaceOptions, Options};
@@ -772,4 +772,31 @@ fn a_manual_compaction_waits_for_who_has_what_is_dying() {
     let alive = Tree::new(Compaction::Leveled, vec![table(1, 5, "a", "c")]);
     alive.take(1, "a");
     assert!(matches!(alive.manual(1), Pick::Nothing));
+}
+
+/// One table after the other, by two threads in turns, and level 0 grows.
+#[test]
+fn what_was_erased_does_not_keep_level_0_from_being_compacted() {
+    let tree = |runs: u64, busy: usize| {
+        let level0 = (0..runs).map(|run| table(0, 10 + run, "a", "z"));
+        let tables = level0.chain([table(1, 1, "a", "z")]).collect();
+        let mut tree = Tree::new(Compaction::Leveled, tables);
+        let erased =
+            RangeTombstone { start: b"b".as_slice().into(), end: b"c".as_slice().into(), seq: 10 };
+        let order = tree.options.order.clone();
+        tree.version.erase(&order, &[erased]);
+        let tables = tree.version.level(busy)[0].tables.clone();
+        tables[0].compacting.store(true, Ordering::Relaxed);
+        tree
+    };
+    for busy in [0, 1] {
+        let due = tree(5, busy);
+        assert!(due.pick(0).is_none(), "it waits");
+        assert!(pick_erased(&due.version, &due.options, false).is_none());
+        assert!(pick_erased(&due.version, &due.options, true).is_some(), "there may be no room");
+        // It need not be compacted.
+        let idle = tree(3, busy);
+        let spec = pick_erased(&idle.version, &idle.options, false).expect("a table");
+        assert_eq!((spec.reason, spec.level), (CompactionReason::Erased, 0));
+    }
 }

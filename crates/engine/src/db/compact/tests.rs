@@ -10,6 +10,7 @@ use crate::options::{Compaction, Compression, GroupPrefix, KeyspaceOptions, Opti
 use crate::trace::{Step as TraceStep, What};
 use crate::version::{KeyRange, TableMeta, Version};
 use esker_base::Vfs;
+use esker_base::checksum::mix64;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker_base::vfs::strict::{StrictVfs, Survival};
@@ -444,6 +445,41 @@ fn a_collection_that_writes_wait_for_goes_before_compactions() {
     db.collect_values(0.0, |_| true).expect("collect");
     assert!(!core.value_use.failed.load(Ordering::Relaxed));
     db.close().expect("close");
+}
+
+/// Another collection has ended, and has still to say so.
+#[test]
+fn what_a_collection_has_removed_does_not_count_for_the_next() {
+    let default_keyspace =
+        KeyspaceOptions { value_log_bytes_min: Some(64), ..KeyspaceOptions::default() };
+    let options = Options {
+        default_keyspace,
+        value_log_space_amp_max: 1.2,
+        value_log_file_bytes: 64 << 10,
+        ..Options::default()
+    };
+    let files_after = |gone_bytes: u64| {
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        let db = Db::open_with("/db", options.clone(), setup).expect("open");
+        // Of no file that is there.
+        db.core().value_use.taken.lock().insert(u64::MAX, gone_bytes);
+        // A half of the first file dies.
+        for round in 0..2u8 {
+            for key in (0..200u8).filter(|key| round == 0 || key % 2 == round % 2) {
+                let value: Vec<u8> = (0..4_000u32).map(|at| mix64(u64::from(at)) as u8).collect();
+                db.put(&[key], &value).expect("put");
+            }
+            db.default_keyspace().compact_range(None, None).expect("compact");
+        }
+        db.wait_idle().expect("idle");
+        let collected = db.stats().values.collected_files;
+        db.close().expect("close");
+        collected
+    };
+    let collected = files_after(0);
+    assert!(collected > 0);
+    assert_eq!(files_after(1 << 40), collected);
 }
 
 #[test]

@@ -37,6 +37,8 @@ struct Found {
     stretches: Vec<Stretch>,
     damaged: bool,
     torn: bool,
+    /// The manifest does not name it, and tells of a close before some of its records.
+    late: bool,
     used: u64,
 }
 
@@ -82,10 +84,21 @@ impl Repair<'_> {
         state: Option<&Recovered>,
         facts: &Facts,
     ) -> Result<()> {
-        let mut found = Vec::new();
+        let (mut found, mut named_from) = (Vec::new(), 0);
         for &(number, salt) in logs {
             let log = self.survey(number, salt, found.len(), state.is_some())?;
-            found.extend(log);
+            let first_seq = log.as_ref().and_then(|log| log.first_seq);
+            let has_records = log.as_ref().is_some_and(|log| !log.stretches.is_empty());
+            if salt.is_some() {
+                named_from = first_seq.unwrap_or(0).max(named_from);
+            }
+            // Logs of one store begin one behind the other.
+            if salt.is_none() && has_records && first_seq.is_some_and(|seq| seq < named_from) {
+                let reason = "it begins before logs of lower numbers: it is another store's";
+                self.speak_for(FileKind::Wal(number), FileFate::Lost, reason, 0);
+            } else {
+                found.extend(log);
+            }
             self.advance(FileKind::Wal(number))?;
         }
         self.void(&mut found, closed);
@@ -147,6 +160,7 @@ impl Repair<'_> {
             stretches: Vec::new(),
             damaged: header.is_none(),
             torn: false,
+            late: false,
             used: 0,
         };
         // A log that was being created when power failed, before any manifest named it, or was
@@ -203,6 +217,9 @@ impl Repair<'_> {
     fn void(&mut self, found: &mut [Found], closed: Option<Seq>) {
         let mut void_from = closed.map_or(Seq::MAX, |seq| seq + 1);
         for log in found.iter_mut().rev() {
+            // In a log that is named a failed append may have left something.
+            let is_late = |stretch: &Stretch| closed.is_some_and(|seq| stretch.last > seq);
+            log.late = log.salt.is_none() && log.stretches.iter().any(is_late);
             log.stretches.retain(|stretch| stretch.first < void_from);
             for stretch in &mut log.stretches {
                 stretch.last = stretch.last.min(void_from - 1);
@@ -301,7 +318,7 @@ impl Repair<'_> {
             self.report.keyspace(id).log_operations_skipped += 1;
             return Ok(());
         };
-        if !self.values.keeps(Trailer::new(seq, op.kind), op.value) {
+        if op.is_empty_range() || !self.values.keeps(Trailer::new(seq, op.kind), op.value) {
             return Ok(());
         }
         let order = options.order.clone();
@@ -378,6 +395,14 @@ impl Repair<'_> {
             if let Some(&wal) = named.filter(|_| skipped && sound) {
                 self.wals.0.insert(log.number, wal);
                 self.speak_for(kind, FileFate::Kept, "needed for a skipped keyspace", log.used);
+            } else if log.late {
+                let reason = "written after the close that the manifest tells of";
+                self.speak_for(kind, FileFate::Unneeded, reason, log.used);
+                self.report.notes.push(format!(
+                    "{} holds records from after the close that the manifest tells of, as where a backup \
+                     was put over a newer store: they were left out",
+                    name_of(kind)
+                ));
             } else if !log.damaged {
                 let reason = if log.torn { "read up to its torn tail" } else { "sound" };
                 self.speak_for(kind, FileFate::Read, reason, log.used);
@@ -467,6 +492,7 @@ mod tests {
                 .collect(),
             damaged: false,
             torn: false,
+            late: false,
             used: 0,
         };
         let found = [log(0, &[(1, 50)]), log(1, &[(7, 20), (45, 60)]), log(2, &[(10, 12)])];

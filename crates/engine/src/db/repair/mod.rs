@@ -274,6 +274,7 @@ impl Repair<'_> {
     /// `Incompatible` for the default keyspace, which no database is without.
     fn target(&mut self, id: KeyspaceId, name: &str, order: &str) -> Result<&mut Target> {
         let options = options_for(self.options, name);
+        let name = &self.name_for(id, name);
         let known = options.order.name() == order;
         if !known {
             let what = format!(
@@ -307,6 +308,34 @@ impl Repair<'_> {
         }))
     }
 
+    /// The name for a keyspace. Of two of one name the older one, which was dropped before the
+    /// other was made, gets another.
+    fn name_for(&mut self, id: KeyspaceId, name: &str) -> String {
+        if let Some(known) = self.keyspaces.get(&id) {
+            return known.name.clone();
+        }
+        let is_twin = |(_, target): &(&KeyspaceId, &mut Target)| {
+            target.name == name && !names::is_index(name)
+        };
+        let Some((&other, twin)) = self.keyspaces.iter_mut().find(is_twin) else {
+            return name.to_owned();
+        };
+        let older = id.min(other);
+        let new_name = format!("{name}-recovered-{}", older.0);
+        self.report.notes.push(format!(
+            "keyspaces {} and {} have the name {name:?}; the older one, which had been dropped, is now \
+             {new_name:?}",
+            id.min(other).0,
+            id.max(other).0
+        ));
+        if older == id {
+            return new_name;
+        }
+        twin.name.clone_from(&new_name);
+        self.report.keyspace(other).name = new_name;
+        name.to_owned()
+    }
+
     /// The default keyspace must be there, whatever was lost.
     fn ensure_default(&mut self) -> Result<()> {
         if self.keyspaces.contains_key(&KeyspaceId::DEFAULT) {
@@ -329,6 +358,7 @@ impl Repair<'_> {
     fn keep(&mut self, evidence: &Evidence, manifest: &ManifestRemains) -> Result<()> {
         let Some(state) = &manifest.state else { return Ok(()) };
         self.report.structure = Structure::Kept { manifest: manifest.number };
+        self.prefer_named_values(state);
         self.tell_unread(Some(state));
         self.groups = state.groups.clone();
         let erased = |(&id, raw): (&KeyspaceId, &RawKeyspace)| (id, raw.erased.clone());

@@ -12,6 +12,7 @@ use crate::names::FileKind;
 use crate::value_log::{Directory, MovedWriter, Place, ValueFileMeta, first_directory};
 use crate::version::{NamedValues, Recovered, Table};
 use esker_base::Result;
+use esker_base::vfs::Access;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -170,6 +171,20 @@ impl Repair<'_> {
         Ok(Some(Holder { kind, meta, directory, readable, gaps, durable_bytes }))
     }
 
+    /// Values are taken from where a manifest that is kept says that they stand, if they can be
+    /// read there: a file that it does not name may come from another time, as where a backup was
+    /// put over a newer store, and lack some that were not needed then.
+    pub(super) fn prefer_named_values(&mut self, state: &Recovered) {
+        let Values { holders, by_log, .. } = &mut self.values;
+        for (nth, holder) in holders.iter().enumerate() {
+            let named = state.values.0.get(&holder.meta.number);
+            let named = named.filter(|_| holder.readable.is_none());
+            for &log in named.iter().flat_map(|meta| &*meta.logs) {
+                by_log.insert(log, nth);
+            }
+        }
+    }
+
     /// Tells of the files with values that cannot be used. What a manifest that is kept does not
     /// name was being written when something ended it.
     pub(super) fn tell_unread(&mut self, kept: Option<&Recovered>) {
@@ -227,7 +242,7 @@ impl Repair<'_> {
                 let path = self.store.dir.join(name_of(kind));
                 let vfs = self.store.env.vfs.as_ref();
                 // Nothing changes, but that what only the page cache has goes to the disk.
-                let end_bytes = self.files.get(&kind).copied().unwrap_or(0);
+                let end_bytes = vfs.open(&path, Access::Sequential)?.len_bytes()?;
                 vfs.rewrite(&path, holder.durable_bytes..end_bytes)?;
                 vfs.truncate(&path, end_bytes)?;
                 meta.logs = logs.into();

@@ -61,15 +61,20 @@ fn of_large_records_only_the_damaged_ones_are_lost() {
     let mut random = Random(1);
     let lens = [100, 4 << 20, 200, 4 << 20, 300, 4 << 20, 400];
     let mut records: Vec<_> = lens.iter().map(|&bytes| noise(&mut random, bytes)).collect();
-    let (mut bytes, starts) = written(&records);
-    for &damaged in &[1, 3, 5] {
-        bytes[starts[damaged] as usize + 1_000] ^= 1;
-    }
+    let (whole, starts) = written(&records);
     for damaged in [5, 3, 1] {
         records.remove(damaged);
     }
-    assert_eq!(salvaged(&bytes).len(), records.len());
-    assert_eq!(salvaged(&bytes), records);
+    // Some byte, or all that says how long they are.
+    for (at, len) in [(1_000, 1), (0, RECORD_HEADER_BYTES), (0, 4_096)] {
+        let mut bytes = whole.clone();
+        for damaged in [1, 3, 5] {
+            let start = starts[damaged] as usize + at;
+            bytes[start..start + len].iter_mut().for_each(|byte| *byte ^= 0x55);
+        }
+        assert_eq!(salvaged(&bytes).len(), records.len(), "{len} bytes at {at}");
+        assert_eq!(salvaged(&bytes), records, "{len} bytes at {at}");
+    }
 }
 
 #[test]
