@@ -74,8 +74,12 @@ impl Progress {
         if at.records > 0 {
             let rate = units::rate(at.records, seconds);
             text = format!("{} records, {rate}", units::count(at.records));
+        } else if at.bytes_total.is_none() {
+            text = units::bytes(at.bytes);
         }
-        match (told, at.bytes_total) {
+        // A file may have grown since, or say nothing of its length.
+        let total = at.bytes_total.map(|total| total.max(at.bytes)).filter(|&total| total > 0);
+        match (told, total) {
             (Some(bar), Some(total)) => {
                 if bar.length() != Some(total) {
                     bar.set_length(total);
@@ -84,14 +88,14 @@ impl Progress {
                     ));
                 }
                 bar.set_message(text);
-                bar.set_position(at.bytes.min(total));
+                bar.set_position(at.bytes);
             }
             (Some(bar), None) => {
                 bar.set_message(text);
                 bar.tick();
             }
             (None, Some(total)) => {
-                let percent = at.bytes as f64 * 100.0 / total.max(1) as f64;
+                let percent = at.bytes as f64 * 100.0 / total as f64;
                 let done = units::bytes(at.bytes);
                 note(&format!("{}: {percent:.0} % ({done}) {text}", self.what));
             }

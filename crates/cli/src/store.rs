@@ -291,9 +291,7 @@ pub(crate) fn expect_store(dir: &Path) -> Result<()> {
         return Ok(());
     }
     if dir.is_dir() && contents(dir)?.0.iter().any(is_data) {
-        let dir = dir.display();
-        let what = format!("CURRENT is missing from {dir}, which holds data: run `esker repair`");
-        return Err(Failure::new(Code::Corruption, what));
+        return Err(without_current(dir));
     }
     Err(Failure::new(
         Code::NotFound,
@@ -304,6 +302,12 @@ pub(crate) fn expect_store(dir: &Path) -> Result<()> {
     ))
 }
 
+fn without_current(dir: &Path) -> Failure {
+    let dir = dir.display();
+    let what = format!("CURRENT is missing from {dir}, which holds data: run `esker repair`");
+    Failure::new(Code::Corruption, what)
+}
+
 /// Fails if a store cannot be created in a directory without mixing it with other files.
 pub(crate) fn expect_room(dir: &Path) -> Result<()> {
     if !dir.exists() {
@@ -312,7 +316,11 @@ pub(crate) fn expect_room(dir: &Path) -> Result<()> {
     if !dir.is_dir() {
         return Err(Failure::usage(format!("{} is no directory: give another", dir.display())));
     }
-    let (_, others) = contents(dir)?;
+    let (ours, others) = contents(dir)?;
+    // Beside what an earlier repair left, for instance.
+    if others && ours.iter().any(is_data) {
+        return Err(without_current(dir));
+    }
     if others {
         return Err(Failure::usage(format!(
             "{} is not empty and holds no store: give a new or empty directory",

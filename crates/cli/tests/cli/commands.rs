@@ -157,6 +157,9 @@ fn values_apart_are_moved_told_of_and_dumped() {
     on(&store, &["flush"]).good();
     let stats = on(&store, &["stats"]).good().to_owned();
     assert!(stats.contains("values apart") && !stats.contains("alive %"), "{stats}");
+    let tables = files(&store, ".tbl");
+    let dumped = esker(&["dump", "--records", tables[0].to_str().expect("path")]).good().to_owned();
+    assert!(dumped.contains("5000 bytes at ") && dumped.contains(" of log "), "{dumped}");
     let files_too = on(&store, &["stats", "--values"]).good().to_owned();
     assert!(files_too.starts_with(&stats), "{files_too}");
     let rows: Vec<&str> = files_too.lines().skip_while(|line| !line.contains("alive %")).collect();
@@ -176,6 +179,17 @@ fn values_apart_are_moved_told_of_and_dumped() {
     assert!(dumped.contains("directory of 2 values, written to logs"), "{dumped}");
     assert_eq!(on(&store, &["get", "c", "--raw"]).out, vec![b'v'; 5_000]);
     on(&store, &["verify"]).good();
+}
+
+#[test]
+fn a_store_without_current_is_no_strange_directory() {
+    let temp = filled();
+    let store = temp.store();
+    std::fs::remove_file(store.join("CURRENT")).expect("remove");
+    std::fs::create_dir(store.join("lost")).expect("as a repair leaves it");
+    let refused = on(&store, &["put", "d", "6"]);
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert!(refused.err.contains("run `esker repair`"), "{refused:?}");
 }
 
 #[test]

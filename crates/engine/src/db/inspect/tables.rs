@@ -1,7 +1,7 @@
 //! Dumps of tables.
 
 use super::events::{DumpedKind, DumpedOp, TableEvent};
-use super::logs::kind_of;
+use super::logs::{kind_of, value_of};
 use super::{DumpOptions, shown};
 use crate::block::{Block, BlockCursor};
 use crate::options::KeyspaceOptions;
@@ -175,7 +175,10 @@ impl Dump<'_> {
                     keyspace: None,
                     kind: trailer.kind().map_or(DumpedKind::Other(trailer.0 as u8), kind_of),
                     key: escaped(),
-                    value: shown(cursor.value(), self.options.value_bytes_max),
+                    value: match trailer.kind() {
+                        Some(kind) => value_of(kind, cursor.value(), self.options),
+                        None => shown(cursor.value(), self.options.value_bytes_max),
+                    },
                     value_bytes: cursor.value().len() as u64,
                 }));
             }
