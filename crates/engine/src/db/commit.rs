@@ -421,14 +421,15 @@ mod tests {
     use esker_base::{Env, Vfs};
     use std::path::Path;
 
+    fn open(vfs: Arc<dyn Vfs>) -> Db {
+        let env = Env::with_vfs(vfs, 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        Db::open_with("/db", Options::default(), setup).expect("open")
+    }
+
     fn store() -> (FaultyVfs, Db) {
         let vfs = FaultyVfs::new(Arc::new(StrictVfs::new()));
-        let setup = Setup {
-            env: Env::with_vfs(Arc::new(vfs.clone()), 1),
-            inline_background: true,
-            ..Setup::default()
-        };
-        let db = Db::open_with("/db", Options::default(), setup).expect("open");
+        let db = open(Arc::new(vfs.clone()));
         db.put(b"k", b"v").expect("put");
         (vfs, db)
     }
@@ -471,11 +472,6 @@ mod tests {
     fn a_log_takes_nothing_behind_the_begin_of_another_that_may_be_in_force() {
         let disk = StrictVfs::new();
         let vfs = FaultyVfs::new(Arc::new(disk.clone()));
-        let open = |vfs: Arc<dyn Vfs>| {
-            let env = Env::with_vfs(vfs, 1);
-            let setup = Setup { env, inline_background: true, ..Setup::default() };
-            Db::open_with("/db", Options::default(), setup).expect("open")
-        };
         let db = open(Arc::new(vfs.clone()));
         db.put(b"before", b"v").expect("put");
         let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
@@ -517,11 +513,6 @@ mod tests {
     fn a_log_takes_nothing_behind_the_header_of_another() {
         let disk = StrictVfs::new();
         let vfs = FaultyVfs::new(Arc::new(disk.clone()));
-        let open = |vfs: Arc<dyn Vfs>| {
-            let env = Env::with_vfs(vfs, 1);
-            let setup = Setup { env, inline_background: true, ..Setup::default() };
-            Db::open_with("/db", Options::default(), setup).expect("open")
-        };
         let db = open(Arc::new(vfs.clone()));
         let core = db.core();
         db.put(b"before", b"v").expect("put");
@@ -546,11 +537,6 @@ mod tests {
     fn what_is_written_after_a_drop_that_failed_is_there() {
         let disk = StrictVfs::new();
         let vfs = FaultyVfs::new(Arc::new(disk.clone()));
-        let open = |vfs: Arc<dyn Vfs>| {
-            let env = Env::with_vfs(vfs, 1);
-            let setup = Setup { env, inline_background: true, ..Setup::default() };
-            Db::open_with("/db", Options::default(), setup).expect("open")
-        };
         for has_spare in [false, true] {
             let db = open(Arc::new(vfs.clone()));
             let guest = db.create_keyspace("guest", KeyspaceOptions::default()).expect("create");
