@@ -59,7 +59,8 @@ fn remove_unnamed(vfs: &dyn Vfs, path: &Path) {
     let _ = vfs.remove(path);
 }
 
-/// Gives the spare's space back, when the database is closed.
+/// Gives the spare's space back: the database is closed, or the log that comes next must be a new
+/// one. Its file goes with the next open.
 pub(super) fn discard(core: &Core) {
     let Some(spare) = core.spare.lock().ready.take() else { return };
     let path = names::wal(&core.dir, spare.number);

@@ -315,6 +315,8 @@ fn manifests_do_not_pile_up_while_current_cannot_be_written() {
         let vfs = FaultyVfs::new(Arc::new(strict.clone()));
         let db = Db::open_with(DIR, Options::default(), setup_on(Arc::new(vfs.clone()), 7));
         let db = db.expect("open");
+        db.put(b"key", b"value").expect("put");
+        db.flush().expect("flush");
         let create = || db.create_keyspace("a", KeyspaceOptions::default());
         let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
         vfs.inject(FaultRule::nth(1, &[Op::Append], Fault::NoSpace).on(is_manifest));
@@ -327,6 +329,13 @@ fn manifests_do_not_pile_up_while_current_cannot_be_written() {
         };
         for _ in 0..5 {
             create().expect_err("another cannot be put in force");
+            for survival in [Survival::None, Survival::All] {
+                let after = strict.crash(survival, 1);
+                let db = Db::open_with(DIR, Options::default(), setup_on(Arc::new(after), 7));
+                let db = db.expect("whichever is in force");
+                assert!(db.get(b"key").expect("get").is_some(), "{op:?}, {survival:?}");
+                assert_eq!(db.keyspace_names(), ["default"], "{op:?}, {survival:?}");
+            }
         }
         // What may be in force when a renaming failed cannot go.
         let most = if op == Op::Rename { 2 } else { 1 };
