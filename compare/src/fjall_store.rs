@@ -37,9 +37,11 @@ impl Engine for Fjall {
         let separated =
             if self.separated { "; values of 512 bytes and more separated" } else { "" };
         format!(
-            "3.1 by the crate fjall: {} workers, as many memtables as its journals of 512 MiB hold, Bloom filters and LZ4 on \
+            "3.1 by the crate fjall: {} workers, as many memtables as its journals of 512 MiB hold, {} and {} on \
              all levels{separated}",
-            settings.compaction_threads + 1
+            settings.compaction_threads + 1,
+            settings.filter("Bloom filters"),
+            settings.codec("LZ4")
         )
     }
 

@@ -129,10 +129,13 @@ impl Engine for LevelDb {
         "leveldb".to_owned()
     }
 
-    fn setup(&self, _: &Settings) -> String {
-        "the system's library through its C interface, which was built without the processor's instructions for \
-         checksums: Snappy, checksums verified, two memtables and one thread in the background, as it always has"
-            .to_owned()
+    fn setup(&self, settings: &Settings) -> String {
+        format!(
+            "the system's library through its C interface, which was built without the processor's instructions for \
+             checksums: {}, {}, checksums verified, two memtables and one thread in the background, as it always has",
+            settings.codec("Snappy"),
+            settings.filter("Bloom filters")
+        )
     }
 
     fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {

@@ -40,14 +40,19 @@ struct RocksStore {
     reading: ReadOptions,
 }
 
+/// Jobs of which so many compact: it leaves a quarter of them, but one at least, to flushes.
+fn jobs(compaction_threads: u32) -> u32 {
+    let compact = |jobs: &u32| jobs - (jobs / 4).max(1) >= compaction_threads;
+    (2..).find(compact).unwrap_or(u32::MAX)
+}
+
 impl Rocks {
     fn options(self, settings: &Settings) -> Options {
         let mut options = Options::default();
         options.create_if_missing(!settings.existing);
         options.set_write_buffer_size(settings.memtable_bytes as usize);
         options.set_max_write_buffer_number(MEMTABLES);
-        // It leaves a quarter of its jobs, but one at least, to flushes.
-        options.set_max_background_jobs(settings.compaction_threads as i32 + 1);
+        options.set_max_background_jobs(jobs(settings.compaction_threads) as i32);
         options.set_max_subcompactions(settings.compaction_threads);
         options.set_bytes_per_sync(BYTES_PER_SYNC);
         options.set_compression_type(match settings.compression {
@@ -93,9 +98,11 @@ impl Engine for Rocks {
         format!(
             "11.8.1 by the crate rocksdb, built for processors with SSE 4.2, PCLMUL and AVX2: \
              max_write_buffer_number = {MEMTABLES}, max_background_jobs = {}, max_subcompactions = {}, bytes_per_sync = 1 MiB, \
-             an LRU cache, full Bloom filters, LZ4, gets pinned, several keys by batched MultiGet{more}",
-            settings.compaction_threads + 1,
-            settings.compaction_threads
+             an LRU cache, {}, {}, gets pinned, several keys by batched MultiGet{more}",
+            jobs(settings.compaction_threads),
+            settings.compaction_threads,
+            settings.filter("full Bloom filters"),
+            settings.codec("LZ4"),
         )
     }
 
@@ -178,5 +185,20 @@ impl Store for RocksStore {
 
     fn close(self: Box<Self>) -> Outcome<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_threads_that_are_asked_for_compact() {
+        for threads in 1..=64 {
+            let jobs = jobs(threads);
+            let left = jobs - (jobs / 4).max(1);
+            assert_eq!(left, threads, "{jobs} jobs");
+        }
+        assert_eq!((jobs(2), jobs(7)), (3, 9));
     }
 }

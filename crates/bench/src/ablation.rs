@@ -149,6 +149,7 @@ pub fn run(
                     report.engines.extend(measured.engines);
                     report.runs.extend(measured.runs);
                 }
+                None if measured.runs.is_empty() => {}
                 None => reports.push(measured),
             }
         }

@@ -63,7 +63,7 @@ fn head(report: &Report) -> Page {
 /// Of the file system.
 pub fn draw_costs(reports: &[Report], out: &Path) -> Outcome<Vec<PathBuf>> {
     make_dir(out)?;
-    let engines = reports.last().map(engines).unwrap_or_default();
+    let engines = engines(reports);
     // Drawn by their logarithms.
     let cost = |row: &Row<'_>| row.median(Measured::cost_ns).log10();
     let mut files = Vec::new();
@@ -99,8 +99,9 @@ pub(crate) fn logarithms(
 }
 
 /// Engines in the order in which they ran, each with its colour.
-fn engines(report: &Report) -> Palette {
-    Palette::of(report.runs.iter().map(|run| run.engine.clone()))
+fn engines<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Palette {
+    let runs = reports.into_iter().flat_map(|report| &report.runs);
+    Palette::of(runs.map(|run| run.engine.clone()))
 }
 
 /// Rows of the same step side by side.
@@ -123,13 +124,13 @@ fn throughput(report: &Report) -> Outcome<String> {
         Group::new(report.label(step), bars)
     };
     let groups: Vec<Group> = by_step(report).into_iter().map(group).collect();
-    esker_draw::bars("Operations a second", &groups, &engines(report))
+    esker_draw::bars("Operations a second", &groups, &engines([report]))
 }
 
 /// Latencies of each workload: from the median over p99 and p99.9 to the longest, on one
 /// logarithmic scale.
 fn latencies(report: &Report) -> Outcome<String> {
-    let (steps, engines) = (by_step(report), engines(report));
+    let (steps, engines) = (by_step(report), engines([report]));
     // Gets and puts of one workload stand apart, each with all engines.
     let groups: Vec<(String, Kind, &Vec<Row<'_>>)> = steps
         .iter()
@@ -218,7 +219,7 @@ fn over_time(
 }
 
 fn paces(report: &Report) -> Outcome<Vec<(String, String)>> {
-    let engines = engines(report);
+    let engines = engines([report]);
     over_time(report, pace, |label, lines| {
         let title = format!("{label}: operations a second over time (seconds)");
         chart(&title, lines, &engines, &RATES)
@@ -226,7 +227,7 @@ fn paces(report: &Report) -> Outcome<Vec<(String, String)>> {
 }
 
 fn slowest_operations(report: &Report) -> Outcome<Vec<(String, String)>> {
-    let engines = engines(report);
+    let engines = engines([report]);
     over_time(report, slowest, |label, lines| {
         let title = format!("{label}: longest operation in each tenth of a second, over seconds");
         logarithms(&title, lines, &engines, &RATES)
@@ -241,8 +242,12 @@ fn lines_of(
     let mut workloads: BTreeMap<(usize, String), Lines> = BTreeMap::new();
     for row in reports.iter().flat_map(|report| report.rows()) {
         let first = row.first();
-        let lines = workloads.entry((first.step, first.workload.clone())).or_default();
-        lines.entry(first.engine.clone()).or_default().push((first.num as f64, figure(&row)));
+        let value = figure(&row);
+        // What did nothing has no cost: no axis has room for it.
+        if value.is_finite() {
+            let lines = workloads.entry((first.step, first.workload.clone())).or_default();
+            lines.entry(first.engine.clone()).or_default().push((first.num as f64, value));
+        }
     }
     let sorted = |(name, mut points): (String, Points)| {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -258,12 +263,16 @@ fn lines_of(
 /// Operations a second against the number of keys, of each workload that reports of several sizes
 /// have.
 fn growth(reports: &[Report]) -> Outcome<Vec<(String, String)>> {
-    let engines = reports.last().map(engines).unwrap_or_default();
+    let engines = engines(reports);
     let axes = Axes { logarithmic_x: true, ..RATES };
     let mut drawn = Vec::new();
     for ((step, workload), lines) in lines_of(reports, &|row| row.median(Measured::rate)) {
         if lines.iter().any(|(_, points)| points.len() > 1) {
-            let label = reports.last().map_or_else(String::new, |report| report.label(step));
+            let ran = |report: &&Report| {
+                report.runs.iter().any(|run| run.step == step && run.workload == workload)
+            };
+            let shown = reports.iter().rfind(ran);
+            let label = shown.map_or_else(String::new, |report| report.label(step));
             let title = format!("{label}: operations a second against keys");
             drawn.push((format!("{step}-{workload}"), chart(&title, &lines, &engines, &axes)?));
         }
@@ -314,6 +323,47 @@ mod tests {
             assert!(drawing.contains(text), "{text} in {drawing}");
         }
         assert!(!drawing.contains("100 ns") && !drawing.contains("1.00 s"), "{drawing}");
+    }
+
+    /// A report of one size, of these engines and workloads.
+    fn of_size(num: u64, engines: &[&str], benchmarks: &[&str]) -> Report {
+        let flags = ["--num", &num.to_string(), "--benchmarks", &benchmarks.join(",")];
+        let mut report = Report::new(&Config::of(&flags).expect("flags"));
+        for (step, workload) in benchmarks.iter().enumerate() {
+            for engine in engines {
+                let engine = (*engine).to_owned();
+                report.runs.push(Measured { engine, step, num, ..measured(workload) });
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn reports_side_by_side_need_not_have_run_the_same() {
+        let both = ["fillrandom", "readrandom"];
+        let mut reports = vec![
+            of_size(1_000, &["one", "two"], &both),
+            of_size(2_000, &["one", "two"], &both),
+            of_size(3_000, &["one"], &["fillseq", "overwrite"]),
+        ];
+        let drawn = growth(&reports).expect("drawings");
+        let names: Vec<&str> = drawn.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["0-fillrandom", "1-readrandom"], "what was run at two sizes");
+        for (name, drawing) in &drawn {
+            let workload = &name[2..];
+            for text in ["one", "two", &format!("{workload}: operations a second against keys")] {
+                assert!(drawing.contains(text), "{text} in {drawing}");
+            }
+            let other = Palette::of(["one".to_owned(), "two".to_owned()]).colour("two");
+            let other = format!("#{:02X}{:02X}{:02X}", other.0, other.1, other.2);
+            // Once in the legend, and for its line.
+            assert!(drawing.matches(&other).count() > 1, "{other} in {drawing}");
+        }
+        // One that was interrupted before it did anything.
+        reports[1].runs[0].operations = 0;
+        let dir = std::env::temp_dir().join(format!("esker-plot-{}", std::process::id()));
+        assert_eq!(draw_costs(&reports, &dir).expect("drawings").len(), 4);
+        let _ = std::fs::remove_dir_all(dir);
     }
 
     #[test]

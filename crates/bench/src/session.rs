@@ -158,9 +158,16 @@ pub fn run(
                     plan.seconds_max = Some(config.warmup);
                     plan.operations = u64::MAX;
                     measure(engine, &place, at, workload, &plan, stop, progress)?;
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
                 }
                 let plan = config.plan(workload, at_step)?;
                 let measured = measure(engine, &place, at, workload, &plan, stop, progress)?;
+                // It ended before it began, and says nothing of the engine.
+                if measured.operations == 0 && stop.load(Ordering::Relaxed) {
+                    break;
+                }
                 progress.tell(&table::line(&measured));
                 each(measured);
             }
@@ -247,4 +254,76 @@ fn measure(
     let dir: &Path = &place.store();
     drive::run((&engine.name(), &*at.store), dir, workload, plan, &at.known, stop, progress)
         .map_err(|error| format!("{}: {}: {error}", engine.name(), workload.name).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Settings, Walk};
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    /// An engine that keeps nothing; the user asks for the end while it gets something.
+    #[derive(Clone, Default)]
+    struct Asked(Arc<AtomicBool>);
+
+    impl Engine for Asked {
+        fn name(&self) -> String {
+            "asked".to_owned()
+        }
+
+        fn setup(&self, _: &Settings) -> String {
+            String::new()
+        }
+
+        fn open(&self, _: &Path, _: &Settings) -> Outcome<Box<dyn Store>> {
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    impl Store for Asked {
+        fn put(&self, _: &[u8], _: &[u8], _: bool) -> Outcome<()> {
+            Ok(())
+        }
+
+        fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
+            self.0.store(true, Ordering::Relaxed);
+            Ok(false)
+        }
+
+        fn delete(&self, _: &[u8], _: bool) -> Outcome<()> {
+            Ok(())
+        }
+
+        fn walk(&self, _: Walk<'_>, _: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64> {
+            Ok(0)
+        }
+
+        fn settle(&self) -> Outcome<Option<Instant>> {
+            Ok(None)
+        }
+
+        fn compact(&self) -> Outcome<()> {
+            Ok(())
+        }
+
+        fn close(self: Box<Self>) -> Outcome<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_interrupted_while_it_warms_up_is_not_measured() {
+        let dir = std::env::temp_dir().join(format!("esker-session-{}", std::process::id()));
+        let db = dir.to_string_lossy().into_owned();
+        let flags =
+            ["--num", "100", "--warmup", "1", "--db", &db, "--benchmarks", "fillrandom,readrandom"];
+        let config = Config::of(&flags).expect("flags");
+        let (engine, mut seen) = (Asked::default(), Vec::new());
+        let mut each = |run: Measured| seen.push(run.workload);
+        let mut progress = Progress::start(true);
+        run(&engine, &config, &engine.0, &mut progress, &mut each).expect("a run");
+        assert_eq!(seen, ["fillrandom"]);
+        let _ = fs::remove_dir_all(dir);
+    }
 }

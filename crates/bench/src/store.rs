@@ -40,6 +40,18 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The name of a codec, as far as there is one, for [`Engine::setup`].
+    pub fn codec(&self, name: &'static str) -> &'static str {
+        if self.compression { name } else { "no compression" }
+    }
+
+    /// The name of a filter, as far as there is one, for [`Engine::setup`].
+    pub fn filter(&self, name: &'static str) -> &'static str {
+        if self.filter_bits_per_key > 0 { name } else { "no filters" }
+    }
+}
+
 /// What an engine counts itself, as far as it does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnCounters {

@@ -142,7 +142,12 @@ pub fn comparison(a: &Report, b: &Report) -> String {
             rate(row.median(Measured::rate)),
             rate(other.median(Measured::rate)),
             times(ratio(&Measured::rate)),
-            format!("{:.0}%", 100.0 * (row.spread() + other.spread())),
+            match row.spread() + other.spread() {
+                both if both.is_finite() && row.count() > 1 && other.count() > 1 => {
+                    format!("{:.0}%", 100.0 * both)
+                }
+                _ => "-".to_owned(),
+            },
             times(ratio(&|run| run.cpu_us_per_operation)),
             row.first()
                 .kinds()
@@ -208,4 +213,34 @@ pub fn line(run: &Measured) -> String {
         let _ = write!(text, ", found {}", run.found);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::result::tests::measured;
+
+    /// How far runs are from each other is not known of one, nor where nothing was done.
+    #[test]
+    fn a_comparison_tells_no_spread_that_nobody_knows() {
+        let report = |operations: &[u64]| {
+            let mut report = Report::new(&Config::of(&[]).expect("flags"));
+            let run = |&operations| Measured { operations, ..measured("fillrandom") };
+            report.runs.extend(operations.iter().map(run));
+            report
+        };
+        for (one, other, expected) in [
+            (&[100][..], &[100][..], "-"),
+            (&[100, 100], &[100], "-"),
+            (&[0, 0], &[100, 100], "-"),
+            (&[0, 100], &[100, 100], "-"),
+            (&[100, 100], &[100, 120], "10%"),
+        ] {
+            let table = comparison(&report(one), &report(other));
+            let row: Vec<&str> = table.lines().nth(1).expect("a row").split_whitespace().collect();
+            assert!(row.contains(&expected), "{table}");
+            assert!(expected != "-" || !table.contains('%'), "{table}");
+        }
+    }
 }

@@ -89,6 +89,12 @@ impl Interrupt {
         Ok(self)
     }
 
+    /// As if the user had asked.
+    #[cfg(test)]
+    pub(crate) fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
     /// True once the user has asked.
     pub(crate) fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)

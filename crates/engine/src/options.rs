@@ -123,7 +123,8 @@ pub struct KeyspaceOptions {
     pub compression: Vec<Compression>,
     /// Filter that spares reads of tables without the key. Default: Bloom, 10 bits a key.
     pub filter: Filter,
-    /// Bytes after which a compaction starts a new table. Default: 64 MiB. Range: 16 KiB to 4 GiB.
+    /// Bytes after which a flush or a compaction starts a new table, or 32 times those of its first
+    /// and last key if that is more. Default: 64 MiB. Range: 16 KiB to 4 GiB.
     pub table_bytes_max: u64,
     /// Bytes of the first level below level 0. Default: 256 MiB. Minimum: 64 KiB.
     pub level_base_bytes: u64,

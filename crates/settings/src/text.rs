@@ -32,7 +32,7 @@ pub fn apply_each(options: &mut Options, settings: &[String]) -> Result<()> {
         match setting.split_once('=') {
             Some((name, preset)) if name.trim() == "preset" => {
                 changed = begin_anew(changed, preset.trim())?;
-                rest.clear();
+                rest.retain(|setting: &String| is_of_opening(setting));
             }
             _ => rest.push(setting.clone()),
         }
@@ -50,6 +50,15 @@ pub fn apply_each(options: &mut Options, settings: &[String]) -> Result<()> {
     changed.validate()?;
     *options = changed;
     Ok(())
+}
+
+/// Whether a setting is of those that a preset says nothing of.
+fn is_of_opening(setting: &str) -> bool {
+    ["create_if_missing", "error_if_exists"].contains(&name_of(setting))
+}
+
+fn name_of(setting: &str) -> &str {
+    setting.split_once('=').map_or(setting, |(name, _)| name).trim()
 }
 
 /// A preset, but for what it says nothing of: what is opened, and what is the user's own.
@@ -99,10 +108,8 @@ impl Own {
 
     fn put_back(self, options: &mut KeyspaceOptions, settings: &[String]) {
         options.order = self.order;
-        let is_set =
-            |setting: &String| setting.split('=').next().is_some_and(|n| n.trim() == "filter");
         if let Some(filter) = self.filter
-            && !settings.iter().any(is_set)
+            && !settings.iter().any(|setting| name_of(setting) == "filter")
         {
             options.filter = filter;
         }

@@ -38,6 +38,7 @@
 use super::WritableFile;
 use crate::error::{Error, Result};
 use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice};
@@ -68,6 +69,9 @@ const RENEWED_PAGES_MIN: u64 = 128;
 
 /// Pieces that one system call takes.
 const PIECES_MAX: usize = 64;
+
+/// What one call reserves once a signal has ended a longer one.
+const RESERVED_AGAIN_BYTES: u64 = 1 << 20;
 
 /// Limits of what is written ahead at a time; at close syncs it doubles from the first to the
 /// second.
@@ -336,7 +340,30 @@ fn is_written_in_place(file: &File) -> bool {
 }
 
 fn reserve(file: &File, offset: u64, len: u64) -> rustix::io::Result<()> {
-    rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len))
+    let call = |at, len| rustix::fs::fallocate(file, FallocateFlags::empty(), at, len);
+    reserve_by(call, offset, len)
+}
+
+/// Reserves a range by a call that a signal may end. On tmpfs that gives back what the call had
+/// reserved, so that a long one would never get through beside a clock that ticks: short ones do,
+/// one behind the other.
+fn reserve_by(
+    call: impl Fn(u64, u64) -> rustix::io::Result<()>,
+    offset: u64,
+    len: u64,
+) -> rustix::io::Result<()> {
+    match call(offset, len) {
+        Err(Errno::INTR) => {}
+        ended => return ended,
+    }
+    let end = offset + len;
+    let mut at = offset;
+    while at < end {
+        let piece = RESERVED_AGAIN_BYTES.min(end - at);
+        rustix::io::retry_on_intr(|| call(at, piece))?;
+        at += piece;
+    }
+    Ok(())
 }
 
 /// Maps a range of the file that is reserved.
@@ -437,6 +464,7 @@ impl Drop for MappedLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::{Cell, RefCell};
 
     fn new_log(name: &str, reserve_bytes: u64) -> (MappedLog, PathBuf) {
         let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
@@ -460,6 +488,29 @@ mod tests {
         assert!(MappedLog::new(file, path, 1 << 20).is_err());
         let btrfs = 0x9123_683e;
         assert!(!IN_PLACE.contains(&btrfs));
+    }
+
+    #[test]
+    fn what_is_reserved_is_reserved_beside_a_clock_that_ticks() {
+        let (from, bytes) = (3, (5 << 20) + 7);
+        let (reserved, ticks) = (RefCell::new(Vec::new()), Cell::new(0));
+        let call = |at, len| {
+            ticks.set(ticks.get() + 1);
+            // The first of all, and then every third.
+            if len > RESERVED_AGAIN_BYTES || ticks.get() % 3 == 0 {
+                return Err(Errno::INTR);
+            }
+            reserved.borrow_mut().push((at, len));
+            Ok(())
+        };
+        reserve_by(call, from, bytes).expect("reserved");
+        let mut end = from;
+        for (at, len) in reserved.take() {
+            assert_eq!(at, end, "one behind the other");
+            end = at + len;
+        }
+        assert_eq!(end, from + bytes);
+        assert_eq!(reserve_by(|_, _| Err(Errno::NOSPC), 0, bytes), Err(Errno::NOSPC));
     }
 
     #[test]

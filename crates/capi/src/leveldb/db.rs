@@ -216,14 +216,14 @@ pub unsafe extern "C" fn leveldb_get(
 pub(super) unsafe fn scan(
     db: *mut leveldb_t,
     options: *const leveldb_readoptions_t,
-) -> Outcome<(Keyspace, esker::Result<Cursor>)> {
+) -> Outcome<(Keyspace, Cursor)> {
     // SAFETY: as the caller says.
     let (db, options) = unsafe { (get(db)?, handle::get(options)?) };
     let keyspace = db.default_keyspace().clone();
     let held = options.snapshot()?;
     let snapshot = held.as_ref().map(|snapshot| snapshot.get()).transpose()?;
     let scan = ScanOptions { snapshot, fill_cache: options.fill_cache, ..ScanOptions::default() };
-    let cursor = keyspace.scan(&scan);
+    let cursor = keyspace.scan(&scan)?;
     Ok((keyspace, cursor))
 }
 

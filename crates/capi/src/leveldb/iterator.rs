@@ -6,7 +6,7 @@ use super::status::{Outcome, Status, quiet, report};
 use crate::boundary::{slice, start_of};
 use crate::fork::Own;
 use crate::handle::{self, Shell, handle};
-use esker::{Cursor, Error, Keyspace};
+use esker::{Cursor, Keyspace};
 use libc::{c_char, size_t};
 
 /// Walks the keys of a database as it was when the iterator was made, in order, in both directions.
@@ -19,9 +19,20 @@ pub struct Walk {
     /// `None` if it could not be made.
     cursor: Option<Cursor>,
     /// What went wrong first. It stays: programs ask at the end of a walk.
-    error: Option<Error>,
+    error: Option<Status>,
     // Keeps what the cursor reads alive.
-    _keyspace: Keyspace,
+    _keyspace: Option<Keyspace>,
+}
+
+impl From<Outcome<(Keyspace, Cursor)>> for Walk {
+    fn from(made: Outcome<(Keyspace, Cursor)>) -> Walk {
+        match made {
+            Ok((keyspace, cursor)) => {
+                Walk { cursor: Some(cursor), error: None, _keyspace: Some(keyspace) }
+            }
+            Err(error) => Walk { cursor: None, error: Some(error), _keyspace: None },
+        }
+    }
 }
 
 impl Walk {
@@ -29,7 +40,7 @@ impl Walk {
         if let Some(cursor) = &mut self.cursor
             && let Err(error) = step(cursor)
         {
-            self.error.get_or_insert(error);
+            self.error.get_or_insert(error.into());
         }
     }
 
@@ -47,12 +58,8 @@ pub unsafe extern "C" fn leveldb_create_iterator(
 ) -> *mut leveldb_iterator_t {
     // SAFETY: as everywhere.
     quiet(std::ptr::null_mut(), || unsafe {
-        let (keyspace, made) = scan(db, options)?;
-        let (cursor, error) = match made {
-            Ok(cursor) => (Some(cursor), None),
-            Err(error) => (None, Some(error)),
-        };
-        Ok(handle::open(Own::new(Walk { cursor, error, _keyspace: keyspace })))
+        let walk = Walk::from(scan(db, options));
+        Ok(handle::open(Own::new(walk)))
     })
 }
 
@@ -175,7 +182,7 @@ pub unsafe extern "C" fn leveldb_iter_get_error(
         report(errptr, (), || -> Outcome<()> {
             match &handle::get(iterator)?.get()?.error {
                 None => Ok(()),
-                Some(error) => Err(Status::from(error.clone())),
+                Some(error) => Err(error.clone()),
             }
         });
     }

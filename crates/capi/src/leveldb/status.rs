@@ -7,6 +7,7 @@ use esker::Error;
 use libc::c_char;
 
 /// What went wrong.
+#[derive(Clone)]
 pub(super) struct Status(String);
 
 /// What a call comes to.

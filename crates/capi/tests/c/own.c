@@ -356,6 +356,12 @@ static void closed_before(void) {
   leveldb_readoptions_set_snapshot(reads, snapshot);
   leveldb_get(db, reads, "a", 1, &length, &error);
   CHECK(told(&error, "Invalid argument: the snapshot of the read options was released"));
+  leveldb_iterator_t *it = leveldb_create_iterator(db, reads);
+  leveldb_iter_seek_to_first(it);
+  CHECK(!leveldb_iter_valid(it));
+  leveldb_iter_get_error(it, &error);
+  CHECK(told(&error, "Invalid argument: the snapshot of the read options was released"));
+  leveldb_iter_destroy(it);
   leveldb_readoptions_destroy(reads);
   leveldb_close(db);
   leveldb_destroy_db(options, "before", &error);

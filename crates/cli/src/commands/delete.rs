@@ -3,8 +3,9 @@
 use crate::bytes::Encoding;
 use crate::failure::{Code, Failure, Result};
 use crate::output::Output;
-use crate::range::RangeArgs;
+use crate::range::{Range, RangeArgs};
 use crate::store::{Store, StoreArgs};
+use esker::{Batch, WriteOptions};
 use serde_json::json;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -56,11 +57,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         RangeArgs { from: args.from.clone(), to: args.to.clone(), prefix: args.prefix.clone() };
     let range = range.range(args.encoding)?;
     let key = args.key.as_ref().map(|key| args.encoding.decode(key.as_bytes())).transpose()?;
+    if key.is_none() && range.start.as_ref().is_none_or(Vec::is_empty) && range.end.is_none() {
+        let what = "every key begins with an empty prefix: give --from and --to";
+        return Err(Failure::usage(what));
+    }
     let store = args.store.write()?;
-    match (key, range.start, range.end) {
-        (Some(key), ..) => remove_key(&store, &key, args.must_exist)?,
-        (None, Some(start), Some(end)) => store.keyspace.delete_range(&start, &end)?,
-        _ => return Err(Failure::usage("the range has no end: give --from and --to")),
+    match (key, range) {
+        (Some(key), _) => remove_key(&store, &key, args.must_exist)?,
+        (None, Range { start: Some(start), end: Some(end) }) => {
+            store.keyspace.delete_range(&start, &end)?;
+        }
+        (None, open) => remove_to_last(&store, open)?,
     }
     store.close()?;
     if args.store.json {
@@ -69,6 +76,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         out.finish()?;
     }
     Ok(())
+}
+
+/// Removes a range that no key ends: its prefix is the last of its length.
+fn remove_to_last(store: &Store, range: Range) -> Result<()> {
+    let start = range.start.clone().unwrap_or_default();
+    let mut cursor = store.keyspace.scan(&range.scan())?;
+    cursor.seek_to_last()?;
+    if !cursor.valid() {
+        return Ok(());
+    }
+    let (keyspace, mut batch) = (store.keyspace.id(), Batch::new());
+    batch.delete_range_in(keyspace, &start, cursor.key());
+    batch.delete_in(keyspace, cursor.key());
+    Ok(store.db.write(batch, WriteOptions::default())?)
 }
 
 fn remove_key(store: &Store, key: &[u8], must_exist: bool) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Rows of a CSV file: the value is a record with a field for each column, or the row as a JSON
 //! object.
 
-use super::rows::{Fault, Rows};
+use super::rows::{Known, Rows, past_mark};
 use super::source::{Record, Source, Step};
 use super::text::{self, Counted, Meter};
 use super::values::{ColumnType, Values, no_column, types_of};
@@ -10,9 +10,10 @@ use crate::fields::{Type, check_name};
 use crate::interrupt::Interrupt;
 use crate::output::to_json;
 use crate::progress::At;
-use csv::{ByteRecord, ErrorKind, Position, Reader, ReaderBuilder};
+use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 use esker::fields::{self, FieldValue};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::io::{Chain, Cursor};
 use std::path::Path;
 
 /// Which column is the key.
@@ -45,8 +46,8 @@ pub(super) struct Plan<'a> {
 
 /// Reads rows.
 pub(super) struct Csv {
-    reader: Reader<Rows<Counted>>,
-    fault: Fault,
+    reader: Reader<Rows<Chain<Cursor<Vec<u8>>, Counted>>>,
+    known: Known,
     meter: Meter,
     columns: Vec<String>,
     /// Of the columns; `None` makes JSON.
@@ -84,22 +85,22 @@ impl Csv {
     /// no field can have it.
     pub(super) fn open(path: &Path, plan: &Plan<'_>, interrupt: &Interrupt) -> Result<Csv> {
         let (input, meter) = text::open(path, interrupt)?;
-        let (rows, fault) = Rows::new(input, plan.delimiter);
+        let input = past_mark(input).map_err(|error| Failure::io("read", path, &error))?;
+        let (rows, known) = Rows::new(input, plan.delimiter);
         let mut reader = ReaderBuilder::new().delimiter(plan.delimiter).from_reader(rows);
-        let head = reader.byte_headers().map_err(|error| explain(&error, &fault))?.clone();
+        let head = reader.byte_headers().map_err(|error| explain(&error, &known))?.clone();
+        let line = known.next_line().unwrap_or(1);
         let mut columns: Vec<String> = Vec::new();
         for name in &head {
+            let fail = |what: &str| Failure::other(format!("line {line}: {what}"));
             let name = String::from_utf8(name.to_vec())
-                .map_err(|_| Failure::other("line 1: a column's name is not UTF-8: rename it"))?;
+                .map_err(|_| fail("a column's name is not UTF-8: rename it"))?;
             if columns.contains(&name) {
-                let what = format!("line 1: column {name:?} stands twice: rename one");
-                return Err(Failure::other(what));
+                return Err(fail(&format!("column {name:?} stands twice: rename one")));
             }
             if plan.values == Values::Fields {
                 check_name(&name).map_err(|why| {
-                    Failure::other(format!(
-                        "line 1: {why}: rename the column, or use --values json"
-                    ))
+                    fail(&format!("{why}: rename the column, or use --values json"))
                 })?;
             }
             columns.push(name);
@@ -119,8 +120,8 @@ impl Csv {
             Values::Json => None,
         };
         let (row, skip_bad) = (ByteRecord::new(), plan.skip_bad);
-        let (rows, line) = (0, 1);
-        Ok(Csv { reader, fault, meter, columns, types, key_column, skip_bad, row, rows, line })
+        let rows = 0;
+        Ok(Csv { reader, known, meter, columns, types, key_column, skip_bad, row, rows, line })
     }
 
     /// Fills a record from the row; `Err` says what is wrong with the row.
@@ -174,21 +175,19 @@ impl Csv {
 
 impl Source for Csv {
     fn next(&mut self, record: &mut Record) -> Result<Step> {
-        match self.reader.read_byte_record(&mut self.row) {
+        let whole = match self.reader.read_byte_record(&mut self.row) {
             Ok(false) => return Ok(Step::End),
-            Ok(true) => {}
-            Err(error) => {
-                let ErrorKind::UnequalLengths { pos, expected_len, len } = error.kind() else {
-                    return Err(explain(&error, &self.fault));
-                };
-                self.rows += 1;
-                self.line = pos.as_ref().map_or(self.line, Position::line);
-                return self.bad(&format!("{len} columns instead of {expected_len}: mend it"));
-            }
-        }
+            Ok(true) => Ok(()),
+            Err(error) => match error.kind() {
+                ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                    Err(format!("{len} columns instead of {expected_len}: mend it"))
+                }
+                _ => return Err(explain(&error, &self.known)),
+            },
+        };
         self.rows += 1;
-        self.line = self.row.position().map_or(self.line, Position::line);
-        match self.fill(record) {
+        self.line = self.known.next_line().unwrap_or(self.line);
+        match whole.and_then(|()| self.fill(record)) {
             Ok(()) => Ok(Step::Record),
             Err(why) => self.bad(&why),
         }
@@ -203,7 +202,7 @@ impl Source for Csv {
     }
 }
 
-fn explain(error: &csv::Error, fault: &Fault) -> Failure {
-    let what = fault.borrow().clone();
+fn explain(error: &csv::Error, known: &Known) -> Failure {
+    let what = known.fault();
     Failure::other(what.unwrap_or_else(|| format!("cannot read the file: {error}")))
 }

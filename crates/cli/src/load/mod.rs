@@ -278,6 +278,9 @@ impl Loader<'_> {
                         n if n == SKIPPED_TOLD + 1 => note("more are left out; they are counted"),
                         _ => {}
                     });
+                    // Nothing else may come for a long time.
+                    self.progress.at(source.at(self.done.records + self.pending.records));
+                    self.check_interrupt()?;
                 }
             }
         }
@@ -386,3 +389,6 @@ impl Loader<'_> {
         ended
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,14 @@
-//! What CSV lacks: a fault where a quote is never closed, and a bound for the length of a row.
+//! What CSV lacks: a fault where a quote is never closed, a bound for the length of a row, and the
+//! line on which a row begins.
 //!
 //! A reader of CSV takes what follows a quote for one cell, to the end of the file if need be: a
-//! file that was cut off, or in which one quote is missing, would be loaded without a word.
+//! file that was cut off, or in which one quote is missing, would be loaded without a word. Its own
+//! count of lines stops at the end of the row before, ahead of blank lines and of the second half
+//! of a line's end of two characters.
 
 use std::cell::RefCell;
-use std::io::{self, Read};
+use std::collections::VecDeque;
+use std::io::{self, Chain, Cursor, Read};
 use std::rc::Rc;
 
 /// The longest row, in bytes.
@@ -13,8 +17,39 @@ const ROW_BYTES_MAX: u64 = 256 << 20;
 /// What some editors put before text in UTF-8. It belongs to no cell.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What is wrong with the rows, once something is.
-pub(super) type Fault = Rc<RefCell<Option<String>>>;
+/// What is read behind the mark, if there is one. A reader of CSV knows it only where it comes in
+/// one piece with what follows.
+pub(super) fn past_mark<R: Read>(mut inner: R) -> io::Result<Chain<Cursor<Vec<u8>>, R>> {
+    let mut head = Vec::new();
+    inner.by_ref().take(MARK.len() as u64).read_to_end(&mut head)?;
+    if head == MARK {
+        head.clear();
+    }
+    Ok(Cursor::new(head).chain(inner))
+}
+
+/// What is known of rows beside their cells. They are read ahead of who asks for it.
+#[derive(Clone, Default)]
+pub(super) struct Known(Rc<RefCell<Told>>);
+
+#[derive(Default)]
+struct Told {
+    fault: Option<String>,
+    /// Where rows begin that nobody has asked for.
+    lines: VecDeque<u64>,
+}
+
+impl Known {
+    /// What is wrong with the rows, once something is.
+    pub(super) fn fault(&self) -> Option<String> {
+        self.0.borrow().fault.clone()
+    }
+
+    /// The line on which the next row begins; asked for once for each.
+    pub(super) fn next_line(&self) -> Option<u64> {
+        self.0.borrow_mut().lines.pop_front()
+    }
+}
 
 /// Looks at the bytes that pass by.
 pub(super) struct Rows<R> {
@@ -24,10 +59,10 @@ pub(super) struct Rows<R> {
     /// Where the quote was opened.
     opened: u64,
     line: u64,
-    /// Bytes since the file or the row began.
-    offset: u64,
+    /// The last byte ended a line, and a line feed belongs to the same end.
+    is_half_ended: bool,
     row_bytes: u64,
-    fault: Fault,
+    known: Known,
 }
 
 /// Where in a row.
@@ -41,46 +76,47 @@ enum Place {
 }
 
 impl<R: Read> Rows<R> {
-    pub(super) fn new(inner: R, delimiter: u8) -> (Rows<R>, Fault) {
-        let fault = Fault::default();
+    pub(super) fn new(inner: R, delimiter: u8) -> (Rows<R>, Known) {
+        let known = Known::default();
         let rows = Rows {
             inner,
             delimiter,
             place: Place::CellStart,
             opened: 1,
             line: 1,
-            offset: 0,
+            is_half_ended: false,
             row_bytes: 0,
-            fault: fault.clone(),
+            known: known.clone(),
         };
-        (rows, fault)
+        (rows, known)
     }
 
     fn pass(&mut self, byte: u8) {
-        let is_mark = MARK.get(self.offset as usize) == Some(&byte);
-        self.offset += 1;
+        let ends_line = byte == b'\n' || byte == b'\r';
+        if self.row_bytes == 0 && !ends_line {
+            self.known.0.borrow_mut().lines.push_back(self.line);
+        }
         self.row_bytes += 1;
-        let ends_row = byte == b'\n' || byte == b'\r';
         let next = match (self.place, byte) {
-            (Place::CellStart, _) if is_mark => Place::CellStart,
             (Place::CellStart, b'"') => {
                 self.opened = self.line;
                 Place::Quoted
             }
             (Place::Quoted, b'"') => Place::Quote,
             (Place::Quoted, _) | (Place::Quote, b'"') => Place::Quoted,
-            _ if ends_row || byte == self.delimiter => Place::CellStart,
+            _ if ends_line || byte == self.delimiter => Place::CellStart,
             _ => Place::Cell,
         };
-        if ends_row && next != Place::Quoted {
+        if ends_line && next != Place::Quoted {
             self.row_bytes = 0;
         }
-        self.line += u64::from(byte == b'\n');
+        self.line += u64::from(ends_line && !(self.is_half_ended && byte == b'\n'));
+        self.is_half_ended = byte == b'\r';
         self.place = next;
     }
 
     fn fail(&self, what: String) -> io::Result<usize> {
-        self.fault.borrow_mut().get_or_insert(what.clone());
+        self.known.0.borrow_mut().fault.get_or_insert(what.clone());
         Err(io::Error::other(what))
     }
 }
@@ -111,14 +147,14 @@ mod tests {
 
     /// The fault of a text that comes a few bytes at a time, and how many could be read.
     fn fault_of(text: &[u8], piece: usize) -> (Option<String>, usize) {
-        let (mut rows, fault) = Rows::new(text, b';');
+        let (mut rows, known) = Rows::new(text, b';');
         let (mut buf, mut read) = (vec![0; piece], 0);
         while let Ok(more) = rows.read(&mut buf)
             && more > 0
         {
             read += more;
         }
-        (fault.take(), read)
+        (known.fault(), read)
     }
 
     #[test]
@@ -129,7 +165,6 @@ mod tests {
             b"\"a\";\"b;\n\"\r\n1;\"\"\"\"",
             b"a\"b;c\n",
             b"\"a\"b\";c\n",
-            b"\xef\xbb\xbf\"a\";b\n",
             b"\"\"",
         ] {
             for piece in 1..9 {
@@ -141,14 +176,52 @@ mod tests {
             (&b"\"a"[..], 1),
             (b"a;b\n1;\"2\n3;4\n", 2),
             (b"a;b\n\n1;\"2\"\"\n3;4\n", 3),
-            (b"\xef\xbb\xbf\"a;b\n", 1),
-            (b"x\xef\xbb\xbf\n\"a", 2),
+            (b"a\r\n\r\n\"a", 3),
+            (b"a\r\r\"a", 3),
         ] {
             for piece in 1..9 {
                 let (fault, read) = fault_of(cut, piece);
                 let fault = fault.expect("a fault");
                 assert!(fault.starts_with(&format!("line {line}: a quote")), "{fault}");
                 assert_eq!(read, cut.len(), "what stands before it is read");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_told_the_lines_they_begin_on() {
+        for (text, lines) in [
+            (&b""[..], &[][..]),
+            (b"\n\r\n\n", &[]),
+            (b"a\nb\n", &[1, 2]),
+            (b"a\r\nb\r\n\r\nc", &[1, 2, 4]),
+            (b"a\rb\r\rc", &[1, 2, 4]),
+            (b"\n\na;\"b\n\r\n\"\n\"\"\n;\n", &[3, 6, 7]),
+        ] {
+            let (mut rows, known) = Rows::new(text, b';');
+            rows.read_to_end(&mut Vec::new()).expect("sound rows");
+            let told: Vec<u64> = std::iter::from_fn(|| known.next_line()).collect();
+            assert_eq!(told, lines, "{}", text.escape_ascii());
+        }
+    }
+
+    /// A pipe brings what its writer wrote at a time.
+    #[test]
+    fn the_mark_is_left_out_however_it_comes() {
+        for (text, expected) in [
+            (&b"\xef\xbb\xbfid\n"[..], &b"id\n"[..]),
+            (b"\xef\xbb\xbf", b""),
+            (b"\xef\xbb\xbf\xef\xbb\xbf", b"\xef\xbb\xbf"),
+            (b"\xef\xbbid\n", b"\xef\xbbid\n"),
+            (b"\xef", b"\xef"),
+            (b"", b""),
+        ] {
+            for at in 0..=text.len() {
+                let (left, right) = text.split_at(at);
+                let mut read = Vec::new();
+                let mut rest = past_mark(left.chain(right)).expect("a start");
+                rest.read_to_end(&mut read).expect("the rest");
+                assert_eq!(read, expected, "{} cut at {at}", text.escape_ascii());
             }
         }
     }
@@ -162,10 +235,10 @@ mod tests {
                 Ok(buf.len())
             }
         }
-        let (mut rows, fault) = Rows::new(Endless(b'x'), b',');
+        let (mut rows, known) = Rows::new(Endless(b'x'), b',');
         let mut buf = vec![0; 1 << 20];
         let pieces = (0..1_000).take_while(|_| rows.read(&mut buf).is_ok()).count();
         assert_eq!(pieces, 256);
-        assert!(fault.take().is_some_and(|what| what.contains("longer than 256 MiB")));
+        assert!(known.fault().is_some_and(|what| what.contains("longer than 256 MiB")));
     }
 }

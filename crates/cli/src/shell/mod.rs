@@ -16,8 +16,11 @@ use rustyline::error::ReadlineError;
 use rustyline::{Config, DefaultEditor};
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// The longest line from a pipe, in bytes.
+const LINE_BYTES_MAX: u64 = 256 << 20;
 
 const PROMPT: &str = "esker> ";
 
@@ -78,13 +81,17 @@ impl Shell<'_> {
         let mut input = io::stdin().lock();
         loop {
             line.clear();
-            let read = input.read_until(b'\n', &mut line);
+            let read = input.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line);
             let read = read
                 .map_err(|error| Failure::other(format!("cannot read standard input: {error}")))?;
             if read == 0 {
                 return Ok(());
             }
             number += 1;
+            if read as u64 > LINE_BYTES_MAX {
+                let what = format!("line {number} is longer than 256 MiB: load such values");
+                return Err(Failure::other(what));
+            }
             match self.line(&line) {
                 Ok(Then::GoOn) => {}
                 Ok(Then::Quit) => return Ok(()),

@@ -105,6 +105,18 @@ fn ranges_are_deleted() {
     assert_eq!(on(&store, &["count"]).good(), "4\n");
     on(&store, &["delete", "--prefix", "b"]).good();
     assert_eq!(on(&store, &["scan"]).good(), "c\t5\n");
+    // No key stands behind all that begin so.
+    let hex = |args: &[&str]| on(&store, &[args, &["--encoding", "hex"]].concat());
+    for prefix in ["ff", "ffff"] {
+        for key in ["fe", "ff", "ffff", "ffff00", "fffe"] {
+            hex(&["put", key, "00"]).good();
+        }
+        hex(&["delete", "--prefix", prefix]).good();
+        let left = if prefix == "ff" { "63\nfe\n" } else { "63\nfe\nff\nfffe\n" };
+        assert_eq!(hex(&["scan", "--keys-only"]).good(), left);
+        hex(&["delete", "--prefix", prefix]).good();
+    }
+    assert_eq!(on(&store, &["delete", "--prefix", ""]).code, 2);
 }
 
 #[test]

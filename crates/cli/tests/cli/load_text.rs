@@ -59,6 +59,9 @@ fn csv_rows() {
 fn csv_faults() {
     for (args, text, code, part, kept) in [
         ("", &b"id,b\n1,2\n2\n3,4\n"[..], 1, "line 3: 1 columns instead of 2", 1),
+        ("", b"id,b\r\n1,2\r\n2\r\n3,4\r\n", 1, "line 3: 1 columns instead of 2", 1),
+        ("", b"\nid,b\n\n1,2\n\n\n\"2\n\"\n3,4\n", 1, "line 7: 1 columns instead of 2", 1),
+        ("", b"\n\nid,id\n1,2\n", 1, "line 3: column \"id\" stands twice", 0),
         ("", b"id,b\n1,2\n2,\xff\n3,4\n", 1, "line 3: column \"b\" is not UTF-8", 1),
         ("", b"id,id\n1,2\n", 1, "column \"id\" stands twice", 0),
         ("", b"id,\xff\n1,2\n", 1, "line 1: a column's name is not UTF-8", 0),

@@ -29,6 +29,8 @@ const PAYLOAD_BYTES_MAX: usize = i32::MAX as usize;
 const LZ4_BYTES_MAX: usize = 0x7E00_0000;
 const EXPANSION_MAX: usize = 256;
 const PAYLOAD_BYTES_ALWAYS: usize = 64 << 10;
+/// The longest scratch that stays where payloads are of any length.
+const SCRATCH_KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// The most bytes that `stored` bytes may stand for.
 fn payload_bytes_max(stored: usize) -> usize {
@@ -109,6 +111,18 @@ impl Sealer {
     ) -> Option<(u8, &[u8])> {
         let (codec, stored) = self.compress(value, compression)?;
         Some((codec, &self.scratch[..stored]))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        self.scratch.capacity()
+    }
+
+    /// Gives back the working memory that a long payload took.
+    pub(crate) fn forget_long(&mut self) {
+        if self.scratch.capacity() > SCRATCH_KEPT_BYTES_MAX {
+            self.scratch = Vec::new();
+        }
     }
 
     fn lz4(&mut self, payload: &[u8]) -> Option<(u8, usize)> {

@@ -214,7 +214,29 @@ mod tests {
     use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
     use esker_base::vfs::strict::StrictVfs;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    /// Once it is named the copy may be somebody's, who names another manifest.
+    #[test]
+    fn a_copy_is_named_once() {
+        let vfs = FaultyVfs::new(Arc::new(StrictVfs::new()));
+        let env = Env::with_vfs(Arc::new(vfs.clone()), 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        let db = Db::open_with("store", Options::default(), setup.clone()).expect("open");
+        db.put(b"key", b"value").expect("put");
+        let named = Arc::new(AtomicU64::new(0));
+        let seen = named.clone();
+        let counts = move |path: &Path| {
+            seen.fetch_add(u64::from(path.starts_with("copy")), Ordering::Relaxed);
+            false
+        };
+        vfs.inject(FaultRule::nth(1, &[Op::Rename], Fault::Eio).on(counts));
+        db.checkpoint("copy").expect("checkpoint");
+        assert_eq!(named.load(Ordering::Relaxed), 1);
+        vfs.heal();
+        let copy = Db::open_with("copy", Options::default(), setup).expect("open the copy");
+        assert_eq!(copy.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
+    }
 
     #[test]
     fn closing_ends_it_between_two_tables_and_within_one_and_nothing_is_left() {

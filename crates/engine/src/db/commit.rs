@@ -39,9 +39,10 @@ fn is_on_its_way(core: &Core) -> bool {
 /// The keyspace with the largest memtable that is written to, unless all are empty.
 fn largest(core: &Core) -> Option<KeyspaceId> {
     let keyspaces = core.keyspaces.load();
+    // One that nothing was written to but ranges without keys has memory, and is never sealed.
+    let holds = |keyspace: &&Arc<KeyspaceCore>| !keyspace.view.load().active.is_empty();
     let held = |keyspace: &&Arc<KeyspaceCore>| keyspace.counted_bytes.load(Ordering::Relaxed);
-    let largest = keyspaces.by_id.values().max_by_key(held)?;
-    (held(&largest) > 0).then_some(largest.id)
+    keyspaces.by_id.values().filter(holds).max_by_key(held).map(|largest| largest.id)
 }
 
 /// The keyspace whose active memtable needs the oldest log.
@@ -53,7 +54,7 @@ pub(super) fn who_pins(keyspaces: &Keyspaces) -> Option<&Arc<KeyspaceCore>> {
 
 /// The same, unless a memtable that waits for a flush needs one as old: then another one would make
 /// the wait longer, and no log go.
-fn who_alone_pins(keyspaces: &Keyspaces) -> Option<&Arc<KeyspaceCore>> {
+pub(super) fn who_alone_pins(keyspaces: &Keyspaces) -> Option<&Arc<KeyspaceCore>> {
     let oldest_sealed = keyspaces.by_id.values().filter_map(|keyspace| {
         keyspace.view.load().sealed.iter().map(|sealed| sealed.first_wal).min()
     });
@@ -99,11 +100,16 @@ fn wait_for_epochs(core: &Core) -> Result<()> {
 
 impl Core {
     /// True if the logs that are written no more are more than they should be, by their bytes,
-    /// these included, or by their number: each is opened when the store is, and kept by every
-    /// checkpoint.
+    /// these included, or by their number.
     fn has_too_many_logs(&self, bytes: u64) -> bool {
         let retired = self.retired_wal_bytes.load(Ordering::Relaxed);
-        retired + bytes > self.options.wal_bytes_max || self.retired.lock().len() > LOGS_MAX
+        retired + bytes > self.options.wal_bytes_max || self.do_logs_pile_up()
+    }
+
+    /// True if the logs that are written no more are too many: each is opened when the store is,
+    /// kept by every checkpoint, and may have a file open.
+    pub(super) fn do_logs_pile_up(&self) -> bool {
+        self.retired.lock().len() > LOGS_MAX
     }
 
     /// Counts and tells that nobody could write for so long.

@@ -247,8 +247,8 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` if `dir` exists, or is inside of the database's own directory, by whatever
-    /// path; `Cancelled` if the database is closed meanwhile; of the disk. Nothing is left behind
-    /// then.
+    /// path; `Cancelled` if the database is closed meanwhile; of the disk. Nothing of `dir` is left
+    /// then, only directories above it that were made for it.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         checkpoint::checkpoint(self.core(), dir.as_ref())
     }

@@ -63,8 +63,8 @@ impl KeyspaceCore {
             return false;
         }
         let indexing = self.indexing.lock();
-        let has_digest = |run: &Arc<Run>| !indexing.lacks_digest(run);
-        let runs = version.runs().filter(|(_, run)| has_digest(run)).count();
+        let is_for = |run: &Arc<Run>| !run.hides_ranges() && !indexing.lacks_digest(run);
+        let runs = version.runs().filter(|(_, run)| is_for(run)).count();
         !indexing.failed && indexing.too_large.is_none() && runs >= runs_min
     }
 
@@ -104,7 +104,8 @@ impl KeyspaceCore {
         let known = coverage.map_or(0, Coverage::entries);
         let unknown: u64 = wanted.unknown.iter().map(|run| run.entries()).sum();
         let runs_min = self.options.run_index_runs_min as usize;
-        if wanted.known.len() + wanted.unknown.len() < runs_min {
+        let of_use = wanted.known.iter().map(|(run, _)| run).chain(&wanted.unknown);
+        if of_use.filter(|run| !run.hides_ranges()).count() < runs_min {
             // Then scans pay for compactions, see `may_index`; or soon there are others.
             return None;
         }

@@ -77,7 +77,8 @@ impl Ingest {
     /// # Errors
     /// `InvalidArgument` if the keyspace was dropped; `Poisoned`, `NoSpace`; `Cancelled` if the
     /// database is closed, or an error of [`Ingest::put`] has ended this; of the disk. Nothing
-    /// became visible then.
+    /// became visible then, but where the disk failed while the manifest was written, who opens
+    /// the store next may find all of it.
     pub fn finish(mut self) -> Result<u64> {
         let Some(output) = self.output.take() else { return Err(Error::Cancelled) };
         let core = &self.running.core;

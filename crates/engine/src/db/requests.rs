@@ -146,9 +146,9 @@ impl Db {
     /// # Cost
     /// Tables get a second name, or are copied where `dir` is on another file system; their
     /// checksums are read. Where the keyspace keeps large values apart, or has another id there,
-    /// everything is written anew. Memtables are flushed; those who delete groups or have them
-    /// arrive wait for that too, nobody else. 16 MiB of memory beside the budget. To have the old
-    /// state's space first, delete the group before.
+    /// everything is written anew. Memtables are flushed; those who delete groups, have them
+    /// arrive, drop keyspaces, or make or drop indexes wait for that too. 16 MiB of memory beside
+    /// the budget. To have the old state's space first, delete the group before.
     /// # Source
     /// Pebble's ingest-and-excise.
     pub fn ingest_group(&self, group: &[u8], dir: impl AsRef<Path>) -> Result<GroupFiles> {

@@ -10,7 +10,7 @@
 //! Invariants: (1) a value is in the log before the batch that points to it; (2) a memtable holds
 //! the logs that its pointers lead into.
 
-use super::commit::who_pins;
+use super::commit::{who_alone_pins, who_pins};
 use super::commit_state::{CommitState, raise};
 use super::core::{Core, KeyspaceCore, Keyspaces, View};
 use super::queue::Request;
@@ -138,7 +138,10 @@ impl CommitState {
             let first = k.view.load().active_first_wal.load(Ordering::Relaxed);
             bytes_since(core, first) + self.value_bytes
         };
-        match who_pins(&keyspaces).filter(|oldest| unflushed(oldest) > unflushed_bytes_max(core)) {
+        let by_bytes =
+            who_pins(&keyspaces).filter(|oldest| unflushed(oldest) > unflushed_bytes_max(core));
+        let by_number = || who_alone_pins(&keyspaces).filter(|_| core.do_logs_pile_up());
+        match by_bytes.or_else(by_number) {
             // That goes on to the next log too.
             Some(oldest) => self.seal(core, &[oldest.id])?,
             None => self.rotate(core)?,
@@ -175,4 +178,48 @@ pub(super) fn unflushed_bytes_max(core: &Core) -> u64 {
 fn bytes_since(core: &Core, first: u64) -> u64 {
     let retired = core.retired.lock();
     retired.iter().filter(|wal| wal.number >= first).map(|wal| wal.value_bytes).sum()
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Setup};
+    use crate::options::{Compression, KeyspaceOptions, Options};
+    use esker_base::Env;
+    use esker_base::vfs::strict::StrictVfs;
+
+    /// However many fit into the bytes that logs may have: each keeps a file open.
+    #[test]
+    fn logs_that_end_for_their_values_do_not_pile_up() {
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        let default_keyspace = KeyspaceOptions {
+            memtable_bytes: 64 << 10,
+            value_log_bytes_min: Some(100),
+            value_log_compression: Compression::None,
+            ..KeyspaceOptions::default()
+        };
+        let options = Options {
+            wal_bytes_max: 1 << 20,
+            value_log_file_bytes: 16 << 10,
+            value_log_space_amp_max: 100.0,
+            default_keyspace,
+            ..Options::default()
+        };
+        let db = Db::open_with("/db", options, setup).expect("open");
+        let put = |range: std::ops::Range<u32>| {
+            for number in range {
+                db.put(&number.to_be_bytes(), &[7; 4096]).expect("put");
+            }
+        };
+        // What is alive says how much of it may be without a table.
+        put(0..300);
+        db.flush().expect("flush");
+        let mut most = 0;
+        for number in 300..540 {
+            put(number..number + 1);
+            most = most.max(db.core().retired.lock().len());
+        }
+        assert!((32..=33).contains(&most), "{most} logs");
+    }
 }

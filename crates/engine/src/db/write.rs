@@ -129,7 +129,9 @@ fn lead(core: &Core, mut leader: Leader<'_>) -> Request {
         // Of who led before only half may be there: nothing may come after it and show that.
         (_, Err(error)) => fail_all(group.requests(), &error),
     }
-    drop(watch);
+    // Not by whether the thread panics: it may do so for a reason of the user's, who writes from
+    // a destructor.
+    std::mem::forget(watch);
     drop(guard);
     leader.finish(group)
 }
@@ -285,28 +287,29 @@ impl CommitState {
     }
 }
 
-/// Poisons the database if a commit panics half-way.
+/// Poisons the database if a commit panics half-way: forgotten by one that does not.
 struct PanicWatch<'a> {
     core: &'a Core,
 }
 
 impl Drop for PanicWatch<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.core.poison("a writing thread panicked".to_owned());
-        }
+        self.core.poison("a writing thread panicked".to_owned());
     }
 }
 
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
 mod tests {
     use crate::db::{Db, Setup};
-    use crate::options::{KeyspaceOptions, Options, WriteOptions};
+    use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
     use esker_base::vfs::strict::StrictVfs;
     use esker_base::{Batch, Comparator, Env, Error, KeyOrder};
     use std::cmp::Ordering;
+    use std::panic::AssertUnwindSafe;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     /// More than a memtable keeps without order.
     const RANGES: usize = 100;
@@ -371,5 +374,50 @@ mod tests {
             [&b"before"[..], b"half", b"late"].map(|key| db.get(key).expect("get").is_some());
         assert_eq!(seen, [true, false, false]);
         assert!(db.close().is_err(), "it says so at the end too");
+    }
+
+    /// A thread that ends for a reason of its own, and writes while it unwinds.
+    #[test]
+    fn a_write_from_a_destructor_of_a_thread_that_panics_is_as_any_other() {
+        struct Late<'a>(&'a Db);
+        impl Drop for Late<'_> {
+            fn drop(&mut self) {
+                self.0.put(b"late", b"1").expect("put");
+            }
+        }
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+        let setup = Setup { env, ..Setup::default() };
+        let db = Db::open_with("/db", Options::default(), setup).expect("open");
+        let ended = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let _late = Late(&db);
+            panic!("of the user's own");
+        }));
+        assert!(ended.is_err());
+        assert!(db.get(b"late").expect("get").is_some());
+        db.put(b"after", b"1").expect("the store is sound");
+        db.close().expect("close");
+    }
+
+    /// A range without keys is counted and makes no memtable that could be flushed.
+    #[test]
+    fn what_needs_all_memory_waits_for_no_memtable_without_records() {
+        for durability in [Durability::Wal, Durability::External] {
+            for of_a_guest in [false, true] {
+                let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+                let setup = Setup { env, ..Setup::default() };
+                let options =
+                    Options { memory_budget_bytes: 4 << 20, durability, ..Options::default() };
+                let db = Db::open_with("/db", options, setup).expect("open");
+                let guest = db.create_keyspace("guest", KeyspaceOptions::default());
+                let of =
+                    if of_a_guest { guest.expect("new") } else { db.default_keyspace().clone() };
+                of.delete_range(b"a", b"a").expect("nothing");
+                let (done, is_done) = channel();
+                let writer = db.clone();
+                std::thread::spawn(move || done.send(writer.put(b"k", &vec![0; 3 << 20])));
+                let put = is_done.recv_timeout(Duration::from_secs(60)).expect("it returns");
+                put.expect("put");
+            }
+        }
     }
 }

@@ -22,6 +22,7 @@ use esker_base::heap::SharedBytes;
 use esker_base::key::SEQ_MAX;
 use esker_base::{Error, Result, Seq, Trailer};
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 
 const READAHEAD_BYTES_FIRST: usize = 16 << 10;
@@ -125,6 +126,8 @@ struct ReadAhead {
     /// Blocks walked in one direction so far.
     run: u32,
     bytes: usize,
+    /// A piece that could not be read as one: its blocks are read alone.
+    unreadable: Range<u64>,
 }
 
 impl TableCursor {
@@ -260,7 +263,7 @@ impl TableCursor {
 
     /// Reads a block from the file, or from what was read ahead.
     fn read_block(&mut self, handle: Handle, way: Way) -> Result<Block> {
-        if !self.readahead.holds(handle) && !self.read_ahead(handle, way)? {
+        if !self.readahead.holds(handle) && !self.read_ahead(handle, way) {
             return self.table.load_data(handle);
         }
         let table = &self.table;
@@ -290,7 +293,10 @@ impl TableCursor {
     /// Reads a piece of the file that holds `handle` and what is likely to come after it.
     ///
     /// False if the block is better read alone.
-    fn read_ahead(&mut self, handle: Handle, way: Way) -> Result<bool> {
+    fn read_ahead(&mut self, handle: Handle, way: Way) -> bool {
+        if self.readahead.unreadable.contains(&handle.offset_bytes) {
+            return false;
+        }
         let CursorOptions { readahead_bytes_min: min, readahead_bytes_max: max, .. } = self.options;
         let bytes = match (self.readahead.run, self.readahead.bytes) {
             (0..RUN_BEFORE_READAHEAD, _) => min,
@@ -301,7 +307,7 @@ impl TableCursor {
         self.readahead.bytes = bytes;
         let whole = handle.whole_bytes();
         if bytes <= whole {
-            return Ok(false);
+            return false;
         }
         let end_max = self.table.file.bytes - FOOTER_BYTES as u64;
         let (start, end) = if way == Way::Backward {
@@ -311,24 +317,25 @@ impl TableCursor {
             (handle.offset_bytes, end.min(end_max).max(handle.end_bytes()))
         };
         if end > self.table.file.bytes {
-            return Ok(false);
+            return false;
         }
         let len = (end - start) as usize;
         let fill = |data: &mut [u8]| self.table.file.inner.read_at(start, data);
         let spare = self.readahead.take_spare(len);
         let (data, read) = SharedBytes::refilled(spare, len, fill);
-        let read = read?;
+        if !read.is_ok_and(|read| read == len) {
+            // What is wrong may lie where nobody asks for it. Whoever does is told then.
+            self.readahead.unreadable = start..end;
+            self.readahead.bytes = 0;
+            return false;
+        }
         let stripe = self.table.counters.local();
         stripe.add(TableCounter::Reads, 1);
-        stripe.add(TableCounter::ReadBytes, read as u64);
-        if read != len {
-            let what = Damage("file is shorter than when it was opened");
-            return Err(self.table.damaged(handle, what));
-        }
+        stripe.add(TableCounter::ReadBytes, len as u64);
         self.readahead.data = Some(data);
         self.readahead.at = start;
         self.readahead.len = len;
-        Ok(true)
+        true
     }
 
     /// Goes to the first record of the following block.

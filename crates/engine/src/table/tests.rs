@@ -1032,3 +1032,86 @@ fn a_table_on_the_real_file_system() {
     env.vfs.remove(&path).expect("remove");
     env.vfs.remove_dir(Path::new(&dir)).expect("remove directory");
 }
+
+/// A file of which no read succeeds that takes in some of these bytes.
+#[derive(Debug)]
+struct Holed(Bytes, std::ops::Range<u64>);
+
+impl ReadableFile for Holed {
+    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize> {
+        if offset_bytes < self.1.end && offset_bytes + buf.len() as u64 > self.1.start {
+            return Err(Error::io("read", &path(), std::io::Error::other("a hole")));
+        }
+        self.0.read_at(offset_bytes, buf)
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        self.0.len_bytes()
+    }
+}
+
+/// Reading ahead, or past what is no record at all, may come upon what nobody asks for.
+#[test]
+fn what_cannot_be_read_is_told_where_it_is_asked_for() {
+    let options = KeyspaceOptions {
+        compression: vec![Compression::None],
+        index_partition_bytes: 200,
+        ..KeyspaceOptions::default()
+    };
+    let mut random = Random(11);
+    let entries: Vec<Entry> = (0..2_000u32)
+        .map(|number| {
+            let value = (0..200).map(|_| random.next() as u8).collect();
+            (number.to_be_bytes().to_vec(), Trailer::new(7, Kind::Put), value)
+        })
+        .collect();
+    let (bytes, _) = build(&options, &entries, &[]);
+    let open = |hole: std::ops::Range<u64>| {
+        let len = bytes.len() as u64;
+        let file = TableFile::new(Arc::new(Holed(Bytes(bytes.clone()), hole)), &path(), len, SALT);
+        // Nothing is kept, so that everything is read.
+        TableReader::open(file, &options, &context(0, 0)).map(Arc::new).expect("opens")
+    };
+    let whole = open(0..0);
+    let filter = whole.top.partitions[1].filter.expect("a filter");
+    let of_key = |key: &[u8]| whole.approximate_offset(key);
+    let in_block = of_key(&entries[1_000].0) + 10;
+    let ways = [CursorOptions::compaction(64 << 10), CursorOptions::default()];
+    // Filters stand between blocks, and a walk needs none.
+    let table = open(filter.offset_bytes..filter.offset_bytes + 1);
+    for way in ways {
+        let mut cursor = table.cursor(way);
+        cursor.seek_to_first().expect("first");
+        for entry in &entries {
+            check(&cursor, Some(entry), "past a filter");
+            cursor.next().expect("next");
+        }
+        check(&cursor, None, "behind the last");
+    }
+    let table = open(in_block..in_block + 1);
+    for way in ways {
+        let mut cursor = table.cursor(way);
+        cursor.seek_to_first().expect("first");
+        let mut passed = 0;
+        let failed = loop {
+            check(&cursor, Some(&entries[passed]), "before the hole");
+            passed += 1;
+            match cursor.next() {
+                Ok(()) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(failed, Error::Io { .. }), "{failed}");
+        assert_eq!(of_key(&entries[passed].0), of_key(&entries[1_000].0), "up to its block");
+        let mut cursor = table.cursor(way);
+        cursor.seek_to_last().expect("last");
+        let mut left = entries.len();
+        while of_key(&entries[left - 1].0) > in_block {
+            left -= 1;
+            check(&cursor, Some(&entries[left]), "behind the hole");
+            let moved = cursor.prev();
+            assert!(moved.is_ok() || of_key(&entries[left - 1].0) < in_block, "{moved:?}");
+        }
+        assert!(entries.len() - left > 900, "{left}");
+    }
+}

@@ -46,10 +46,13 @@ pub(crate) fn pack(value: &[u8], compression: Compression) -> Packed {
 }
 
 fn pack_by(sealer: &mut Sealer, value: &[u8], compression: Compression) -> Packed {
-    match sealer.compress_value(value, compression) {
+    let packed = match sealer.compress_value(value, compression) {
         Some((codec, stored)) => Packed::Compressed { codec, stored: stored.into() },
         None => Packed::Plain,
-    }
+    };
+    // The thread may live long, and write none as large again.
+    sealer.forget_long();
+    packed
 }
 
 /// The value that these stored bytes stand for.
@@ -60,4 +63,23 @@ pub(super) fn unpack(heap: &Heap, stored: StoredValue) -> Result<Value, Damage> 
     let bytes = expand(heap, stored.codec, stored.bytes())?;
     let end = bytes.len();
     Ok(Value::shared(bytes, 0, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_keeps_no_memory_of_a_long_value() {
+        let long: Vec<u8> =
+            (0..4u32 << 20).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+        for compression in [Compression::Lz4, Compression::Zstd { level: 1 }] {
+            for value in [&long[..], &vec![7; 4 << 20]] {
+                let mut sealer = Sealer::new();
+                let packed = pack_by(&mut sealer, value, compression);
+                assert!(packed.parts(value).1.len() <= value.len());
+                assert!(sealer.scratch_bytes() <= 1 << 20);
+            }
+        }
+    }
 }

@@ -42,6 +42,20 @@ impl Piece {
         Ok(())
     }
 
+    /// Reads so many bytes, or where these cannot be read as many as are needed: what is wrong may
+    /// lie between values, or in one that nobody asks for.
+    fn fill_ahead(
+        &mut self,
+        source: &ValueSource<'_>,
+        at: u64,
+        (wanted, needed): (u64, u64),
+    ) -> Result<()> {
+        match self.fill(source, at, wanted.max(needed)) {
+            Err(_) if wanted > needed => self.fill(source, at, needed),
+            filled => filled,
+        }
+    }
+
     /// The codec of the value at `places[nth]`, and where its stored bytes are in this piece. Reads
     /// on if they are not.
     pub(super) fn find(
@@ -53,13 +67,13 @@ impl Piece {
         let at = places[nth];
         let header_bytes = RECORD_HEADER_BYTES as u64;
         if self.window(at, header_bytes).is_none() {
-            self.fill(source, at, piece_bytes(&places[nth..]))?;
+            self.fill_ahead(source, at, (piece_bytes(&places[nth..]), header_bytes))?;
         }
         let len = self.window(at, header_bytes).and_then(ValueSource::record_bytes);
         let len = len.filter(|len| at.checked_add(*len).is_some_and(|e| e <= source.file_bytes));
         let Some(len) = len else { return Err(source.damaged(at, "a value is cut short")) };
         if self.window(at, len).is_none() {
-            self.fill(source, at, len.max(piece_bytes(&places[nth..])))?;
+            self.fill_ahead(source, at, (piece_bytes(&places[nth..]), len))?;
         }
         self.record(source, at, len)
     }

@@ -92,12 +92,9 @@ impl Coverage {
         };
         let covered = version.runs().filter_map(|(_, run)| Some((run.clone(), slots_of(run)?)));
         self.covered = covered.collect();
-        // A range tombstone hides keys that the index does not know it by.
-        let speaks =
-            |run: &Arc<Run>| run.tables.iter().all(|table| table.meta.range_tombstones == 0);
         self.spoken_for = version
             .runs()
-            .map(|(_, run)| self.slots_of(run).filter(|_| speaks(run)).unwrap_or(0))
+            .map(|(_, run)| self.slots_of(run).filter(|_| !run.hides_ranges()).unwrap_or(0))
             .collect();
         if self.spoken_for.iter().filter(|&&slots| slots != 0).count() < self.runs_min {
             self.spoken_for.clear();

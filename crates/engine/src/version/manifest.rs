@@ -241,6 +241,11 @@ impl Manifest {
         self.writer.len_bytes()
     }
 
+    /// Ends the manifest. What was appended since CURRENT was written is not vouched for.
+    pub(super) fn finish(self) -> Result<()> {
+        self.writer.finish()
+    }
+
     /// Ends the manifest: all of it becomes what CURRENT vouches for.
     pub(super) fn close(mut self, dir: &dyn Directory) -> Result<()> {
         let temporary = self.prepare_current(dir)?;
@@ -253,7 +258,9 @@ impl Manifest {
 fn append_to(writer: &mut Writer, edit: &VersionEdit) -> Result<()> {
     let encoded = edit.encode();
     if encoded.len() > EDIT_BYTES_MAX {
-        return Err(Error::invalid("an edit of the manifest would be longer than 1 GiB"));
+        return Err(Error::invalid(
+            "an edit of the manifest would be longer than 1 GiB, with the first and last keys of so many tables: raise table_bytes_max",
+        ));
     }
     writer.append(&encoded)
 }

@@ -26,6 +26,10 @@ const GRANDPARENT_TABLES_MAX: u64 = 10;
 /// One of so many parts of the largest that a table may be it has at least when it is cut for that.
 pub(crate) const CUT_EARLY_FROM: u64 = 8;
 
+/// A table that is cut for its size has at least so many times the bytes of its first and last key:
+/// both stand in an edit of the manifest, with those of all tables that are written with it.
+const BOUNDS_SHARE: u64 = 32;
+
 /// Bytes of range tombstones after which a table is ended, however large tables may be: they are
 /// one block, which is read as a whole and must be shorter than 2 GiB. What stands over the same
 /// keys is not divided.
@@ -63,6 +67,7 @@ pub(crate) struct RunOutput {
 struct Open {
     builder: TableBuilder,
     number: u64,
+    first_key_bytes: usize,
 }
 
 impl RunOutput {
@@ -148,7 +153,7 @@ impl RunOutput {
                 // What ends before the table begins is none of its neighbours below.
                 self.pass_grandparents(key);
                 self.grandparent_bytes = 0;
-                let open = self.start_table()?;
+                let open = self.start_table(key.len())?;
                 if let Some(grouping) = &mut self.grouping {
                     grouping.begin_table(key);
                 }
@@ -166,14 +171,16 @@ impl RunOutput {
     fn wants_cut(&mut self, key: &[u8]) -> bool {
         let Some(open) = &self.current else { return false };
         let bytes = open.builder.estimated_bytes();
+        let least = BOUNDS_SHARE * (open.first_key_bytes + self.last_key.len()) as u64;
         self.pass_grandparents(key);
         let limit = self.options.table_bytes_max;
         let crowded = self.grandparent_bytes > GRANDPARENT_TABLES_MAX * limit
-            && bytes > limit / CUT_EARLY_FROM;
+            && bytes > (limit / CUT_EARLY_FROM).max(least);
         let grouping = self.grouping.as_mut();
         let grouped = grouping.is_some_and(|grouping| grouping.wants_cut(key, bytes));
         // All records of a key stay in one table.
-        (bytes >= limit || crowded || grouped) && !self.options.order.same(&self.last_key, key)
+        (bytes >= limit.max(least) || crowded || grouped)
+            && !self.options.order.same(&self.last_key, key)
     }
 
     /// Counts the grandparents that end before `key`.
@@ -187,7 +194,7 @@ impl RunOutput {
         }
     }
 
-    fn start_table(&self) -> Result<Open> {
+    fn start_table(&self, first_key_bytes: usize) -> Result<Open> {
         let store = &self.store;
         let number = store.new_number();
         let path = names::table(&store.dir, number);
@@ -195,7 +202,7 @@ impl RunOutput {
         let salt = store.env.entropy.next_u64();
         let mut builder = TableBuilder::new(file, &path, &self.options, self.level, salt);
         builder.set_origin(&self.origin);
-        Ok(Open { builder, number })
+        Ok(Open { builder, number, first_key_bytes })
     }
 
     /// Ends tables where fragments end that take as much as a table may, up to `key` (`None`: all
@@ -231,9 +238,9 @@ impl RunOutput {
         self.tombstone_bytes = 0;
         let clipped = self.take_tombstones(upper.as_ref());
         if self.current.is_none() && !clipped.is_empty() {
-            self.current = Some(self.start_table()?);
+            self.current = Some(self.start_table(0)?);
         }
-        if let Some(Open { mut builder, number }) = self.current.take() {
+        if let Some(Open { mut builder, number, .. }) = self.current.take() {
             for tombstone in &clipped {
                 builder.add_range_tombstone(tombstone);
             }

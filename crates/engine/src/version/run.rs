@@ -65,6 +65,12 @@ impl Run {
         self.tables.iter().any(|table| table.compacting.load(Ordering::Relaxed))
     }
 
+    /// True if range tombstones of it hide keys, which a run index does not know them by: none
+    /// speaks for it.
+    pub(crate) fn hides_ranges(&self) -> bool {
+        self.tables.iter().any(|table| table.meta.range_tombstones > 0)
+    }
+
     /// Point records of all tables.
     pub(crate) fn entries(&self) -> u64 {
         self.tables.iter().map(|t| t.meta.entries).sum()

@@ -169,7 +169,6 @@ pub(crate) fn write_state(store: &TableStore, state: &Recovered, last_seq: Seq) 
     }
     edits.begin();
     edits.push(Change::Closed(last_seq));
-    let manifest = Manifest::create(store, number, &edits.into_edits())?;
-    manifest.close(store)?;
+    Manifest::create(store, number, &edits.into_edits())?.finish()?;
     Ok(number)
 }

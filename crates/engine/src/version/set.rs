@@ -564,7 +564,8 @@ impl VersionSet {
         last.push(Change::Closed(seq));
         state.push(last);
         let dir = NewDirectory { env: &store.env, path: dir };
-        Manifest::create(&dir, number, &state)?.close(&dir)
+        // From here on the copy is a store, and may be somebody's: nothing is renamed there again.
+        Manifest::create(&dir, number, &state)?.finish()
     }
 
     /// Records that everything up to `seq` is durable, and ends the manifest.

@@ -527,8 +527,12 @@ fn a_disk_error_at_any_call_leaves_nothing() {
                 break;
             }
             fired += 1;
-            assert!(matches!(result, Err(Error::Io { .. })), "{ops:?} {nth}: {result:?}");
-            pair.check();
+            match result {
+                // Where it reads ahead, what cannot be read then is read once more.
+                Ok(()) => assert_eq!(ops, [Op::Read], "{nth}"),
+                Err(Error::Io { .. }) => pair.check(),
+                Err(error) => panic!("{ops:?} {nth}: {error}"),
+            }
             pair.compact().expect("it is tried again");
             assert_eq!(pair.level1(), (2, 1 + 2));
             pair.check();

@@ -692,6 +692,47 @@ fn one_index_is_waited_for_whatever_becomes_of_others() {
     keyspace.wait_index("note", |_| true).expect("built");
 }
 
+/// Nothing is to be built: nobody reads the records.
+#[test]
+fn an_index_that_is_ready_stays_so_where_records_are_damaged() {
+    let disk = StrictVfs::new();
+    let open = || {
+        let mut options = options(Compaction::Leveled);
+        options.default_keyspace.compression = vec![Compression::None];
+        Db::open_with(DIR, options, setup(&disk)).expect("open")
+    };
+    let db = open();
+    let keyspace = db.default_keyspace();
+    keyspace.create_index("price").expect("create");
+    for number in 0..200 {
+        let record = Record::new().with("price", number as i64).with("padding", "p".repeat(40));
+        keyspace.put_record(&key(number), &record).expect("put");
+    }
+    keyspace.wait_indexes().expect("built");
+    db.flush().expect("flush");
+    db.close().expect("close");
+    let mut tables: Vec<String> = disk.file_names(Path::new(DIR));
+    tables.retain(|name| name.ends_with(".tbl"));
+    let mut damaged = 0;
+    for path in tables.iter().map(|name| Path::new(DIR).join(name)) {
+        let bytes = disk.read_file(&path).expect("read");
+        if let Some(at) = bytes.windows(40).position(|window| window == [b'p'; 40]) {
+            disk.flip_bit(&path, 8 * at as u64).expect("flip");
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "records are in tables");
+
+    let db = open();
+    let keyspace = db.default_keyspace();
+    assert!(keyspace.get(&key(0)).is_err(), "the first of them cannot be read");
+    keyspace.wait_indexes().expect("it is ready");
+    keyspace.wait_index("price", |_| true).expect("it is ready");
+    let mut found = keyspace.find("price", 7, &FindOptions::default()).expect("find");
+    assert!(found.advance().expect("advance"));
+    assert_eq!(found.key(), &key(7)[..]);
+}
+
 /// What an index has of a record that cannot be read is not known. Without the index, nobody need
 /// know.
 #[test]

@@ -35,6 +35,7 @@ mod shapes;
 mod small_tables;
 mod steps;
 mod support;
+mod unread_pages;
 mod values;
 mod values_ahead;
 mod verify_read_only;

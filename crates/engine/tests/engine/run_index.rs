@@ -321,6 +321,31 @@ fn runs_without_a_digest_are_read_as_ever_and_scans_still_pay() {
     assert!(index.runs >= 4, "{index:?}");
 }
 
+/// An index speaks for no run with range tombstones.
+#[test]
+fn scans_pay_for_compactions_where_an_index_would_speak_for_too_few() {
+    let disk = StrictVfs::new();
+    let mut indexed = options(32);
+    indexed.default_keyspace.run_index_runs_min = 4;
+    indexed.default_keyspace.tombstone_ratio_compact = 1.0;
+    indexed.default_keyspace.memtable_bytes = 1 << 20;
+    let db = Db::open_with(DIR, indexed, setup(&disk)).expect("open");
+    let runs = || db.stats().keyspaces[0].levels[0].runs;
+    for run in 0..5u64 {
+        (0..1_000).for_each(|number| db.put(&key(number), &run.to_be_bytes()).expect("put"));
+        db.delete_range(&key(run * 30), &key(run * 30 + 3)).expect("delete");
+        db.flush().expect("flush");
+    }
+    db.wait_idle().expect("idle");
+    assert_eq!(runs(), 5);
+    assert!(db.stats().keyspaces[0].run_index.is_none(), "it would be of no use");
+    let mut cursor = db.default_keyspace().scan(&ScanOptions::default()).expect("cursor");
+    (0..5_000).for_each(|number| cursor.seek(&key(number)).expect("seek"));
+    drop(cursor);
+    db.wait_idle().expect("idle");
+    assert_eq!(runs(), 0, "scans have paid for a compaction");
+}
+
 #[test]
 fn what_compactions_have_dropped_is_passed_over() {
     let disk = StrictVfs::new();

@@ -6,8 +6,8 @@ use esker::base::checksum::mix64;
 use esker::base::vfs::strict::StrictVfs;
 use esker::event::Event;
 use esker::{
-    Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, Scheduler, Setup, Snapshot,
-    TimeSlice,
+    Compaction, Compression, Db, Filter, KeyspaceOptions, Options, ScanOptions, Scheduler, Setup,
+    Snapshot, TimeSlice,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -390,4 +390,34 @@ fn tombstones_free_space_in_tiers_too() {
     assert_eq!(stats.keyspaces[0].table_bytes(), 0, "{:?}", stats.keyspaces[0].levels);
     assert!(contents(&db, None).is_empty());
     db.close().expect("close");
+}
+
+/// The first and last keys of all tables that a flush writes stand in one edit of the manifest.
+#[test]
+fn tables_of_long_keys_are_no_more_than_their_bounds_allow() {
+    const KEY_BYTES: u64 = 30_000;
+    for compaction in [Compaction::Leveled, Compaction::Tiered] {
+        let disk = StrictVfs::new();
+        let mut options = options(compaction, Scheduler::Ratio);
+        options.default_keyspace.memtable_bytes = 16 << 20;
+        options.default_keyspace.filter = Filter::None;
+        let open = || Db::open_with(DIR, options.clone(), setup(&disk)).expect("open");
+        let db = open();
+        let mut random = Random(5);
+        let mut long_key = || (0..KEY_BYTES).map(|_| random.below(256) as u8).collect();
+        let keys: Vec<Vec<u8>> = (0..200).map(|_| long_key()).collect();
+        keys.iter().for_each(|key| db.put(key, b"v").expect("put"));
+        db.flush().expect("flush");
+        let tables = |db: &Db| db.default_keyspace().tables().expect("tables").len();
+        assert!((1..=4).contains(&tables(&db)), "{} tables", tables(&db));
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        assert!((1..=4).contains(&tables(&db)), "{} tables", tables(&db));
+        db.close().expect("close");
+        let db = open();
+        assert!(keys.iter().all(|key| db.get(key).expect("get").is_some()));
+        // Short ones are cut as ever.
+        (0..2_000).for_each(|number| db.put(&key(number), &[7; 100]).expect("put"));
+        db.flush().expect("flush");
+        assert!(tables(&db) > 10, "{} tables", tables(&db));
+    }
 }

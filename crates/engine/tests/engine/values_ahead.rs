@@ -197,7 +197,8 @@ fn keys_that_cannot_be_read_ahead_of_time_are_told_where_they_are_missing() {
         let mut cursor = cursor(&db);
         cursor.seek_to_first().expect("seek");
         let tables = |path: &Path| path.extension().is_some_and(|ending| ending == "tbl");
-        faults.inject(FaultRule::nth(nth, &[Op::Read], Fault::Eio).on(tables));
+        // What fails once is read again, block by block.
+        faults.inject(FaultRule::nth(nth, &[Op::Read], Fault::Eio).from_then_on().on(tables));
         let mut at = 0;
         let failed = loop {
             assert_stands(&cursor, &pairs, Some(at));

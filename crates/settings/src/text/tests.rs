@@ -35,6 +35,15 @@ fn options_of_both_kinds_are_set_by_name() {
     assert!(!options.create_if_missing);
 }
 
+/// Wherever it stands: all else before it begins anew.
+#[test]
+fn a_preset_leaves_what_may_be_created() {
+    let text = "create_if_missing=false, error_if_exists =true,block_bytes=1KiB,preset=edge";
+    let options = options(text).expect("good options");
+    assert!(!options.create_if_missing && options.error_if_exists);
+    assert_eq!(options.default_keyspace.block_bytes, 4096);
+}
+
 /// Brackets and quotes count where a value begins with one.
 #[test]
 fn a_delimiter_may_be_a_bracket_or_a_quote() {

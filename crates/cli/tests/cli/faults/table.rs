@@ -217,7 +217,7 @@ const KEYS: &[Case] = &[
     plain("the range ends before it starts", "esker delete --db store --from b --to a", 2),
     plain("the range ends before it starts", "esker compact --db store --from b --to a", 2),
     plain("the range has no end", "esker delete --db store --from a", 2),
-    plain("a prefix without an end", "esker delete --db store --encoding hex --prefix ffff", 2),
+    plain("a prefix of everything", "esker delete --db store --prefix=", 2),
     plain("the file of the value is not there", "esker put --db store k5 --file gone", 4),
     plain("the file of the value is a directory", "esker put --db store k5 --file empty", 2),
     plain("the value is longer than 1 GiB", "esker put --db store k5 --file /dev/zero", 2),

@@ -79,34 +79,35 @@ fn build_chunk(core: &Core, index: &Index) -> Result<()> {
     let is_current = list.find(index.of, &index.field).is_some_and(|found| found.id == index.id);
     let (Some(keyspace), true) = (core.keyspace(index.of), is_current) else { return Ok(()) };
     let Some(before) = State::read(core, index, None)? else { return Ok(()) };
+    if before.is_ready {
+        index.is_built.store(true, Ordering::Release);
+        return Ok(());
+    }
     let keys = next_keys(core, &keyspace, before.last_key.as_deref())?;
     let mut stripes: Vec<usize> = keys.iter().map(|key| Indexes::stripe(index.of, key)).collect();
     stripes.sort_unstable();
     stripes.dedup();
     let _held = core.indexes.lock(&stripes);
-    if !before.is_ready {
-        let mut batch = Batch::new();
-        for key in &keys {
-            let value = core.get(&keyspace, key, None)?;
-            if let Some(coded) = value.as_deref().and_then(|value| indexed(value, &index.field)) {
-                batch.put_in(index.id, &entry(index, coded, key)?, b"");
-            }
-        }
-        let after = State {
-            // Keys behind the last one came while this was under way, by writes that have put their
-            // entries.
-            is_ready: keys.len() < CHUNK_KEYS,
-            keys_done: before.keys_done + keys.len() as u64,
-            last_key: keys.last().cloned(),
-        };
-        after.put(&mut batch, index);
-        let written = write::write(core, &mut batch, How::default(), list.number)?;
-        assert!(written, "the list of indexes changed although the gate was held");
-        if !after.is_ready {
-            return Ok(());
+    let mut batch = Batch::new();
+    for key in &keys {
+        let value = core.get(&keyspace, key, None)?;
+        if let Some(coded) = value.as_deref().and_then(|value| indexed(value, &index.field)) {
+            batch.put_in(index.id, &entry(index, coded, key)?, b"");
         }
     }
-    index.is_built.store(true, Ordering::Release);
+    let after = State {
+        // Keys behind the last one came while this was under way, by writes that have put their
+        // entries.
+        is_ready: keys.len() < CHUNK_KEYS,
+        keys_done: before.keys_done + keys.len() as u64,
+        last_key: keys.last().cloned(),
+    };
+    after.put(&mut batch, index);
+    let written = write::write(core, &mut batch, How::default(), list.number)?;
+    assert!(written, "the list of indexes changed although the gate was held");
+    if after.is_ready {
+        index.is_built.store(true, Ordering::Release);
+    }
     Ok(())
 }
 

@@ -136,6 +136,29 @@ fn entries(start: Bound<FieldRef<'_>>, end: Bound<FieldRef<'_>>) -> (Vec<u8>, Op
     (start, end)
 }
 
+/// The error of one who asks too early, or by a snapshot that is `too_old`.
+fn not_ready(
+    core: &Core,
+    keyspace: &KeyspaceCore,
+    field: &str,
+    (keys_done, too_old): (u64, bool),
+) -> Error {
+    let advice = match (too_old, core.read_only) {
+        (true, _) => "it was not when the snapshot was taken: take a new one".to_owned(),
+        (false, true) => {
+            "open the store for writing to have it built, or read all by get_keys_by_field"
+                .to_owned()
+        }
+        (false, false) => {
+            format!("it is being built, {keys_done} keys are done: wait_indexes waits for it")
+        }
+    };
+    let name = &keyspace.name;
+    Error::invalid(format!(
+        "the index of field {field:?} of keyspace {name:?} is not ready; {advice}"
+    ))
+}
+
 /// The keys of records whose field holds a value of a range.
 pub(in crate::db) fn find(
     core: &Core,
@@ -160,7 +183,7 @@ pub(in crate::db) fn find(
     if !state.is_ready {
         let was_not = options.snapshot.is_some()
             && State::read(core, index, None)?.is_some_and(|state| state.is_ready);
-        return Err(not_ready(keyspace, field, state.keys_done, was_not));
+        return Err(not_ready(core, keyspace, field, (state.keys_done, was_not)));
     }
     let (start, end) = entries(start, end);
     let scan = ScanOptions {
@@ -175,18 +198,6 @@ pub(in crate::db) fn find(
     holder.check_live().map_err(|_| missing(keyspace, field))?;
     let cursor = cursor?;
     Ok(Found { cursor, begun: false, coded: Vec::new(), key_bytes: 0, dir: core.dir.clone() })
-}
-
-/// The error of one who asks too early, or by too old a snapshot.
-fn not_ready(keyspace: &KeyspaceCore, field: &str, keys_done: u64, was_not: bool) -> Error {
-    let advice = match was_not {
-        true => "it was not when the snapshot was taken: take a new one".to_owned(),
-        false => format!("it is being built, {keys_done} keys are done: wait_indexes waits for it"),
-    };
-    let name = &keyspace.name;
-    Error::invalid(format!(
-        "the index of field {field:?} of keyspace {name:?} is not ready; {advice}"
-    ))
 }
 
 /// The keys of records whose field holds a value, in order, by reading all records.

@@ -519,6 +519,13 @@ fn indexes() -> Vec<Case> {
             db.default_keyspace().create_index("price")?;
             db.default_keyspace().find("price", 1, &FindOptions::default()).map(drop)
         }),
+        row("find", "nobody builds it: open for reading", "InvalidArgument", |world| {
+            let db = world.open();
+            db.default_keyspace().create_index("price")?;
+            db.close()?;
+            let db = world.read_only()?;
+            db.default_keyspace().find("price", 1, &FindOptions::default()).map(drop)
+        }),
         row("find", "the snapshot is from before that", "InvalidArgument", |world| {
             let db = world.open();
             let snapshot = db.snapshot();
