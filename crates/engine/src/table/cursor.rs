@@ -25,7 +25,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-const READAHEAD_BYTES_FIRST: usize = 16 << 10;
+const READAHEAD_BYTES_FIRST: usize = 8 << 10;
 const READAHEAD_BYTES_MAX: usize = 256 << 10;
 
 /// What was read ahead is left to the thread's next cursor if it is no longer than this.
@@ -300,8 +300,9 @@ impl TableCursor {
         let CursorOptions { readahead_bytes_min: min, readahead_bytes_max: max, .. } = self.options;
         let bytes = match (self.readahead.run, self.readahead.bytes) {
             (0..RUN_BEFORE_READAHEAD, _) => min,
-            (_, 0) => READAHEAD_BYTES_FIRST.max(min),
-            (_, last) => (2 * last).max(min),
+            // Where blocks between were in the cache, others will be.
+            (_, last) if last > 0 && self.readahead.leads_to(handle) => (2 * last).max(min),
+            _ => READAHEAD_BYTES_FIRST.max(min),
         };
         let bytes = bytes.min(max);
         self.readahead.bytes = bytes;
@@ -477,6 +478,12 @@ impl ReadAhead {
         self.data.is_some()
             && handle.offset_bytes >= self.at
             && handle.end_bytes() <= self.at + self.len as u64
+    }
+
+    /// True if this block comes next to what was read, on either side.
+    fn leads_to(&self, handle: Handle) -> bool {
+        let end = self.at + self.len as u64;
+        handle.offset_bytes <= end && handle.end_bytes() >= self.at
     }
 
     /// Memory for so many bytes that is there: what was read last, or what another cursor left.
