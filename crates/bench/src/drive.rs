@@ -511,17 +511,17 @@ impl Totals {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::Config;
     use crate::workload;
-    use std::sync::Mutex;
     use std::sync::atomic::AtomicU64;
+    use std::sync::{Arc, Mutex};
     use std::thread::sleep;
 
     /// A store that keeps nothing, and takes its time: for every put, and for each hundredth more.
     #[derive(Default)]
-    struct Slow {
+    pub(crate) struct Slow {
         put: Duration,
         hundredth: Duration,
         /// Whether a processor is busy with a put.
@@ -532,6 +532,15 @@ mod tests {
         got: Mutex<Option<Instant>>,
         settled: Mutex<Option<Instant>>,
         settle: Option<Duration>,
+        /// Set by a get: the user asks for the end meanwhile.
+        asked: Option<Arc<AtomicBool>>,
+    }
+
+    impl Slow {
+        /// One that is not slow, and sets this at each get.
+        pub(crate) fn asking(asked: Arc<AtomicBool>) -> Slow {
+            Slow { settle: Some(Duration::ZERO), asked: Some(asked), ..Slow::default() }
+        }
     }
 
     impl Store for Slow {
@@ -546,6 +555,9 @@ mod tests {
 
         fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
             *self.got.lock().unwrap() = Some(Instant::now());
+            if let Some(asked) = &self.asked {
+                asked.store(true, Ordering::Relaxed);
+            }
             Ok(false)
         }
 

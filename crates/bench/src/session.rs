@@ -158,9 +158,6 @@ pub fn run(
                     plan.seconds_max = Some(config.warmup);
                     plan.operations = u64::MAX;
                     measure(engine, &place, at, workload, &plan, stop, progress)?;
-                    if stop.load(Ordering::Relaxed) {
-                        break;
-                    }
                 }
                 let plan = config.plan(workload, at_step)?;
                 let measured = measure(engine, &place, at, workload, &plan, stop, progress)?;
@@ -259,12 +256,12 @@ fn measure(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Settings, Walk};
+    use crate::drive::tests::Slow;
+    use crate::store::Settings;
     use std::sync::Arc;
-    use std::time::Instant;
 
     /// An engine that keeps nothing; the user asks for the end while it gets something.
-    #[derive(Clone, Default)]
+    #[derive(Default)]
     struct Asked(Arc<AtomicBool>);
 
     impl Engine for Asked {
@@ -277,38 +274,7 @@ mod tests {
         }
 
         fn open(&self, _: &Path, _: &Settings) -> Outcome<Box<dyn Store>> {
-            Ok(Box::new(self.clone()))
-        }
-    }
-
-    impl Store for Asked {
-        fn put(&self, _: &[u8], _: &[u8], _: bool) -> Outcome<()> {
-            Ok(())
-        }
-
-        fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
-            self.0.store(true, Ordering::Relaxed);
-            Ok(false)
-        }
-
-        fn delete(&self, _: &[u8], _: bool) -> Outcome<()> {
-            Ok(())
-        }
-
-        fn walk(&self, _: Walk<'_>, _: &mut dyn FnMut(&[u8], &[u8])) -> Outcome<u64> {
-            Ok(0)
-        }
-
-        fn settle(&self) -> Outcome<Option<Instant>> {
-            Ok(None)
-        }
-
-        fn compact(&self) -> Outcome<()> {
-            Ok(())
-        }
-
-        fn close(self: Box<Self>) -> Outcome<()> {
-            Ok(())
+            Ok(Box::new(Slow::asking(self.0.clone())))
         }
     }
 

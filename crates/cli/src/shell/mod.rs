@@ -89,7 +89,7 @@ impl Shell<'_> {
             }
             number += 1;
             if read as u64 > LINE_BYTES_MAX {
-                let what = format!("line {number} is longer than 256 MiB: load such values");
+                let what = format!("line {number} is longer than 256 MiB: use `esker put --file`");
                 return Err(Failure::other(what));
             }
             match self.line(&line) {

@@ -170,17 +170,17 @@ impl RunOutput {
     #[inline]
     fn wants_cut(&mut self, key: &[u8]) -> bool {
         let Some(open) = &self.current else { return false };
-        let bytes = open.builder.estimated_bytes();
-        let least = BOUNDS_SHARE * (open.first_key_bytes + self.last_key.len()) as u64;
+        let (bytes, first_key_bytes) = (open.builder.estimated_bytes(), open.first_key_bytes);
         self.pass_grandparents(key);
         let limit = self.options.table_bytes_max;
         let crowded = self.grandparent_bytes > GRANDPARENT_TABLES_MAX * limit
-            && bytes > (limit / CUT_EARLY_FROM).max(least);
+            && bytes > limit / CUT_EARLY_FROM;
+        let bounds_bytes = (first_key_bytes + self.last_key.len()) as u64;
+        let large = (bytes >= limit || crowded) && bytes >= BOUNDS_SHARE * bounds_bytes;
         let grouping = self.grouping.as_mut();
         let grouped = grouping.is_some_and(|grouping| grouping.wants_cut(key, bytes));
         // All records of a key stay in one table.
-        (bytes >= limit.max(least) || crowded || grouped)
-            && !self.options.order.same(&self.last_key, key)
+        (large || grouped) && !self.options.order.same(&self.last_key, key)
     }
 
     /// Counts the grandparents that end before `key`.
