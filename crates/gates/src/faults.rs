@@ -41,6 +41,17 @@ impl Plan {
         let rule = FaultRule::nth(nth, &[self.op], self.fault);
         if self.from_then_on { rule.from_then_on() } else { rule }
     }
+
+    /// A poisoned store is right if syncs fail or bytes that are read are wrong, and wrong whatever
+    /// fails if a thread of its panicked. `why` is what the store says.
+    pub fn check_poisoned(self, why: &str) -> Result<(), String> {
+        let by_sync = matches!(self.op, Op::Sync | Op::TruncateSync | Op::SyncDir);
+        let may_be = by_sync || matches!(self.fault, Fault::FlipBit(_));
+        match may_be && !why.contains("panicked") {
+            true => Ok(()),
+            false => Err(format!("poisoned by what poisons no store: {why}")),
+        }
+    }
 }
 
 /// Plans in which calls fail, and none lies.
@@ -268,10 +279,7 @@ impl<'a> Trial<'a> {
     /// An error says what failed: the injected fault, or that the store is poisoned by it.
     fn check_error(&self, error: &Error) -> Result<(), String> {
         let right = match (error, self.plan.fault) {
-            (Error::Poisoned { .. }, Fault::FlipBit(_)) => true,
-            (Error::Poisoned { .. }, _) => {
-                matches!(self.plan.op, Op::Sync | Op::TruncateSync | Op::SyncDir)
-            }
+            (Error::Poisoned { why }, _) => self.plan.check_poisoned(why).is_ok(),
             (Error::Io { source, .. }, Fault::Eio | Fault::ShortWrite | Fault::Late) => {
                 source.raw_os_error() == Some(5)
             }
@@ -298,7 +306,7 @@ impl<'a> Trial<'a> {
         self.player.play(Step::Read).map_err(|e| format!("{poisoned}, reading later: {e}"))?;
         let db = self.player.bare_db().map_err(|e| e.to_string())?;
         match db.put(b"refused", b"") {
-            Err(Error::Poisoned { .. }) => {}
+            Err(Error::Poisoned { why }) => self.plan.check_poisoned(&why)?,
             other => return Err(format!("{poisoned}, writing: {other:?}")),
         }
         match db.flush() {

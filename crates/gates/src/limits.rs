@@ -159,6 +159,9 @@ fn budget(dir: &Path, budget_bytes: u64, data_bytes: u64, seed: u64) -> esker::R
         reads as f64 / read.as_secs_f64(),
         stats.memory
     ));
+    if peak == 0 {
+        figures.violations.push("the system tells of no private memory (RssAnon)".to_owned());
+    }
     if peak > budget_bytes + budget_bytes / 10 {
         figures
             .violations
@@ -226,6 +229,9 @@ fn space(dir: &Path, live_bytes: u64, seed: u64) -> esker::Result<Figures> {
         most as f64 / live_bytes as f64,
         settled as f64 / live_bytes as f64,
     ));
+    if settled == 0 {
+        figures.violations.push("the file system tells of no blocks that files take".to_owned());
+    }
     let allowed = (live_bytes as f64 * amp) as u64 + file_bytes;
     if most > allowed {
         figures.violations.push(format!("{:.0} MiB are over {:.0}", mib(most), mib(allowed)));

@@ -23,8 +23,8 @@ struct Gate {
 const GATES: &[Gate] = &[
     Gate {
         name: "crash",
-        short: "power cut at every call of each scenario",
-        long: "the same with 20 seeds",
+        short: "power cut at every call of each scenario, at every third where values are apart",
+        long: "at every call of each, with 20 seeds",
         run: crash::gate,
     },
     Gate {
@@ -59,8 +59,8 @@ const GATES: &[Gate] = &[
     },
     Gate {
         name: "damage",
-        short: "every bit, every cut, pages and files mixed up, in small stores",
-        long: "the same, and 20 thousand random changes to each file",
+        short: "each fifth bit, every cut, pages and files mixed up, in small stores; less where files repeat",
+        long: "each bit of all of them, and 20 thousand random changes to each file",
         run: damage::gate,
     },
     Gate {

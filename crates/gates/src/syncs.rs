@@ -48,6 +48,12 @@ pub fn gate(config: &Config) -> Outcome {
     })?;
     watchdog.over();
     let [failed, promises, copies] = [failed, promises, copies].map(AtomicU64::into_inner);
+    let ran_all = config.case.is_none() && config.minutes.is_none();
+    if ran_all && [failed, promises, copies].contains(&0) {
+        return Err(format!(
+            "nothing was shown by {failed} failed syncs, {promises} promises, {copies} checkpoints"
+        ));
+    }
     Ok(format!("{failed} failed syncs, {promises} promises kept, {copies} checkpoints"))
 }
 
@@ -71,6 +77,8 @@ struct Trial {
     copies: Mutex<Vec<(String, Counts)>>,
     /// Something was refused, or the writers are done.
     over: AtomicBool,
+    /// What was refused before a sync had failed.
+    too_early: Mutex<Option<String>>,
 }
 
 /// What a trial left on the disk.
@@ -105,6 +113,7 @@ impl Trial {
             promises: AtomicU64::new(0),
             copies: Mutex::default(),
             over: AtomicBool::new(false),
+            too_early: Mutex::default(),
         }
     }
 
@@ -117,7 +126,9 @@ impl Trial {
             keyspaces.push(made.map_err(|e| format!("creating a keyspace: {e}"))?);
         }
         self.faulty.inject(failing_sync(&mut random, &["", ".wal", ".wal", "MANIFEST"]));
-        std::thread::scope(|scope| {
+        // Nobody, one, or two at once.
+        let closers = random.below(5).saturating_sub(2);
+        let panicked = std::thread::scope(|scope| {
             let (trial, db, keyspaces) = (&self, &db, &keyspaces);
             let writers: Vec<_> = (0..WRITERS)
                 .map(|number| {
@@ -129,19 +140,23 @@ impl Trial {
                 let random = Random::new(case_seed(trial.seed, 100 + number));
                 scope.spawn(move || trial.keep_up(db, number, random));
             }
-            // Nobody, one, or two at once.
-            for _ in 0..random.below(5).saturating_sub(2) {
+            for _ in 0..closers {
                 let after = Duration::from_micros(random.below(20_000));
                 scope.spawn(move || {
                     pause(after);
                     trial.promise(|| db.clone().close())
                 });
             }
-            for writer in writers {
-                let _ = writer.join();
-            }
+            let panicked = writers.into_iter().filter_map(|writer| writer.join().err()).count();
             self.over.store(true, Ordering::Relaxed);
+            panicked
         });
+        if panicked > 0 {
+            return Err(format!("{panicked} writers panicked"));
+        }
+        if let Some(refused) = self.too_early.lock().take().filter(|_| closers == 0) {
+            return Err(format!("refused before anything had failed: {refused}"));
+        }
         let faults = self.faulty.faults_fired();
         self.faulty.heal();
         drop(keyspaces);
@@ -185,7 +200,7 @@ impl Trial {
             self.begun[number].store(n, Ordering::SeqCst);
             let sync = random.one_in(6);
             let done = db.write(batch, WriteOptions { sync });
-            if done.is_err() || self.over.load(Ordering::Relaxed) {
+            if self.is_refused("writing", &done) || self.over.load(Ordering::Relaxed) {
                 return;
             }
             self.written[number].store(n, Ordering::SeqCst);
@@ -202,7 +217,8 @@ impl Trial {
             if self.over.load(Ordering::Relaxed) {
                 return;
             }
-            let done = match random.below(8) {
+            let what = random.below(8);
+            let done = match what {
                 0 | 1 => self.promise(|| db.sync()),
                 2 => self.promise(|| db.flush()),
                 3 => db.default_keyspace().compact_range(None, None),
@@ -217,10 +233,20 @@ impl Trial {
                     Ok(())
                 }
             };
-            if done.is_err() {
+            if self.is_refused(&format!("way {what} of keeping up"), &done) {
                 self.over.store(true, Ordering::Relaxed);
             }
         }
+    }
+
+    /// True if something was refused; it is noted if nothing has failed yet.
+    fn is_refused(&self, what: &str, done: &Result<()>) -> bool {
+        if let Err(error) = done
+            && self.faulty.faults_fired() == 0
+        {
+            self.too_early.lock().get_or_insert_with(|| format!("{what}: {error}"));
+        }
+        done.is_err()
     }
 
     fn copy(&self, db: &Db, dir: String) -> Result<()> {

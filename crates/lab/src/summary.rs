@@ -79,10 +79,12 @@ impl Summary {
 
     /// The figures of a trace.
     pub fn of(trace: &Trace) -> Summary {
+        // Threads tell their steps side by side: the newest need not be the last.
+        let newest = |of: fn(&Step) -> u64| trace.steps.iter().map(of).max().unwrap_or(0);
         let mut summary = Summary {
             load_s: trace.loaded_us as f64 / 1e6,
-            settled_s: trace.steps.last().map_or(0.0, |step| step.at_us as f64 / 1e6),
-            user_bytes: trace.steps.last().map_or(0, |step| step.user_bytes),
+            settled_s: newest(|step| step.at_us) as f64 / 1e6,
+            user_bytes: newest(|step| step.user_bytes),
             ..Summary::default()
         };
         let written: u64 = trace.steps.iter().map(|step| written(&step.what)).sum();
@@ -183,6 +185,8 @@ mod tests {
                 step(3_000_000, job(0, 40, 120, 3_000_000), &[0, 7]),
                 step(4_000_000, job(1, 10, 110, 500_000), &[0, 6, 1]),
                 step(9_000_000, job(1, 10, 10, 90_000_000), &[0, 5, 90]),
+                // Told late, by a thread that was kept from it.
+                Step { user_bytes: 90, ..step(3_500_000, What::Started, &[0, 6]) },
             ],
             ..Trace::default()
         };

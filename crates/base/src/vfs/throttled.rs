@@ -59,7 +59,7 @@ impl Disk {
     }
 
     /// Waits for a transfer of `bytes` at `offset` of `file`; with `None`, for a seek alone.
-    fn spend(&self, file: u64, transfer: Option<(u64, usize)>) {
+    fn spend(&self, file: u64, transfer: Option<(u64, u64)>) {
         let mut bucket = self.bucket.lock();
         let done_ns = self.reserve(&mut bucket, file, transfer);
         loop {
@@ -73,13 +73,14 @@ impl Disk {
     }
 
     /// Takes the disk's time after what it was given before. Returns when it is over.
-    fn reserve(&self, bucket: &mut Bucket, file: u64, transfer: Option<(u64, usize)>) -> u64 {
+    fn reserve(&self, bucket: &mut Bucket, file: u64, transfer: Option<(u64, u64)>) -> u64 {
         let cost_ns = match transfer {
             None => self.model.seek_ns,
             Some((offset, bytes)) => {
                 let seek = if bucket.head == (file, offset) { 0 } else { self.model.seek_ns };
-                bucket.head = (file, offset + bytes as u64);
-                let ns = bytes as u128 * 1_000_000_000 / u128::from(self.model.bytes_per_second);
+                bucket.head = (file, offset + bytes);
+                let ns =
+                    u128::from(bytes) * 1_000_000_000 / u128::from(self.model.bytes_per_second);
                 seek + ns as u64
             }
         };
@@ -153,7 +154,8 @@ impl Vfs for ThrottledVfs {
     }
 
     fn rewrite(&self, path: &Path, part: Range<u64>) -> Result<()> {
-        self.disk.spend(2 * part.end.saturating_sub(part.start), None);
+        let bytes = 2 * part.end.saturating_sub(part.start);
+        self.disk.spend(self.disk.new_file(), Some((part.start, bytes)));
         self.inner.rewrite(path, part)
     }
 
@@ -173,7 +175,7 @@ struct ThrottledWriter {
 
 impl WritableFile for ThrottledWriter {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        let transfer = Some((self.inner.len_bytes(), bytes.len()));
+        let transfer = Some((self.inner.len_bytes(), bytes.len() as u64));
         if self.is_log {
             self.disk.reserve(&mut self.disk.bucket.lock(), self.file, transfer);
         } else {
@@ -213,7 +215,7 @@ struct ThrottledReader {
 
 impl ReadableFile for ThrottledReader {
     fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize> {
-        self.disk.spend(self.file, Some((offset_bytes, buf.len())));
+        self.disk.spend(self.file, Some((offset_bytes, buf.len() as u64)));
         self.inner.read_at(offset_bytes, buf)
     }
 
@@ -278,6 +280,19 @@ mod tests {
         log.sync().unwrap();
         let synced = clock.0.now_ns();
         assert!((1_000_000..1_100_000).contains(&synced), "{synced} ns");
+    }
+
+    #[test]
+    fn rewriting_reads_and_writes() {
+        let clock = Arc::new(TickingClock::default());
+        let model = DiskModel { bytes_per_second: 1_000_000_000, seek_ns: 0 };
+        let vfs = ThrottledVfs::new(Arc::new(StrictVfs::new()), clock.clone(), model);
+        let path = Path::new("/f");
+        vfs.create(path).unwrap().append(&[0; 1_000_000]).unwrap();
+        let written = clock.0.now_ns();
+        vfs.rewrite(path, 0..1_000_000).unwrap();
+        let took = clock.0.now_ns() - written;
+        assert!((2_000_000..2_100_000).contains(&took), "{took} ns");
     }
 
     #[test]

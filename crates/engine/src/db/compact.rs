@@ -6,22 +6,23 @@ use super::leisure::Leisure;
 use super::turns::Turn;
 use crate::compaction::choice;
 use crate::compaction::job::{self, JobContext, JobResult};
-use crate::compaction::policy::{self, ManualStep, Pick};
+use crate::compaction::policy::{self, Pick};
 use crate::compaction::scheduler::toll;
 use crate::event::{CompactionReason, Event};
 use crate::options::{Compaction, KeyspaceOptions};
 use crate::table::Origin;
 use crate::trace::{Amount, What};
-use crate::version::{
-    CompactionSpec, DEEPEST_LEVEL, InputRun, KeyRange, LevelScore, Run, Table, TableMeta, Version,
-};
+use crate::version::{CompactionSpec, InputRun, LevelScore, Run, Table, TableMeta, Version};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, Seq};
 use std::sync::Arc;
 use std::time::Duration;
 
 mod install;
+mod manual;
 mod small_tables;
+
+pub(super) use manual::compact_range;
 
 /// How long a manual compaction waits for others before it looks again.
 pub(super) const BUSY_WAIT: Duration = Duration::from_millis(100);
@@ -101,6 +102,13 @@ impl KeyspaceCore {
             _ => false,
         }
     }
+}
+
+/// Whether there is any work that somebody waits for, also in keyspaces that are made later.
+fn urgency(core: &Core) -> impl Fn() -> bool + Send + Sync + use<> {
+    let (keyspaces, is_tight) = (core.keyspaces.clone(), core.value_use.is_tight.clone());
+    let is_urgent = |keyspace: &Arc<KeyspaceCore>| keyspace.is_urgent() || keyspace.wants_index();
+    move || is_tight.load(Ordering::Relaxed) || keyspaces.load().by_id.values().any(is_urgent)
 }
 
 fn price_ns(spec: &CompactionSpec) -> u64 {
@@ -193,6 +201,12 @@ impl KeyspaceCore {
         let version = self.view.load().version.clone();
         let in_force = self.compacted_by.load_full();
         let options = &in_force;
+        if self.is_reserved() {
+            let over = self.schedule.lock().candidates(&policy::scores(&version, options));
+            let level0 = over.into_iter().filter(|(level, _)| *level == 0).collect();
+            let (score, spec) = choice::first(&version, options, level0)?;
+            return Some((score, self.chosen(core, version, in_force, spec)));
+        }
         let urgent = choice::urgent(&version, options, &mut self.schedule.lock());
         let for_scans = self.paid_by_scans(&version).map(|spec| (FOR_SCANS, spec));
         let for_values = || {
@@ -219,6 +233,11 @@ impl KeyspaceCore {
         Some((score, self.chosen(core, version, in_force, spec)))
     }
 
+    /// True if somebody who compacts by hand waits for all that stands below level 0.
+    fn is_reserved(&self) -> bool {
+        self.reserved.load(Ordering::Relaxed) > 0
+    }
+
     /// All that could be compacted in this keyspace now, one of each kind: to find what there is
     /// room for.
     fn all_candidates(self: &Arc<Self>, core: &Core, oldest_snapshot: Seq) -> Vec<Chosen> {
@@ -232,7 +251,8 @@ impl KeyspaceCore {
             policy::pick_tombstones(&version, options, oldest_snapshot),
             policy::pick_for_values(&version, options),
         ];
-        let specs = of_levels.chain(others).flatten();
+        let may_be = |spec: &CompactionSpec| spec.level == 0 || !self.is_reserved();
+        let specs = of_levels.chain(others).flatten().filter(may_be);
         specs.map(|spec| self.chosen(core, version.clone(), in_force.clone(), spec)).collect()
     }
 
@@ -352,14 +372,9 @@ impl Chosen {
         if self.spec.reason != CompactionReason::Erased || core.background.is_inline() {
             return None;
         }
-        let (keyspaces, is_tight) = (core.keyspaces.load_full(), core.value_use.is_tight.clone());
-        let is_urgent = move || {
-            is_tight.load(Ordering::Relaxed)
-                || keyspaces.by_id.values().any(|keyspace| keyspace.is_urgent())
-        };
         let (background, clock) = (core.background.clone(), core.env.clock.clone());
         let left = self.keyspace.view.load().version.partly_erased_share(&self.options.order);
-        Some(Arc::new(Leisure::new(background, clock, Box::new(is_urgent), left)))
+        Some(Arc::new(Leisure::new(background, clock, Box::new(urgency(core)), left)))
     }
 
     /// As many parts as there are threads that could work on them.
@@ -477,94 +492,6 @@ impl Drop for Unmark<'_> {
     fn drop(&mut self) {
         self.0.mark(false);
     }
-}
-
-/// Compacts everything of `range` that is in tables into the deepest level that holds any of it.
-/// Runs on the caller's thread, beside the background's. What is flushed meanwhile may stay: while
-/// others write there would be no end.
-pub(super) fn compact_range(
-    core: &Core,
-    keyspace: &Arc<KeyspaceCore>,
-    range: &KeyRange<'_>,
-) -> Result<()> {
-    // What one policy has done of it another one cannot go on with.
-    while !compact_range_by(core, keyspace, &keyspace.compacted_by.load_full(), range)? {}
-    Ok(())
-}
-
-/// The same by one policy; false if it is not in force any more.
-fn compact_range_by(
-    core: &Core,
-    keyspace: &Arc<KeyspaceCore>,
-    options: &Arc<KeyspaceOptions>,
-    range: &KeyRange<'_>,
-) -> Result<bool> {
-    let depth = keyspace.view.load().version.depth();
-    let target = depth.saturating_sub(1).clamp(1, DEEPEST_LEVEL);
-    let newest_run = keyspace.view.load().version.runs().map(|(_, run)| run.id).max().unwrap_or(0);
-    for level in 0..=target {
-        loop {
-            core.check_writable()?;
-            if keyspace.dropped.load(Ordering::Relaxed) || core.background.stopping() {
-                return Err(Error::Cancelled);
-            }
-            match choose_manual(core, keyspace, options, (level, target, newest_run), range)? {
-                Step::Run(chosen) => {
-                    let is_tiered = options.compaction == Compaction::Tiered;
-                    // What came from level 0 one level down is merged with the rest next.
-                    let only_level0 = chosen.version.runs().all(|(level, _)| level == 0);
-                    let is_whole = chosen.spec.level > 0 || only_level0;
-                    let result = chosen.run(core);
-                    core.store.sweep();
-                    core.background.wake_all();
-                    if result? && is_tiered && is_whole {
-                        return Ok(true);
-                    }
-                }
-                Step::Wait => core.wait_progress(BUSY_WAIT)?,
-                Step::Done => break,
-                Step::Changed => return Ok(false),
-            }
-        }
-    }
-    Ok(true)
-}
-
-/// The next compaction of a step, its inputs marked as taken.
-fn choose_manual(
-    core: &Core,
-    keyspace: &Arc<KeyspaceCore>,
-    options: &Arc<KeyspaceOptions>,
-    (level, target, newest_run): (usize, usize, u64),
-    range: &KeyRange<'_>,
-) -> Result<Step> {
-    let _versions = core.lock_versions()?;
-    if keyspace.reshaping.load(Ordering::Relaxed) {
-        return Ok(Step::Wait);
-    }
-    if !Arc::ptr_eq(options, &keyspace.compacted_by.load()) {
-        return Ok(Step::Changed);
-    }
-    let version = keyspace.view.load().version.clone();
-    let oldest_snapshot = core.snapshots.list().first().copied().unwrap_or(Seq::MAX);
-    let step = ManualStep { level, target, range: *range, oldest_snapshot, newest_run };
-    Ok(match policy::pick_manual(&version, options, &step) {
-        Pick::Nothing => Step::Done,
-        Pick::Busy => Step::Wait,
-        Pick::Run(spec) => {
-            let chosen = keyspace.chosen(core, version, options.clone(), spec);
-            chosen.mark(true);
-            Step::Run(Box::new(chosen))
-        }
-    })
-}
-
-enum Step {
-    Run(Box<Chosen>),
-    Wait,
-    Done,
-    /// Another policy is in force.
-    Changed,
 }
 
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]

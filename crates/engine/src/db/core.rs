@@ -50,7 +50,7 @@ pub(super) struct Core {
     pub(super) options: Options,
     pub(super) events: EventSink,
     pub(super) store: Arc<TableStore>,
-    pub(super) keyspaces: ArcSwap<Keyspaces>,
+    pub(super) keyspaces: Arc<ArcSwap<Keyspaces>>,
     /// Which fields are indexed, and the locks of those who write to them.
     pub(super) indexes: Indexes,
     /// The right to delete a group.
@@ -128,6 +128,9 @@ pub(super) struct KeyspaceCore {
     pub(super) compacted_by: ArcSwap<KeyspaceOptions>,
     /// No compaction of it may be chosen: its policy is about to change.
     pub(super) reshaping: AtomicBool,
+    /// How many compact tiers of it by hand and wait for those who have some: below level 0 nothing
+    /// may be chosen.
+    pub(super) reserved: AtomicU64,
     /// Bytes at which its memtable is sealed.
     pub(super) memtable_limit_bytes: u64,
     /// What readers see. Its memtables change under `commit`, its version under `versions`.
@@ -222,6 +225,7 @@ impl KeyspaceCore {
             schedule: Mutex::new(Schedule::new(&options)),
             compacted_by: ArcSwap::from_pointee((*options).clone()),
             reshaping: AtomicBool::new(false),
+            reserved: AtomicU64::new(0),
             options,
             view: ArcSwap::from_pointee(view),
             view_change: Mutex::new(()),
@@ -381,7 +385,7 @@ impl Core {
             events: parts.events,
             store: parts.store,
             indexes: Indexes::new(&parts.keyspaces.by_id.values().map(named).collect::<Vec<_>>()),
-            keyspaces: ArcSwap::from_pointee(parts.keyspaces),
+            keyspaces: Arc::new(ArcSwap::from_pointee(parts.keyspaces)),
             deleting: Mutex::default(),
             erasing_seq: AtomicU64::new(Seq::MAX),
             queue: WriteQueue::new(queue::LOOKERS_MAX),

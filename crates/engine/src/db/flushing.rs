@@ -27,6 +27,8 @@ struct Part {
     keyspace: Arc<KeyspaceCore>,
     sealed: Arc<Sealed>,
     written: Written,
+    /// How long that took.
+    write_ns: u64,
 }
 
 impl FlushSet {
@@ -46,7 +48,12 @@ impl FlushSet {
     }
 
     fn of(sealed: Vec<SealedIn>, epoch: Option<u64>) -> FlushSet {
-        let part = |(keyspace, sealed)| Part { keyspace, sealed, written: Written::default() };
+        let part = |(keyspace, sealed)| Part {
+            keyspace,
+            sealed,
+            written: Written::default(),
+            write_ns: 0,
+        };
         FlushSet { parts: sealed.into_iter().map(part).collect(), epoch }
     }
 
@@ -68,7 +75,8 @@ impl FlushSet {
     /// Writes the tables.
     fn write(&mut self, core: &Core) -> Result<()> {
         let snapshots = core.snapshots.list();
-        for Part { keyspace, sealed, written } in &mut self.parts {
+        for Part { keyspace, sealed, written, write_ns } in &mut self.parts {
+            let started = core.env.clock.now_ns();
             let dropped = || keyspace.dropped.load(Ordering::Relaxed);
             if dropped() {
                 continue;
@@ -91,6 +99,7 @@ impl FlushSet {
                 Err(Error::Cancelled) if self.epoch.is_some() && dropped() => {}
                 Err(error) => return Err(error),
             }
+            *write_ns = core.env.clock.now_ns() - started;
         }
         Ok(())
     }
@@ -116,7 +125,7 @@ impl FlushSet {
     fn install(&self, core: &Core) -> Result<()> {
         let mut versions = core.lock_versions()?;
         let mut edit = VersionEdit::new();
-        for Part { keyspace, sealed, written } in &self.parts {
+        for Part { keyspace, sealed, written, .. } in &self.parts {
             let id = keyspace.id;
             if !versions.keyspaces.contains_key(&id) {
                 written.remove(&core.store);
@@ -189,8 +198,11 @@ impl FlushSet {
         let memory_bytes = self.parts.iter().map(|part| part.sealed.memory_bytes).sum();
         core.stall.note_flush(memory_bytes, duration_ns);
         core.measure_level0();
-        let duration_us = duration_ns / 1_000;
-        for Part { keyspace, sealed, written } in &self.parts {
+        // What all have in common, the edit above all, is divided among them.
+        let apart_ns: u64 = self.parts.iter().map(|part| part.write_ns).sum();
+        let common_ns = duration_ns.saturating_sub(apart_ns) / self.parts.len().max(1) as u64;
+        for Part { keyspace, sealed, written, write_ns } in &self.parts {
+            let duration_us = (write_ns + common_ns) / 1_000;
             let tables = &written.tables;
             let bytes_written: u64 = tables.iter().map(|meta| meta.file_bytes).sum();
             {

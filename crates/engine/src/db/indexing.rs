@@ -142,6 +142,10 @@ pub(super) fn choose(core: &Core) -> Result<Option<IndexJob>> {
     }
     // A view that is read and a note of what replaces its runs must be one step.
     let _versions = core.lock_versions()?;
+    // Each may take what the others leave: one at a time, or together they would take more.
+    if keyspaces.by_id.values().any(|k| k.indexing.lock().replaced.is_some()) {
+        return Ok(None);
+    }
     for keyspace in indexed {
         let view = keyspace.view.load();
         if let Some(wanted) = keyspace.index_wanted(&view) {
@@ -262,5 +266,49 @@ impl IndexJob {
         let id = keyspace.id;
         core.events.emit(&Event::RunIndexMade { keyspace: id, runs, entries, bytes, duration_us });
         Ok(true)
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Setup};
+    use crate::options::{Compaction, KeyspaceOptions, Options};
+    use esker_base::Env;
+    use esker_base::vfs::strict::StrictVfs;
+
+    #[test]
+    fn one_is_made_at_a_time() {
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        let memory = Options { run_index_bytes_max: Some(1 << 20), ..Options::default() };
+        let db = Db::open_with("/db", memory, setup).expect("open");
+        let options = KeyspaceOptions {
+            compaction: Compaction::Tiered,
+            run_index: true,
+            run_index_runs_min: 2,
+            ..KeyspaceOptions::default()
+        };
+        let keyspaces =
+            ["a", "b"].map(|name| db.create_keyspace(name, options.clone()).expect("create"));
+        let failed = |failed: bool| {
+            keyspaces.iter().for_each(|k| k.core.indexing.lock().failed = failed);
+        };
+        failed(true);
+        for _ in 0..2 {
+            keyspaces.iter().for_each(|k| k.put(b"key", b"value").expect("put"));
+            db.flush().expect("flush");
+        }
+        failed(false);
+        let core = db.core();
+        for _ in 0..2 {
+            let job = choose(core).expect("choose").expect("an index is due");
+            assert!(choose(core).expect("choose").is_none(), "what is left is not known yet");
+            job.run(core).expect("run");
+            core.background.end_compaction();
+        }
+        assert!(choose(core).expect("choose").is_none(), "both are made");
+        assert_eq!(keyspaces.map(|keyspace| keyspace.core.indexes_made()), [1, 1]);
+        db.close().expect("close");
     }
 }

@@ -127,6 +127,8 @@ fn install(core: &Core, keyspace: &Arc<KeyspaceCore>, loaded: &Written) -> Resul
     let mut forgotten = None;
     for attempt in 0.. {
         core.check_writable()?;
+        // While it cannot be, what is loaded stays unnamed and goes.
+        core.mend_manifest()?;
         keyspaces::flush(core, &[keyspace.id])?;
         let mut guard = core.commit.lock();
         let commit = guard.as_mut().ok_or(Error::Cancelled)?;

@@ -201,7 +201,7 @@ impl Opening {
 
     /// An existing database.
     fn recover(self, lock: Box<dyn FileLock>) -> Result<Core> {
-        let recovered = Recovered::read(&self.store)?;
+        let mut recovered = Recovered::read(&self.store)?;
         let mut files = list_files(&self.env, &self.dir)?;
         self.store.skip_numbers_below(recover::number_after(&files));
         recover::check_files(&self.env, &self.dir, &recovered)?;
@@ -216,6 +216,7 @@ impl Opening {
         let spill = Spill::ToTables { memtables_bytes_max: self.options.memtables_limit_bytes() };
         let replayed = recover::replay(&self.store, &records, &wals, &target, spill)?;
         replayed.tell_logged(&mut records);
+        recovered.wals.0.retain(|number, _| !replayed.idle_logs.contains(number));
         let versions = recovered.into_set(&self.store, records, self.options.manifest_bytes_max)?;
         // Before a log is made and what is in memory written: while that fails and is tried again,
         // it takes no more space.
@@ -263,7 +264,11 @@ impl Opening {
             }
         }
         edit.push(Change::WalMin(number));
-        versions.commit(edit, None)?;
+        if let Err(error) = versions.commit(edit, None) {
+            // The next attempt shall not need room beside what this one wrote.
+            versions.remove_void_files(false);
+            return Err(error);
+        }
         self.remove_orphans(&versions, &mut files);
         let supply = memtable_supply(options);
         let keyspaces = build_keyspaces(&versions.keyspaces, options, number, &supply);

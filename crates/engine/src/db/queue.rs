@@ -297,6 +297,11 @@ impl Request {
         }
     }
 
+    /// True if anything is to be written by it.
+    pub(super) fn writes(&self) -> bool {
+        !self.batch.is_empty() || self.application.is_some()
+    }
+
     /// Bytes that go into memtables, about.
     #[inline]
     pub(super) fn memory_bytes(&self) -> u64 {

@@ -20,7 +20,7 @@ use crate::names::{self, FileKind};
 use crate::value_log::{Place, ValueFileMeta};
 use crate::version::{KeyspaceRecord, NamedWal, NamedWals, Recovered, TableStore};
 use esker_base::{Env, Error, KeyspaceId, Kind, Result, Seq, batch};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -158,6 +158,7 @@ pub(super) fn replay(
         next_number: target.next_number,
         manifest_number: target.manifest_number,
         starts: Vec::new(),
+        contributed: BTreeSet::new(),
         log_seq: None,
         out: Replayed::of_logs(),
     };
@@ -193,8 +194,9 @@ pub(super) fn replay(
             "the log ends before its last durable record; run repair",
         ));
     }
+    let idle_logs = replay.idle_logs();
     let mut out = replay.out;
-    out.last_seq = last_seq;
+    (out.last_seq, out.idle_logs) = (last_seq, idle_logs);
     Ok(out)
 }
 
@@ -221,6 +223,8 @@ struct Replay<'a> {
     manifest_number: u64,
     /// Where each log begins.
     starts: Vec<Start>,
+    /// Those of which a record was applied.
+    contributed: BTreeSet<u64>,
     /// Newest sequence number read from the logs, once there is one.
     log_seq: Option<Seq>,
     out: Replayed,
@@ -251,6 +255,20 @@ impl Replay<'_> {
         let holds = |start: &&Start| start.first_seq.is_some_and(|first| first <= seq);
         let holder = self.starts.iter().rfind(holds);
         holder.or(self.starts.first()).map_or(0, |start| start.number)
+    }
+
+    /// What opens have left behind that failed while they carried records over: the newest logs, if
+    /// several begin at the same sequence number and none of them has anything new. The newest of
+    /// them stays, which says of the others' and of older logs' records what is void.
+    fn idle_logs(&self) -> Vec<u64> {
+        let first_seq = self.starts.last().and_then(|start| start.first_seq);
+        if first_seq.is_none() || self.stopped {
+            return Vec::new();
+        }
+        let is_idle =
+            |s: &&Start| s.first_seq == first_seq && !self.contributed.contains(&s.number);
+        let idle = self.starts.iter().rev().take_while(is_idle);
+        idle.skip(1).map(|start| start.number).collect()
     }
 
     fn log(&mut self, number: u64, void_from: Seq) -> Result<()> {
@@ -286,6 +304,7 @@ impl Replay<'_> {
             pointers |= value_bytes > 0;
             self.out.carry(first, payload, value_bytes);
             self.log_seq = Some(last);
+            self.contributed.insert(number);
             batches += 1;
         }
         if pointers {

@@ -44,6 +44,8 @@ pub(super) struct Replayed {
     carried_bytes: u64,
     /// The logs that pointers in memtables lead into, and where their last whole record ends.
     logs: BTreeMap<u64, ReplayedLog>,
+    /// Logs that nobody needs: see `Replay::idle_logs`.
+    pub(super) idle_logs: Vec<u64>,
 }
 
 /// A log with values that were replayed.

@@ -178,7 +178,8 @@ fn check_index(core: &Core, index: &Index, report: &mut VerifyReport) {
 }
 
 pub(super) fn check_table(store: &TableStore, table: &Arc<Table>) -> Result<()> {
-    let reader = table.shared_reader()?;
+    // What memory has of it says nothing about the disk.
+    let reader = table.read_anew(0)?;
     reader.verify()?;
     let (order, meta) = (table.order(), &table.meta);
     let properties = reader.properties();
@@ -296,8 +297,9 @@ mod tests {
     use super::*;
     use crate::db::{Db, Keyspace, Setup};
     use crate::options::{KeyspaceOptions, Options};
-    use esker_base::Env;
     use esker_base::vfs::strict::StrictVfs;
+    use esker_base::{Env, Vfs};
+    use std::path::Path;
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -331,6 +333,34 @@ mod tests {
         assert_eq!(damage.len(), 1, "a value that was left out: {damage:?}");
         let damage = db.verify(|_| true).expect("verify").damage;
         assert!(damage.is_empty(), "{damage:?}");
+    }
+
+    /// A table that is open is in memory in part, and its file is open.
+    #[test]
+    fn of_open_tables_the_files_are_judged() {
+        type Harm = fn(&StrictVfs, &Path, u64);
+        let harms: [(&str, Harm); 3] = [
+            ("a bit", |disk, table, len| disk.flip_bit(table, len * 8 - 100).expect("flip")),
+            ("a cut", |disk, table, len| disk.truncate_raw(table, len - 64).expect("cut")),
+            ("no file", |disk, table, _| disk.remove(table).expect("remove")),
+        ];
+        for (what, harm) in harms {
+            let disk = StrictVfs::new();
+            let env = Env::with_vfs(Arc::new(disk.clone()), 1);
+            let setup = Setup { env, inline_background: true, ..Setup::default() };
+            let db = Db::open_with("/db", Options::default(), setup).expect("open");
+            db.put(b"key", b"value").expect("put");
+            db.flush().expect("flush");
+            assert!(db.get(b"key").expect("get").is_some());
+            let files = disk.all_files();
+            let is_table = |path: &&PathBuf| path.extension().is_some_and(|e| e == "tbl");
+            let table = files.iter().find(is_table).expect("a table");
+            let len = disk.read_file(table).expect("table").len() as u64;
+            harm(&disk, table, len);
+            let damage = db.verify(|_| true).expect("verify").damage;
+            let [(path, _)] = &damage[..] else { panic!("{what}: {damage:?}") };
+            assert_eq!(path, table, "{what}");
+        }
     }
 
     #[test]

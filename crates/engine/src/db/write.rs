@@ -146,7 +146,9 @@ impl CommitState {
         let bytes = group.iter().map(Request::memory_bytes).sum::<u64>();
         let held = core.memtable_bytes.load(Ordering::Relaxed);
         let full = !self.full.is_empty() || held + bytes > core.memtables_limit_bytes;
+        // Who only asks for what was written to be durable needs no room.
         if (full || self.journal.is_broken() || core.stall.is_level0_over())
+            && group.iter().any(Request::writes)
             && let Err(error) = self.make_room(core, bytes)
         {
             return fail_all(group, &error);

@@ -24,6 +24,9 @@ use std::path::{Path, PathBuf};
 /// Bytes gathered before they are handed to the file.
 const WRITE_BYTES: usize = 256 << 10;
 
+/// Bytes of a filter from which on its partition ends, however short its index is.
+const PARTITION_FILTER_BYTES_MAX: usize = if cfg!(test) { 256 << 10 } else { 64 << 20 };
+
 /// What the manifest has to know about a finished table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSummary {
@@ -373,7 +376,9 @@ impl TableBuilder {
             None => self.index.put(last, Trailer(0)),
         }
         put_varint(&mut self.index.bytes, u64::from(stored));
-        let partition_done = next.is_some() && self.index.bytes.len() >= self.index_partition_bytes;
+        let is_full = self.index.bytes.len() >= self.index_partition_bytes
+            || self.filter.estimated_bytes() >= PARTITION_FILTER_BYTES_MAX;
+        let partition_done = next.is_some() && is_full;
         if partition_done {
             self.finish_partition()?;
         }

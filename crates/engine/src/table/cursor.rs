@@ -5,9 +5,9 @@
 //! `partition`, and `index` is that partition's; (2) after an error the cursor stands on nothing.
 //! Threads: one.
 //!
-//! Walking in one direction makes the reads longer: after two neighbouring blocks a read fetches 16
-//! KiB, then twice as much each time, up to the limit. A compaction reads its limit at once and
-//! leaves the cache alone.
+//! Walking in one direction makes the reads longer: after two neighbouring blocks a read fetches 8
+//! KiB, then, while each follows on the one before, twice as much each time, up to the limit. A
+//! compaction reads its limit at once and leaves the cache alone.
 
 use super::builder::compression_name;
 use super::format::{FOOTER_BYTES, Handle};
@@ -123,6 +123,8 @@ struct ReadAhead {
     at: u64,
     /// How much of `data` was read.
     len: usize,
+    /// What was read of the file last: that, or a block alone.
+    fetched: Range<u64>,
     /// Blocks walked in one direction so far.
     run: u32,
     bytes: usize,
@@ -264,6 +266,7 @@ impl TableCursor {
     /// Reads a block from the file, or from what was read ahead.
     fn read_block(&mut self, handle: Handle, way: Way) -> Result<Block> {
         if !self.readahead.holds(handle) && !self.read_ahead(handle, way) {
+            self.readahead.fetched = handle.offset_bytes..handle.end_bytes();
             return self.table.load_data(handle);
         }
         let table = &self.table;
@@ -336,6 +339,7 @@ impl TableCursor {
         self.readahead.data = Some(data);
         self.readahead.at = start;
         self.readahead.len = len;
+        self.readahead.fetched = start..end;
         true
     }
 
@@ -480,10 +484,9 @@ impl ReadAhead {
             && handle.end_bytes() <= self.at + self.len as u64
     }
 
-    /// True if this block comes next to what was read, on either side.
+    /// True if this block comes next to what was read last, on either side.
     fn leads_to(&self, handle: Handle) -> bool {
-        let end = self.at + self.len as u64;
-        handle.offset_bytes <= end && handle.end_bytes() >= self.at
+        handle.offset_bytes <= self.fetched.end && handle.end_bytes() >= self.fetched.start
     }
 
     /// Memory for so many bytes that is there: what was read last, or what another cursor left.

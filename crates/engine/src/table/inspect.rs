@@ -211,10 +211,10 @@ impl TableReader {
 
     fn verify_partition(&self, partition: usize, seen: &mut Seen<'_>) -> Result<()> {
         let index = self.read_index(partition)?;
-        let filter = match self.top.partitions[partition].filter {
-            Some(handle) if self.asks_filters => Some(self.read_filter(handle)?),
-            _ => None,
-        };
+        let filter = self.top.partitions[partition].filter;
+        // One that nobody asks now may be asked again, by who has its policy.
+        let filter = filter.map(|handle| self.read_filter(handle)).transpose()?;
+        let filter = filter.filter(|_| self.asks_filters);
         let mut cursor = BlockCursor::new();
         for at in 0..index.len() {
             let handle = index.handle(at);

@@ -30,6 +30,12 @@ const WINDOW_READ_BYTES: u64 = 1 << 20;
 /// Steps that may be spent on finding blocks behind damage.
 const SEARCH_STEPS: u64 = 1 << 31;
 
+/// Steps that a page costs which cannot be read: a device may try for long.
+const UNREADABLE_STEPS: u64 = SEARCH_STEPS >> 10;
+
+/// Bytes that can be read or not as one.
+const PAGE_BYTES: u64 = 4 << 10;
+
 /// Behind damage, blocks up to this length are always found while the steps last.
 const SEARCH_BLOCK_BYTES: u64 = 64 << 10;
 
@@ -247,7 +253,8 @@ impl Search<'_> {
         let mut at = from;
         // Where unreadable bytes begin.
         let mut lost_from: Option<u64> = None;
-        let mut window = Window { file: self.remains.file.inner.clone(), at: 0, bytes: Vec::new() };
+        let file = self.remains.file.inner.clone();
+        let mut window = Window { file, at: 0, bytes: Vec::new(), ends_unreadable: false };
         while at < end {
             let near = SEARCH_BLOCK_BYTES.max(4 * self.largest);
             let limits = if lost_from.is_none() { &SEARCH_WINDOW_BYTES[..] } else { &[near][..] };
@@ -261,10 +268,15 @@ impl Search<'_> {
             }
             let Some(stored) = stored else {
                 lost_from = lost_from.or(Some(at));
+                if let Some(page_end) = window.unreadable_until(at) {
+                    self.steps = self.steps.saturating_sub(UNREADABLE_STEPS);
+                    at = page_end;
+                } else {
+                    at += 1;
+                }
                 if self.steps == 0 {
                     break;
                 }
-                at += 1;
                 continue;
             };
             if let Some(from) = lost_from.take() {
@@ -305,6 +317,8 @@ struct Window {
     file: Arc<dyn ReadableFile>,
     at: u64,
     bytes: Vec<u8>,
+    /// What follows on `bytes` cannot be read.
+    ends_unreadable: bool,
 }
 
 impl Window {
@@ -312,18 +326,42 @@ impl Window {
     fn get(&mut self, at: u64, left: u64, len: u64) -> &[u8] {
         let len = len.min(left);
         let end = self.at + self.bytes.len() as u64;
-        if at < self.at || at + len > end {
+        let has_all_there_is = self.ends_unreadable && at < end;
+        if at < self.at || (at + len > end && !has_all_there_is) {
             // More than asked for, since the next call asks for what follows.
-            let want = len.max(WINDOW_READ_BYTES).min(left);
-            self.bytes.resize(want as usize, 0);
-            let read = self.file.read_at(at, &mut self.bytes).unwrap_or(0);
-            self.bytes.truncate(read);
-            self.at = at;
+            self.fill(at, len.max(WINDOW_READ_BYTES).min(left) as usize);
         }
         let start = ((at - self.at) as usize).min(self.bytes.len());
         let end = (start + len as usize).min(self.bytes.len());
         &self.bytes[start..end]
     }
+
+    /// Reads so much, or what comes before a page that cannot be read.
+    fn fill(&mut self, at: u64, want: usize) {
+        self.at = at;
+        self.bytes.resize(want, 0);
+        let mut read = self.file.read_at(at, &mut self.bytes).unwrap_or(0);
+        while read < want {
+            let page_end = page_end(at + read as u64) - at;
+            let page = read..want.min(page_end as usize);
+            match self.file.read_at(at + read as u64, &mut self.bytes[page.clone()]) {
+                Ok(more) if more == page.len() => read = page.end,
+                _ => break,
+            }
+        }
+        self.bytes.truncate(read);
+        self.ends_unreadable = read < want;
+    }
+
+    /// Where the page ends which `get` could read nothing of at `at`.
+    fn unreadable_until(&self, at: u64) -> Option<u64> {
+        let is_unreadable = self.ends_unreadable && at >= self.at + self.bytes.len() as u64;
+        is_unreadable.then(|| page_end(at))
+    }
+}
+
+fn page_end(at: u64) -> u64 {
+    (at / PAGE_BYTES + 1) * PAGE_BYTES
 }
 
 /// Stored bytes of the block that begins at the first of `bytes`, found by its checksum.

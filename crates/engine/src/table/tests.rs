@@ -705,6 +705,58 @@ fn a_filter_of_ones_own_is_asked_in_an_order_of_ones_own_and_a_bloom_filter_is_n
     for options in [&bloom, &with(Filter::Custom(Arc::new(LastByte)))] {
         let table = open(bytes.clone(), options).expect("open");
         assert!(table.get(b"PEAR", 0, SEQ_MAX, None).expect("get").is_some());
+        // Who has the policy again must find it whole.
+        let filter = table.top.partitions[0].filter.expect("a filter");
+        let mut damaged = bytes.clone();
+        damaged[filter.offset_bytes as usize + 3] ^= 1;
+        let verified = open(damaged, options).expect("open").verify();
+        assert!(matches!(verified, Err(Error::Corruption { .. })), "{verified:?}");
+    }
+}
+
+#[test]
+fn a_partition_ends_where_its_filter_is_long() {
+    let options = KeyspaceOptions {
+        filter: Filter::Bloom { bits_per_key: 64 },
+        index_partition_bytes: 16 << 20,
+        ..KeyspaceOptions::default()
+    };
+    let entry = |number: u32| (number.to_be_bytes().to_vec(), Trailer::new(7, Kind::Put), vec![]);
+    let entries: Vec<Entry> = (0..100_000).map(entry).collect();
+    let (bytes, _) = build(&options, &entries, &[]);
+    let table = open(bytes, &options).expect("open");
+    table.verify().expect("verify");
+    let filters = table.top.partitions.iter().map(|p| p.filter.expect("a filter").stored_bytes);
+    let filters: Vec<u32> = filters.collect();
+    assert_eq!(filters.len(), 4, "{filters:?}");
+    assert!(filters.iter().all(|&bytes| bytes < 270 << 10), "{filters:?}");
+}
+
+/// Blocks at least as long as what is read ahead at first are not read one by one to the end.
+#[test]
+fn reading_ahead_grows_over_long_blocks() {
+    let options =
+        KeyspaceOptions { compression: vec![Compression::None], ..KeyspaceOptions::default() };
+    let entry = |number: u8| (vec![number], Trailer::new(7, Kind::Put), vec![number; 20_000]);
+    let entries: Vec<Entry> = (0..64).map(entry).collect();
+    let (bytes, summary) = build(&options, &entries, &[]);
+    let context = context(0, 0);
+    let table = open_in(bytes, summary.file_bytes, &options, &context).expect("open");
+    let walk = |back: bool| {
+        let before = context.counters.total(TableCounter::Reads);
+        let mut cursor = table.cursor(CursorOptions::default());
+        if back { cursor.seek_to_last() } else { cursor.seek_to_first() }.expect("seek");
+        let mut walked = 0;
+        while cursor.valid() {
+            walked += 1;
+            if back { cursor.prev() } else { cursor.next() }.expect("step");
+        }
+        assert_eq!(walked, 64);
+        context.counters.total(TableCounter::Reads) - before
+    };
+    for back in [false, true] {
+        let reads = walk(back);
+        assert!(reads < 20, "{reads} reads, {back}");
     }
 }
 

@@ -456,7 +456,7 @@ impl VersionSet {
     }
 
     /// Removes void files: those that nothing names, or all.
-    fn remove_void_files(&mut self, all: bool) {
+    pub(crate) fn remove_void_files(&mut self, all: bool) {
         let (gone, stay): (Vec<VoidFile>, Vec<VoidFile>) = std::mem::take(&mut self.void_files)
             .into_iter()
             .partition(|file| all || !file.may_be_named);

@@ -377,28 +377,13 @@ impl Table {
     #[cold]
     fn open(self: &Arc<Table>) -> Result<Opened<'_>> {
         let store = &self.store;
-        let path = names::table(&store.dir, self.meta.number);
-        let file = store.env.vfs.open(&path, Access::Random)?;
         let stays = store.may_keep(self);
         let promised = store.pin_bytes_promised.load(Ordering::Relaxed);
         // What goes with the reader would have to be read again each time; what is cached stays.
         let pin_bytes_max =
             if stays { store.memory.pinned_bytes.saturating_sub(promised) } else { 0 };
-        let context = TableContext {
-            cache: store.cache.clone(),
-            number: self.meta.number,
-            counters: store.counters.clone(),
-            pin_bytes_max,
-        };
-        let meta = &self.meta;
-        let file = TableFile::new(file, &path, meta.file_bytes, meta.salt);
-        let mut reader = TableReader::open(file, &self.options, &context)?;
-        let (entries, ranges) = (reader.properties().entries, reader.properties().range_tombstones);
-        if entries != self.meta.entries || ranges != self.meta.range_tombstones {
-            let what = "the table and the manifest disagree on its contents";
-            return Err(Error::corruption(path, 0, what));
-        }
-        if ranges > 0 {
+        let mut reader = self.read_anew(pin_bytes_max)?;
+        if self.meta.range_tombstones > 0 {
             self.cover.get_or_init(|| Cover::of(&self.range_tombstones(&reader)));
         }
         // Two threads may open at once; the second keeps the first one's reader.
@@ -421,6 +406,30 @@ impl Table {
         // It may have been closed again by somebody in between: then our own is handed out.
         let closed = || Opened::Passing(Guard::from_inner(Some(reader)));
         Ok(self.passing_reader().unwrap_or_else(closed))
+    }
+
+    /// The table as the file has it, whatever is open: for who judges the file.
+    ///
+    /// # Errors
+    /// As [`Table::reader`].
+    pub(crate) fn read_anew(&self, pin_bytes_max: u64) -> Result<TableReader> {
+        let (store, meta) = (&self.store, &self.meta);
+        let path = names::table(&store.dir, meta.number);
+        let file = store.env.vfs.open(&path, Access::Random)?;
+        let context = TableContext {
+            cache: store.cache.clone(),
+            number: meta.number,
+            counters: store.counters.clone(),
+            pin_bytes_max,
+        };
+        let file = TableFile::new(file, &path, meta.file_bytes, meta.salt);
+        let reader = TableReader::open(file, &self.options, &context)?;
+        let (entries, ranges) = (reader.properties().entries, reader.properties().range_tombstones);
+        if entries != meta.entries || ranges != meta.range_tombstones {
+            let what = "the table and the manifest disagree on its contents";
+            return Err(Error::corruption(path, 0, what));
+        }
+        Ok(reader)
     }
 
     fn close(&self) {

@@ -1,7 +1,7 @@
 //! A group is carried from store to store as files: it arrives as a whole, with its index, or not
 //! at all.
 
-use super::support::{DIR, Model, Random, below_log, grouped, setup, setup_on};
+use super::support::{DIR, Model, Random, assert_sound, below_log, grouped, setup, setup_on};
 use esker::base::Vfs;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
@@ -91,11 +91,6 @@ fn state(db: &Db, number: u64) -> State {
 /// The same after a crash: what is not persistent is gone.
 fn persisted_state(disk: &StrictVfs, options: &Options, number: u64) -> State {
     state(&open(setup(&disk.crash(Survival::None, 1)), DIR, options), number)
-}
-
-fn assert_sound(db: &Db) {
-    let report = db.verify(|_| true).expect("verify");
-    assert!(report.damage.is_empty(), "{:?}", report.damage);
 }
 
 fn files(disk: &StrictVfs, dir: &str) -> Vec<String> {

@@ -1,7 +1,9 @@
 //! A store without a log of its own: after a crash it is exactly as after the request that it then
 //! tells of.
 
-use super::support::{DIR, Random, below_log as options, grouped, setup};
+use super::support::{DIR, Random, assert_sound, below_log as options, grouped, setup};
+use esker::base::Clock;
+use esker::base::env::ManualClock;
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::event::Event;
 use esker::{
@@ -37,6 +39,45 @@ fn put(db: &Db, group: &[u8], index: u64, key: &str, value: &[u8]) {
 
 fn indexes(db: &Db, group: &[u8]) -> Option<(u64, u64)> {
     db.group(group).map(|group| (group.applied, group.persisted))
+}
+
+/// A clock that goes on by a millisecond whenever it is looked at.
+#[derive(Debug, Default)]
+struct Ticking(ManualClock);
+
+impl Clock for Ticking {
+    fn now_ns(&self) -> u64 {
+        self.0.advance_ns(1_000_000);
+        self.0.now_ns()
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        self.0.unix_seconds()
+    }
+}
+
+/// What is sealed of all keyspaces is flushed together, and took no longer than that.
+#[test]
+fn each_keyspace_is_told_its_own_time() {
+    let mut setup = setup(&StrictVfs::new());
+    let clock = Arc::new(Ticking::default());
+    setup.env.clock = clock.clone();
+    let db = Db::open_with(DIR, options(), setup).expect("open");
+    let keyspaces = ["a", "b", "c", "d", "e"]
+        .map(|name| db.create_keyspace(name, options().default_keyspace).expect("create"));
+    let mut batch = Batch::new();
+    for keyspace in &keyspaces {
+        batch.put_in(keyspace, b"g/key", b"value");
+    }
+    db.apply(Applied { group: b"g/", index: 1, note: b"" }, batch).expect("apply");
+    let before = clock.now_ns();
+    db.flush().expect("flush");
+    let took_us = (clock.now_ns() - before) / 1_000;
+    let stats = db.stats();
+    let told: Vec<u64> = stats.keyspaces.iter().map(|k| k.levels[0].duration_us).collect();
+    assert!(told.iter().filter(|&&us| us > 0).count() >= 5, "{told:?}");
+    assert!(told.iter().sum::<u64>() <= took_us, "{told:?} of {took_us}");
+    db.close().expect("close");
 }
 
 #[test]
@@ -252,11 +293,6 @@ fn apply_randomly(db: &Db, random: &mut Random, groups: u64, requests: u64) -> H
         }
     }
     histories
-}
-
-fn assert_sound(db: &Db) {
-    let report = db.verify(|_| true).expect("verify");
-    assert!(report.damage.is_empty(), "{:?}", report.damage);
 }
 
 fn all_of(keyspace: &Keyspace, prefix: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {

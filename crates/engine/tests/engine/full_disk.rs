@@ -1,9 +1,11 @@
 //! A full disk on which some jobs could make room and the most urgent one cannot run.
 
-use crate::support::{DIR, setup};
+use crate::support::{DIR, setup, setup_on};
 use esker::base::checksum::mix64;
-use esker::base::vfs::strict::{StrictOptions, StrictVfs};
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
 use esker::{Compaction, Db, Keyspace, KeyspaceOptions, Options};
+use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 
@@ -17,6 +19,24 @@ fn add_run(db: &Db, keyspace: &Keyspace, seed: u64, mib: u64) {
     }
     // What is done besides may fail for want of space.
     let _ = db.flush();
+}
+
+/// It needs no space: not even where the log takes nothing any more.
+#[test]
+fn what_was_written_can_be_made_durable_on_a_full_disk() {
+    let strict = StrictVfs::new();
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let setup = setup_on(Arc::new(vfs.clone()), 1);
+    let db = Db::open_with(DIR, Options::default(), setup).expect("open");
+    db.put(b"key", b"value").expect("put");
+    vfs.inject(FaultRule::nth(1, &Op::GROWS, Fault::NoSpace).from_then_on());
+    db.put(b"late", b"value").expect_err("the disk is full");
+    db.put(b"late", b"value").expect_err("it still is");
+    db.sync().expect("sync");
+    let kept = strict.crash(Survival::None, 1);
+    let db = Db::open_with(DIR, Options::default(), setup_on(Arc::new(kept), 2)).expect("open");
+    assert!(db.get(b"key").expect("get").is_some());
+    assert!(db.get(b"late").expect("get").is_none());
 }
 
 #[test]

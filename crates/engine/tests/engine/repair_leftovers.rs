@@ -1,7 +1,7 @@
 //! What a process that was killed leaves beside what the manifest names is no loss: a repair says
 //! that it is complete, and how far groups were applied stays known.
 
-use super::support::{DIR, below_log, grouped, setup_on};
+use super::support::{DIR, assert_sound, below_log, grouped, setup_on};
 use esker::base::Vfs;
 use esker::base::vfs::strict::StrictVfs;
 use esker::repair::{FileFate, RepairReport, Structure, repair};
@@ -66,7 +66,7 @@ fn assert_complete(disk: &StrictVfs, what: &str) -> RepairReport {
         let pairs = db.default_keyspace().prefix(group.as_bytes()).expect("scan");
         assert_eq!(pairs.inspect(|pair| assert!(pair.is_ok())).count(), 100, "{what}");
     }
-    assert!(db.verify(|_| true).expect("verify").damage.is_empty());
+    assert_sound(&db);
     db.close().expect("close");
     report
 }

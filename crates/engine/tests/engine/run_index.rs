@@ -1,6 +1,6 @@
 //! A run index changes what a read costs, and nothing of what it finds.
 
-use super::support::{DIR, Model, Random, put_or_delete, setup};
+use super::support::{DIR, Model, Random, assert_sound, put_or_delete, setup};
 use esker::base::checksum::mix64;
 use esker::base::vfs::strict::StrictVfs;
 use esker::event::{Event, EventListener};
@@ -135,7 +135,7 @@ fn reads_find_the_same_with_an_index() {
             several += u32::from(index.made >= 2);
             assert!(index.runs <= index.runs_total && index.names >= index.entries, "{index:?}");
         }
-        db.verify(|_| true).expect("whole");
+        assert_sound(&db);
         db.close().expect("close");
     }
     assert!(spoke >= 10, "an index spoke in {spoke} rounds");

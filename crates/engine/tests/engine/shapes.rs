@@ -1,7 +1,7 @@
 //! Leveled or tiered, in whatever order levels are compacted, and from one to the other: the data
 //! are the same.
 
-use super::support::{DIR, Model, Random, put_or_delete, setup};
+use super::support::{DIR, Model, Random, assert_sound, put_or_delete, setup};
 use esker::base::checksum::mix64;
 use esker::base::vfs::strict::StrictVfs;
 use esker::event::Event;
@@ -122,7 +122,7 @@ fn a_tree_may_change_its_shape_and_schedule_whenever_it_is_opened() {
             let max = if number > 0 && compaction == Compaction::Leveled { 1 } else { 2 };
             assert!(level.runs <= max, "{scheduler:?}, level {number} of {levels:?}");
         }
-        db.verify(|_| true).expect("whole");
+        assert_sound(&db);
         db.close().expect("close");
     }
     assert!(deepest >= 3, "{deepest} levels");
@@ -152,7 +152,7 @@ fn a_tree_may_change_its_shape_while_it_is_open() {
             Compaction::Leveled => assert!(deep.iter().all(|level| level.runs <= 1), "{levels:?}"),
         }
     }
-    db.verify(|_| true).expect("whole");
+    assert_sound(&db);
     db.close().expect("close");
 }
 
@@ -190,7 +190,7 @@ fn a_tree_may_change_its_shape_under_those_who_write() {
     });
     db.wait_idle().expect("idle");
     assert_holds(&db, &model, None, &mut Random(5));
-    db.verify(|_| true).expect("whole");
+    assert_sound(&db);
     db.close().expect("close");
 }
 

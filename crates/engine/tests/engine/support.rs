@@ -42,6 +42,12 @@ impl Random {
     }
 }
 
+/// All that lies on the disk is whole.
+pub(crate) fn assert_sound(db: &Db) {
+    let report = db.verify(|_| true).expect("verify");
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+}
+
 /// Puts `key`, or deletes it at every fifth time, in the store and its model.
 pub(crate) fn put_or_delete(db: &Db, model: &mut Model, random: &mut Random, key: Vec<u8>) {
     if random.below(5) == 0 {

@@ -1,6 +1,6 @@
 //! Large values are kept apart from the tree, and everything else is as it would be without.
 
-use super::support::{DIR, Model, Random, setup, setup_on};
+use super::support::{DIR, Model, Random, assert_sound, setup, setup_on};
 use esker::base::Vfs;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
@@ -109,11 +109,6 @@ fn assert_holds(db: &Db, model: &Model, at: Option<&Snapshot>) {
         };
         assert!(found.expect("get").as_deref() == Some(&value[..]), "{}", key.escape_ascii());
     }
-}
-
-fn assert_sound(db: &Db) {
-    let report = db.verify(|_| true).expect("verify");
-    assert!(report.damage.is_empty(), "{:?}", report.damage);
 }
 
 /// Bytes of files with this ending.

@@ -37,27 +37,27 @@ pub(super) fn run(seed: u64, plan: Plan, k: u64) -> Result<bool, String> {
             .map_err(|e| format!("{way:?}: {e}"))?;
     }
     if let Some(db) = run.db.take() {
-        go_on(&db, &mut run.logs).map_err(|e| format!("healed: {e}"))?;
+        go_on(&db, plan, &mut run.logs).map_err(|e| format!("healed: {e}"))?;
         drop(db);
         check_store(&strict, &options, run.logs, false).map_err(|e| format!("closed: {e}"))?;
     }
     Ok(fired)
 }
 
-/// What the store should still be able to do, unless it was poisoned.
-fn go_on(db: &Db, logs: &mut [Log]) -> Result<(), String> {
+/// What the store should still be able to do, unless it was rightly poisoned.
+fn go_on(db: &Db, plan: Plan, logs: &mut [Log]) -> Result<(), String> {
     for log in logs.iter_mut().filter(|log| !log.is_uncertain()) {
         let applied = log.applied(db);
         for index in applied + 1..=log.last() {
             match log.apply(db, index) {
-                Err(Error::Poisoned { .. }) => return Ok(()),
+                Err(Error::Poisoned { why }) => return plan.check_poisoned(&why),
                 applied => applied.map_err(|e| format!("apply: {e}"))?,
             }
         }
         log.compare(db, log.last())?;
     }
     match db.flush() {
-        Err(Error::Poisoned { .. }) => return Ok(()),
+        Err(Error::Poisoned { why }) => return plan.check_poisoned(&why),
         flushed => flushed.map_err(|e| format!("flush: {e}"))?,
     }
     for log in logs.iter_mut().filter(|log| !log.is_uncertain()) {

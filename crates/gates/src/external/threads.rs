@@ -31,8 +31,8 @@ fn open(vfs: &FaultyVfs, options: &Options, seed: u64, told: &Told) -> esker::Re
     Ok(db)
 }
 
-/// Applies to some groups until the disk is off. Returns how many requests there were. `may_fail`:
-/// the disk is off, or has failed.
+/// Applies to some groups until the disk is off, or has failed, which is what `may_fail` tells: what
+/// fails before is a violation. Returns how many requests there were.
 fn apply_until_off(
     db: &Db,
     logs: &mut [Log],
@@ -41,32 +41,38 @@ fn apply_until_off(
 ) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let mut requests = 0;
+    let ends = |what: &str, error: esker::Error| match may_fail() {
+        true => Ok(()),
+        false => Err(format!("{what}: {error}")),
+    };
     loop {
         let log = &mut logs[random.below(GROUPS) as usize];
         if random.one_in(400) {
-            if log.delete(db).is_err() {
-                return Ok(requests);
+            if let Err(error) = log.delete(db) {
+                return ends("deleting a group", error).map(|()| requests);
             }
             continue;
         }
         if random.one_in(400) {
             requests += 1;
-            if log.carry(db, &format!("/carried-{seed}-{requests}"), &mut random).is_err() {
-                return Ok(requests);
+            let dir = format!("/carried-{seed}-{requests}");
+            if let Err(error) = log.carry(db, &dir, &mut random) {
+                return ends("carrying a group", error).map(|()| requests);
             }
             continue;
         }
         if random.one_in(20) {
             match log.check_persisted(db) {
-                Err(_) if may_fail() => return Ok(requests),
-                Err(error) => return Err(format!("what is persistent cannot be read: {error}")),
+                Err(error) => {
+                    return ends("reading what is persistent", error).map(|()| requests);
+                }
                 Ok(Some(wrong)) => return Err(wrong),
                 Ok(None) => {}
             }
         }
         log.grow(&mut random);
-        if log.apply(db, log.last()).is_err() {
-            return Ok(requests);
+        if let Err(error) = log.apply(db, log.last()) {
+            return ends("applying", error).map(|()| requests);
         }
         requests += 1;
         let flushed = match random.below(300) {
@@ -78,7 +84,7 @@ fn apply_until_off(
         match flushed {
             Ok(Some(index)) => log.told_persisted(index),
             Ok(None) => {}
-            Err(_) => return Ok(requests),
+            Err(error) => return ends("flushing", error).map(|()| requests),
         }
     }
 }

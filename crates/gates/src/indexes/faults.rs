@@ -32,19 +32,19 @@ pub(super) fn run(seed: u64, plan: Plan, k: u64) -> Result<bool, String> {
         run.check_store(&kept, least).map_err(|e| format!("{way:?}: {e}"))?;
     }
     if let Some(db) = run.db.take() {
-        go_on(&db).map_err(|e| format!("healed: {e}"))?;
+        go_on(&db, plan).map_err(|e| format!("healed: {e}"))?;
         drop(db);
         run.check_indexes(&strict).map_err(|e| format!("closed: {e}"))?;
     }
     Ok(fired)
 }
 
-/// What the store should still be able to do, unless it was poisoned.
-fn go_on(db: &Db) -> Checked {
+/// What the store should still be able to do, unless it was rightly poisoned.
+fn go_on(db: &Db, plan: Plan) -> Checked {
     let batch = random_batch(&mut Random::new(1));
     for result in [db.wait_indexes(), db.write(batch, WriteOptions::default()), db.flush()] {
         match result {
-            Err(Error::Poisoned { .. }) => return Ok(()),
+            Err(Error::Poisoned { why }) => return plan.check_poisoned(&why),
             result => result.map_err(text)?,
         }
     }

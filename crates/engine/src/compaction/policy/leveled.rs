@@ -98,6 +98,10 @@ pub(super) fn debt_bytes(version: &Version, options: &KeyspaceOptions) -> u64 {
         };
         carried = bytes.saturating_sub(limit);
         debt += carried;
+        if is_stacked(version, level) {
+            // First they become one where they stand.
+            debt += version.level_bytes(level);
+        }
     }
     debt
 }

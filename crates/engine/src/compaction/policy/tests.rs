@@ -512,6 +512,8 @@ fn leveled_makes_one_run_of_what_tiers_left() {
         assert_eq!(spec.inputs.len(), 2);
     }
     assert!(tree.pick(0).is_none() && tree.pick(2).is_none(), "nothing goes into several runs");
+    // Level 0, what level 1 has too much with it, and the two levels that are made one run first.
+    assert_eq!(debt_bytes(&tree.version, &tree.options), (4 + 2 + 2 + 2) * MIB);
     let for_scans = pick_for_scans(&tree.version, &tree.options);
     assert!(matches!(for_scans, Pick::Busy), "not before those are one run");
     let spec = tree.pick(1).expect("two runs");

@@ -1,10 +1,11 @@
 //! What is in a hurry, what scans have paid for, and what is left of tables that are gone.
 
-use super::{Chosen, Gone, Step, choose, choose_manual};
+use super::manual::{Reserved, Step, choose_manual};
+use super::{Chosen, Gone, choose, urgency};
 use crate::db::core::KeyspaceCore;
 use crate::db::turns::Turn;
 use crate::db::workers::compact_next;
-use crate::db::{Db, Pair, Setup};
+use crate::db::{Db, Keyspace, Pair, Setup};
 use crate::event::{CompactionReason, Event};
 use crate::options::{Compaction, Compression, GroupPrefix, KeyspaceOptions, Options};
 use crate::trace::{Step as TraceStep, What};
@@ -24,7 +25,12 @@ fn open() -> (Db, Arc<KeyspaceCore>) {
     let groups = Some(GroupPrefix::Delimiter { byte: b'/' });
     let default_keyspace = KeyspaceOptions { groups, ..KeyspaceOptions::default() };
     // Nothing is pinned: indexes and filters are in the cache.
-    let options = Options { default_keyspace, pinned_bytes_max: Some(0), ..Options::default() };
+    let options = Options {
+        default_keyspace,
+        pinned_bytes_max: Some(0),
+        run_index_bytes_max: Some(1 << 20),
+        ..Options::default()
+    };
     let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
     let setup = Setup { env, inline_background: true, ..Setup::default() };
     let db = Db::open_with("/db", options, setup).expect("open");
@@ -385,6 +391,94 @@ fn level_0_written_anew_where_it_stands_is_not_what_scans_have_paid_for() {
     chosen.run(db.core()).expect("run");
     db.core().background.end_compaction();
     assert!(keyspace.toll.covers(4_000));
+    db.close().expect("close");
+}
+
+/// What is done at leisure may take hours, and then more comes.
+#[test]
+fn what_is_made_later_may_be_urgent_too() {
+    let (db, _) = open();
+    let is_urgent = urgency(db.core());
+    let create = |name: &str, options: KeyspaceOptions| {
+        let keyspace = db.create_keyspace(name, options).expect("create");
+        keyspace.core.reshaping.store(true, Ordering::Relaxed);
+        keyspace
+    };
+    let add_run = |keyspace: &Keyspace| {
+        keyspace.put(b"key", b"value").expect("put");
+        db.flush().expect("flush");
+    };
+    let late = KeyspaceOptions { level0_runs_compact: 2, ..KeyspaceOptions::default() };
+    let late = create("late", late);
+    add_run(&late);
+    assert!(!is_urgent());
+    add_run(&late);
+    assert!(is_urgent(), "level 0 has what it may have");
+    db.drop_keyspace("late").expect("drop");
+    assert!(!is_urgent());
+    let indexed = create(
+        "indexed",
+        KeyspaceOptions {
+            compaction: Compaction::Tiered,
+            run_index: true,
+            run_index_runs_min: 2,
+            ..KeyspaceOptions::default()
+        },
+    );
+    // As if it had failed: nobody makes one.
+    indexed.core.indexing.lock().failed = true;
+    (0..2).for_each(|_| add_run(&indexed));
+    assert!(!is_urgent());
+    indexed.core.indexing.lock().failed = false;
+    assert!(is_urgent(), "an index is due");
+    db.wait_idle().expect("idle");
+    assert!(!is_urgent(), "it was made");
+    db.close().expect("close");
+}
+
+/// Threads that take turns at the levels of tiers leave all of them to who compacts by hand.
+#[test]
+fn tiers_that_somebody_waits_for_are_left_alone() {
+    let tiered = |options: &mut KeyspaceOptions| {
+        options.compaction = Compaction::Tiered;
+        options.tiered_runs = 2;
+        options.level0_runs_compact = 1;
+        options.value_log_bytes_min = None;
+    };
+    let db = open_changed(Arc::new(StrictVfs::new()), tiered).expect("open");
+    let (core, keyspace) = (db.core(), db.default_keyspace().core.clone());
+    let next = || choose(core, Turn::Usual).expect("choose");
+    let run = |chosen: Chosen| {
+        chosen.run(core).expect("run");
+        core.background.end_compaction();
+    };
+    for byte in 1..3 {
+        add_groups(&db, &["a/"], byte);
+        run(next().expect("level 0 goes down"));
+    }
+    let levels = || -> Vec<usize> { view_of(&db).runs().map(|(level, _)| level).collect() };
+    assert_eq!(levels(), [1, 1]);
+    let reserved = Reserved::new(core, &keyspace);
+    assert!(next().is_none(), "somebody waits for both");
+    add_groups(&db, &["b/"], 3);
+    let level0 = next().expect("level 0 goes on");
+    assert_eq!((level0.spec.level, level0.spec.inputs.len()), (0, 1));
+    run(level0);
+    assert_eq!(levels(), [1, 1, 1]);
+    drop(reserved);
+    // One who waits says so, and no more once it has them.
+    take_below_level0(&keyspace, true);
+    std::thread::scope(|scope| {
+        let by_hand = scope.spawn(|| db.default_keyspace().compact_range(None, None));
+        while !keyspace.is_reserved() && !by_hand.is_finished() {
+            std::thread::yield_now();
+        }
+        take_below_level0(&keyspace, false);
+        by_hand.join().expect("no panic").expect("compact");
+    });
+    assert!(!keyspace.is_reserved());
+    assert_eq!(levels().len(), 1);
+    assert_eq!(keys_and_bytes(&db), (300, BTreeSet::from([1, 2, 3])));
     db.close().expect("close");
 }
 

@@ -2,7 +2,8 @@
 
 use super::{DumpOptions, LogEvent, TableEvent, dump_current, dump_log, dump_table};
 use crate::db::{Db, Setup};
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::{Compression, KeyspaceOptions, Options};
+use esker_base::vfs::faulty::{FaultyVfs, Op};
 use esker_base::vfs::strict::StrictVfs;
 use esker_base::{Env, KeyOrder};
 use std::path::{Path, PathBuf};
@@ -89,6 +90,45 @@ fn damage_is_told_and_passed_over() {
     let damaged = log_lines(&vfs, &wal).join("\n");
     assert!(damaged.contains(&format!("{at}: DAMAGED")), "{damaged}");
     assert!(damaged.contains("delete \"key01\""), "what follows is told: {damaged}");
+}
+
+/// A page that cannot be read hides what stands in it, and no other.
+#[test]
+fn what_lies_beside_a_lost_page_is_told() {
+    let vfs = StrictVfs::new();
+    let setup = Setup { env: Env::with_vfs(Arc::new(vfs.clone()), 9), ..Setup::default() };
+    let keyspace =
+        KeyspaceOptions { compression: vec![Compression::None], ..KeyspaceOptions::default() };
+    let options = Options { default_keyspace: keyspace, ..Options::default() };
+    let db = Db::open_with("/db", options, setup).expect("create");
+    for i in 0..1_000u32 {
+        db.put(&i.to_be_bytes(), &[i as u8; 100]).expect("put");
+    }
+    db.flush().expect("flush");
+    db.close().expect("close");
+    let names = vfs.file_names(Path::new("/db"));
+    let table = names.iter().find(|name| name.ends_with(".tbl")).expect("a table");
+    let table = Path::new("/db").join(table);
+    let salt = match &table_events(&vfs, &table)[..] {
+        [TableEvent::File { salt, .. }, ..] => *salt,
+        other => panic!("{other:?}"),
+    };
+    let len = vfs.read_file(&table).expect("table").len() as u64;
+    // The footer; then one of the middle too.
+    let faulty = FaultyVfs::new(Arc::new(vfs));
+    for (lost, least) in [(len - 1, 900), (len / 2, 800)] {
+        faulty.lose_page(&table, lost);
+        let before = faulty.calls(Op::Read);
+        let mut told = 0;
+        let options = DumpOptions { salt, ..ALL };
+        dump_table(&faulty, &table, &KeyOrder::Bytewise, &options, |event| {
+            told += usize::from(matches!(event, TableEvent::Record(_)));
+        })
+        .expect("dump");
+        let reads = faulty.calls(Op::Read) - before;
+        assert!(told >= least, "{told} records");
+        assert!(reads < 300, "{reads} reads");
+    }
 }
 
 #[test]
