@@ -243,32 +243,25 @@ impl Opening {
             replayed.flush_all(&versions.keyspaces)?;
         }
         let mut journal = self.begin_journal(number, last_seq + 1, &mut edit)?;
-        match carried.as_ref().zip(journal.wal()) {
-            None => {
-                replayed.add_tables(&mut edit, &self.store, &mut versions)?;
-                // True of records that became no table too: those of keyspaces that were dropped.
-                let id = KeyspaceId::DEFAULT;
-                if versions.keyspaces.get(&id).is_some_and(|r| r.flushed_seq < last_seq) {
-                    edit.push(Change::Flushed { id, seq: last_seq });
-                }
-            }
-            Some((batches, wal)) => {
-                // The new log must be named before it holds records, and whole before the old ones
-                // go.
-                versions.note_copies(number, replayed.first_seq.unwrap_or(0));
-                versions.commit(edit, None)?;
-                replayed.carry_over(&self.store, batches, wal, number)?;
-                wal.sync()?;
-                edit = VersionEdit::new();
-                replayed.add_tables(&mut edit, &self.store, &mut versions)?;
+        if let Some((batches, wal)) = carried.as_ref().zip(journal.wal()) {
+            // The new log must be named before it holds records, and whole before the old ones go.
+            versions.note_copies(number, replayed.first_seq.unwrap_or(0));
+            versions.commit(edit, None)?;
+            replayed.carry_over(&self.store, batches, wal, number)?;
+            wal.sync()?;
+            edit = VersionEdit::new();
+        }
+        replayed.add_tables(&mut edit, &self.store, &mut versions)?;
+        if carried.is_none() {
+            // True of records that became no table too: those of keyspaces that were dropped.
+            let id = KeyspaceId::DEFAULT;
+            if versions.keyspaces.get(&id).is_some_and(|r| r.flushed_seq < last_seq) {
+                edit.push(Change::Flushed { id, seq: last_seq });
             }
         }
         edit.push(Change::WalMin(number));
-        if let Err(error) = versions.commit(edit, None) {
-            // The next attempt shall not need room beside what this one wrote.
-            versions.remove_void_files(false);
-            return Err(error);
-        }
+        // The next attempt shall not need room beside what this one wrote.
+        versions.commit(edit, None).inspect_err(|_| versions.remove_void_files(false))?;
         self.remove_orphans(&versions, &mut files);
         let supply = memtable_supply(options);
         let keyspaces = build_keyspaces(&versions.keyspaces, options, number, &supply);

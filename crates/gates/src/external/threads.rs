@@ -31,8 +31,8 @@ fn open(vfs: &FaultyVfs, options: &Options, seed: u64, told: &Told) -> esker::Re
     Ok(db)
 }
 
-/// Applies to some groups until the disk is off, or has failed, which is what `may_fail` tells: what
-/// fails before is a violation. Returns how many requests there were.
+/// Applies to some groups until the disk is off, or has failed, which is what `may_fail` tells:
+/// what fails before is a violation. Returns how many requests there were.
 fn apply_until_off(
     db: &Db,
     logs: &mut [Log],
