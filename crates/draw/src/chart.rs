@@ -34,6 +34,13 @@ pub const RATES: Axes<'_> = Axes {
     x_text: &|x: &f64| rate(*x),
 };
 
+/// 1, 2 and 5 times each power of ten between two numbers.
+fn round_numbers(from: f64, to: f64) -> Vec<f64> {
+    let powers = from.max(f64::MIN_POSITIVE).log10().floor() as i32..=to.log10().ceil() as i32;
+    let numbers = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|n| n * 10f64.powi(power)));
+    numbers.filter(|n| (from..=to).contains(n)).collect()
+}
+
 /// Draws lines, each in the colour of its name.
 ///
 /// # Errors
@@ -52,9 +59,11 @@ pub fn chart(heading: &str, lines: &[Line], palette: &Palette, axes: &Axes<'_>) 
         let style = |name: &str| palette.colour(name).stroke_width(2);
         let (x_text, y_text, y_min) = (axes.x_text, axes.y_text, axes.y_from);
         if axes.logarithmic_x {
-            let axis = (x_min / 1.2..x_max * 1.2).log_scale();
+            let (from, to) = (x_min / 1.2, x_max * 1.2);
+            let axis = (from..to).log_scale().with_key_points(round_numbers(from, to));
             let mut chart = builder.build_cartesian_2d(axis, y_min..y_max)?;
-            chart.configure_mesh().x_label_formatter(x_text).y_label_formatter(y_text).draw()?;
+            let mut mesh = chart.configure_mesh();
+            mesh.x_label_formatter(x_text).y_label_formatter(y_text).max_light_lines(0).draw()?;
             for (name, points) in lines {
                 chart.draw_series(LineSeries::new(points.iter().copied(), style(name)))?;
                 let dot = |&point: &(f64, f64)| Circle::new(point, 4, style(name).filled());
@@ -69,4 +78,22 @@ pub fn chart(heading: &str, lines: &[Line], palette: &Palette, axes: &Axes<'_>) 
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_a_logarithmic_axis_stand_apart() {
+        assert_eq!(round_numbers(0.83e6, 60e6), [1e6, 2e6, 5e6, 10e6, 20e6, 50e6]);
+        assert_eq!(round_numbers(5.0, 7.0), [5.0]);
+        let points = [1e6, 10e6, 50e6].map(|x| (x, 1.0)).to_vec();
+        let axes = Axes { logarithmic_x: true, ..RATES };
+        let palette = Palette::of(["a".to_owned()]);
+        let drawn = chart("growth", &[("a".to_owned(), points)], &palette, &axes).expect("drawn");
+        for (place, shown) in [("1.00 M", true), ("50.0 M", true), ("9.00 M", false)] {
+            assert_eq!(drawn.contains(place), shown, "{place}");
+        }
+    }
 }
