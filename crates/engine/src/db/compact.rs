@@ -203,8 +203,9 @@ impl KeyspaceCore {
         let options = &in_force;
         if self.is_reserved() {
             let over = self.schedule.lock().candidates(&policy::scores(&version, options));
-            let level0 = over.into_iter().filter(|(level, _)| *level == 0).collect();
-            let (score, spec) = choice::first(&version, options, level0)?;
+            let may_go_on = |level| self.may_go_on(&version, options, level);
+            let over = over.into_iter().filter(|(level, _)| may_go_on(*level)).collect();
+            let (score, spec) = choice::first(&version, options, over)?;
             return Some((score, self.chosen(core, version, in_force, spec)));
         }
         let urgent = choice::urgent(&version, options, &mut self.schedule.lock());
@@ -238,6 +239,12 @@ impl KeyspaceCore {
         self.reserved.load(Ordering::Relaxed) > 0
     }
 
+    /// True if a level is compacted whoever waits for it: writers wait for level 0, and a level
+    /// that has piled up would go on to.
+    fn may_go_on(&self, version: &Version, options: &KeyspaceOptions, level: usize) -> bool {
+        !self.is_reserved() || level == 0 || policy::has_piled_up(version, options, level)
+    }
+
     /// All that could be compacted in this keyspace now, one of each kind: to find what there is
     /// room for.
     fn all_candidates(self: &Arc<Self>, core: &Core, oldest_snapshot: Seq) -> Vec<Chosen> {
@@ -251,7 +258,7 @@ impl KeyspaceCore {
             policy::pick_tombstones(&version, options, oldest_snapshot),
             policy::pick_for_values(&version, options),
         ];
-        let may_be = |spec: &CompactionSpec| spec.level == 0 || !self.is_reserved();
+        let may_be = |spec: &CompactionSpec| self.may_go_on(&version, options, spec.level);
         let specs = of_levels.chain(others).flatten().filter(may_be);
         specs.map(|spec| self.chosen(core, version.clone(), in_force.clone(), spec)).collect()
     }

@@ -35,7 +35,7 @@ use crate::value_log::{LogList, READERS_MAX, Readers, ValueFile};
 use crate::version::{
     Coverage, DEEPEST_LEVEL, NamedGroups, NamedWals, TableStore, Version, VersionEdit, VersionSet,
 };
-use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use esker_base::sync::{ArcSwap, Mutex, MutexGuard};
 use esker_base::vfs::FileLock;
 use esker_base::{Env, Error, KeyspaceId, Result, Seq};
@@ -51,6 +51,8 @@ pub(super) struct Core {
     pub(super) events: EventSink,
     pub(super) store: Arc<TableStore>,
     pub(super) keyspaces: Arc<ArcSwap<Keyspaces>>,
+    /// The keyspace whose run index was made last. Changes under `versions`.
+    pub(super) last_indexed: AtomicU32,
     /// Which fields are indexed, and the locks of those who write to them.
     pub(super) indexes: Indexes,
     /// The right to delete a group.
@@ -386,6 +388,7 @@ impl Core {
             store: parts.store,
             indexes: Indexes::new(&parts.keyspaces.by_id.values().map(named).collect::<Vec<_>>()),
             keyspaces: Arc::new(ArcSwap::from_pointee(parts.keyspaces)),
+            last_indexed: AtomicU32::new(u32::MAX),
             deleting: Mutex::default(),
             erasing_seq: AtomicU64::new(Seq::MAX),
             queue: WriteQueue::new(queue::LOOKERS_MAX),

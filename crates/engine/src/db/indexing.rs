@@ -15,7 +15,8 @@ use crate::run_index::{DigestCursor, Entries, Renumbered, RunIndex, SLOTS_MAX, S
 use crate::run_index::{single_slot, unite};
 use crate::version::{Coverage, Replaced, Run, RunDigest, Version};
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Error, Result};
+use esker_base::{Error, KeyspaceId, Result};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// An index is made anew when so much of what it knows has come that it does not know: a part in
@@ -136,8 +137,7 @@ pub(super) struct IndexJob {
 /// An index that should be made now, if there is one.
 pub(super) fn choose(core: &Core) -> Result<Option<IndexJob>> {
     let keyspaces = core.keyspaces.load();
-    let mut indexed = keyspaces.by_id.values().filter(|k| k.options.run_index).peekable();
-    if indexed.peek().is_none() {
+    if !keyspaces.by_id.values().any(|keyspace| keyspace.options.run_index) {
         return Ok(None);
     }
     // A view that is read and a note of what replaces its runs must be one step.
@@ -146,12 +146,17 @@ pub(super) fn choose(core: &Core) -> Result<Option<IndexJob>> {
     if keyspaces.by_id.values().any(|k| k.indexing.lock().replaced.is_some()) {
         return Ok(None);
     }
-    for keyspace in indexed {
+    // In turns: scans may pay for the next index of one while it is being made.
+    let after = KeyspaceId(core.last_indexed.load(Ordering::Relaxed));
+    let next = keyspaces.by_id.range((Bound::Excluded(after), Bound::Unbounded));
+    let indexed = next.chain(keyspaces.by_id.range(..=after)).map(|(_, keyspace)| keyspace);
+    for keyspace in indexed.filter(|keyspace| keyspace.options.run_index) {
         let view = keyspace.view.load();
         if let Some(wanted) = keyspace.index_wanted(&view) {
             // Counted first, so that whoever waits sees that it is wanted or that it is being made.
             core.background.begin_compaction();
             keyspace.indexing.lock().replaced = Some(Vec::new());
+            core.last_indexed.store(keyspace.id.0, Ordering::Relaxed);
             keyspace.toll.settle();
             let (version, coverage) = (view.version.clone(), view.coverage.clone());
             return Ok(Some(IndexJob { keyspace: keyspace.clone(), version, coverage, wanted }));
@@ -308,7 +313,20 @@ mod tests {
             core.background.end_compaction();
         }
         assert!(choose(core).expect("choose").is_none(), "both are made");
-        assert_eq!(keyspaces.map(|keyspace| keyspace.core.indexes_made()), [1, 1]);
+        // Both are due again; the first one's came first.
+        failed(true);
+        keyspaces.iter().for_each(|k| k.put(b"key", b"value").expect("put"));
+        db.flush().expect("flush");
+        failed(false);
+        for expected in [0, 1] {
+            let job = choose(core).expect("choose").expect("an index is due");
+            assert_eq!(job.keyspace.id, keyspaces[expected].core.id);
+            // Another is due at once.
+            keyspaces[expected].put(b"key", b"value").expect("put");
+            keyspaces[expected].flush().expect("flush");
+            job.run(core).expect("run");
+            core.background.end_compaction();
+        }
         db.close().expect("close");
     }
 }

@@ -246,7 +246,7 @@ impl Opening {
         if let Some((batches, wal)) = carried.as_ref().zip(journal.wal()) {
             // The new log must be named before it holds records, and whole before the old ones go.
             versions.note_copies(number, replayed.first_seq.unwrap_or(0));
-            versions.commit(edit, None)?;
+            versions.commit(edit, None).inspect_err(|_| versions.remove_void_files(false))?;
             replayed.carry_over(&self.store, batches, wal, number)?;
             wal.sync()?;
             edit = VersionEdit::new();

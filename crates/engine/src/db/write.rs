@@ -143,21 +143,11 @@ fn fail_all(group: &mut [Request], error: &Error) {
 impl CommitState {
     /// Writes the batches of a group, in order, and notes what became of each.
     fn write_group(&mut self, core: &Core, group: &mut [Request]) {
-        let bytes = group.iter().map(Request::memory_bytes).sum::<u64>();
-        let held = core.memtable_bytes.load(Ordering::Relaxed);
-        let full = !self.full.is_empty() || held + bytes > core.memtables_limit_bytes;
-        // Who only asks for what was written to be durable needs no room.
-        if (full || self.journal.is_broken() || core.stall.is_level0_over())
-            && group.iter().any(Request::writes)
-            && let Err(error) = self.make_room(core, bytes)
-        {
-            return fail_all(group, &error);
-        }
-        if self.is_full_of_values(core, group)
-            && let Err(error) = self.end_log_of_values(core)
-        {
-            return fail_all(group, &error);
-        }
+        // Who only asks for what was written to be durable needs no room, and is not refused.
+        let mut refused = match group.iter().any(Request::writes) {
+            true => self.make_ready(core, group).err(),
+            false => None,
+        };
         let keyspaces = core.keyspaces.load();
         let mut targets = Targets::new(&keyspaces);
         // Misses of the processor's caches then pass while the batches are logged.
@@ -171,19 +161,20 @@ impl CommitState {
                 view.active.prefetch(hash);
             }
         }
-        let mut failed = None;
         for request in group.iter_mut() {
-            request.result = match &failed {
-                Some(error) => Err(Error::clone(error)),
-                None => self.log_one(core, &keyspaces, request),
+            request.result = match &refused {
+                Some(error) if request.writes() => Err(error.clone()),
+                _ => self.log_one(core, &keyspaces, request),
             };
             if let Err(error) = &request.result
+                && refused.is_none()
                 && self.journal.is_broken()
+                && request.writes()
             {
-                failed = Some(error.clone());
+                refused = Some(error.clone());
             }
         }
-        if group.iter().any(|request| request.sync)
+        if group.iter().any(|request| request.sync && request.result.is_ok())
             && let Err(error) = self.sync(core)
         {
             return fail_all(group, &error);
@@ -202,6 +193,23 @@ impl CommitState {
         raise(&core.counters.batches, batches);
         raise(&core.counters.operations, operations);
         raise(&core.counters.groups, 1);
+    }
+
+    /// Sees to it that there is room for what a group writes, in memory and in a log.
+    ///
+    /// # Errors
+    /// Nothing was written.
+    fn make_ready(&mut self, core: &Core, group: &[Request]) -> Result<()> {
+        let bytes = group.iter().map(Request::memory_bytes).sum::<u64>();
+        let held = core.memtable_bytes.load(Ordering::Relaxed);
+        let full = !self.full.is_empty() || held + bytes > core.memtables_limit_bytes;
+        if full || self.journal.is_broken() || core.stall.is_level0_over() {
+            self.make_room(core, bytes)?;
+        }
+        if self.is_full_of_values(core, group) {
+            self.end_log_of_values(core)?;
+        }
+        Ok(())
     }
 
     /// Appends one batch to the log and takes its sequence numbers.
@@ -302,10 +310,12 @@ impl Drop for PanicWatch<'_> {
 
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
 mod tests {
+    use crate::db::queue::Request;
     use crate::db::{Db, Setup};
     use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
-    use esker_base::vfs::strict::StrictVfs;
-    use esker_base::{Batch, Comparator, Env, Error, KeyOrder};
+    use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+    use esker_base::vfs::strict::{StrictVfs, Survival};
+    use esker_base::{Batch, Comparator, Env, Error, KeyOrder, Vfs};
     use std::cmp::Ordering;
     use std::panic::AssertUnwindSafe;
     use std::sync::Arc;
@@ -398,6 +408,47 @@ mod tests {
         assert!(db.get(b"late").expect("get").is_some());
         db.put(b"after", b"1").expect("the store is sound");
         db.close().expect("close");
+    }
+
+    /// Where there is no room, whoever only asks for what was written to be durable is not refused
+    /// with those who write, nor with one that has to come again.
+    #[test]
+    fn only_who_writes_is_refused_for_want_of_room() {
+        let strict = StrictVfs::new();
+        let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+        let open = |vfs: Arc<dyn Vfs>| {
+            let setup = Setup { env: Env::with_vfs(vfs, 1), ..Setup::default() };
+            Db::open_with("/db", Options::default(), setup).expect("open")
+        };
+        let db = open(Arc::new(vfs.clone()));
+        db.put(b"key", b"1").expect("put");
+        vfs.inject(FaultRule::nth(1, &Op::GROWS, Fault::NoSpace).from_then_on());
+        db.put(b"late", b"1").expect_err("the disk is full, and the log broken");
+        let core = db.core();
+        let now = core.indexes.number();
+        let asks = |batch: Batch, indexes: u64, sync: bool| Request {
+            indexes,
+            ..Request::new(batch, sync)
+        };
+        let sync = |indexes: u64| asks(Batch::new(), indexes, true);
+        let put = || {
+            let mut batch = Batch::new();
+            batch.put(b"late", b"1");
+            asks(batch, now, true)
+        };
+        for mut group in [vec![put(), sync(now + 1), sync(now)], vec![sync(now + 1), sync(now)]] {
+            let mut commit = core.commit.lock();
+            commit.as_mut().expect("open").write_group(core, &mut group);
+            for request in &group {
+                let is_refused = matches!(request.result, Err(Error::NoSpace { .. }));
+                assert_eq!(is_refused, request.writes());
+                assert_eq!(request.outdated, request.indexes > now);
+                assert!(is_refused || request.outdated || request.result.is_ok());
+            }
+        }
+        let db = open(Arc::new(strict.crash(Survival::None, 1)));
+        assert!(db.get(b"key").expect("get").is_some());
+        assert!(db.get(b"late").expect("get").is_none());
     }
 
     /// A range without keys is counted and makes no memtable that could be flushed.

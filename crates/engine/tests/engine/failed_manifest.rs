@@ -2,6 +2,7 @@
 //! table behind that fills the disk.
 
 use crate::support::{DIR, setup_on};
+use esker::base::Vfs;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::{Db, KeyspaceOptions, Options};
@@ -171,6 +172,30 @@ fn failing_opens(records: u64) {
         nth += 1;
     }
     assert!(nth > 10, "{nth}");
+}
+
+/// A log that could not be named is in nobody's way: few records were to be copied into it.
+#[test]
+fn a_log_for_copies_that_got_no_name_goes() {
+    let strict = StrictVfs::new();
+    let open = |vfs: Arc<dyn Vfs>| Db::open_with(DIR, Options::default(), setup_on(vfs, 7));
+    let db = open(Arc::new(strict.clone())).expect("open");
+    db.put(b"key", b"value").expect("put");
+    let strict = strict.deep_copy();
+    drop(db);
+    let vfs = FaultyVfs::new(Arc::new(strict.clone()));
+    let (disk, before) = (strict.clone(), names(&strict, ".wal"));
+    let logs = before.len();
+    let is_next = move |path: &Path| {
+        path.to_string_lossy().contains("MANIFEST") && names(&disk, ".wal").len() > logs
+    };
+    vfs.inject(FaultRule::nth(1, &[Op::Append], Fault::NoSpace).from_then_on().on(is_next));
+    open(Arc::new(vfs.clone())).expect_err("the manifest takes no edit");
+    assert_eq!(names(&strict, ".wal"), before);
+    vfs.heal();
+    let db = open(Arc::new(vfs)).expect("open");
+    assert!(db.get(b"key").expect("get").is_some());
+    db.close().expect("close");
 }
 
 /// A manifest that was written anew and cannot be gone on with is no panic, at whichever append

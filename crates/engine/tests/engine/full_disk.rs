@@ -4,7 +4,7 @@ use crate::support::{DIR, setup, setup_on};
 use esker::base::checksum::mix64;
 use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
 use esker::base::vfs::strict::{StrictOptions, StrictVfs, Survival};
-use esker::{Compaction, Db, Keyspace, KeyspaceOptions, Options};
+use esker::{Compaction, Compression, Db, Keyspace, KeyspaceOptions, Options};
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
@@ -27,7 +27,19 @@ fn what_was_written_can_be_made_durable_on_a_full_disk() {
     let strict = StrictVfs::new();
     let vfs = FaultyVfs::new(Arc::new(strict.clone()));
     let setup = setup_on(Arc::new(vfs.clone()), 1);
-    let db = Db::open_with(DIR, Options::default(), setup).expect("open");
+    let apart = KeyspaceOptions {
+        value_log_bytes_min: Some(100),
+        value_log_compression: Compression::None,
+        ..KeyspaceOptions::default()
+    };
+    let options =
+        Options { default_keyspace: apart, value_log_file_bytes: 16 << 10, ..Options::default() };
+    let db = Db::open_with(DIR, options, setup).expect("open");
+    // The log has more values than it should, and would be ended next.
+    db.put(b"key", &[1; 20_000]).expect("put");
+    vfs.inject(FaultRule::nth(1, &Op::GROWS, Fault::NoSpace).from_then_on());
+    db.sync().expect("sync");
+    vfs.heal();
     db.put(b"key", b"value").expect("put");
     vfs.inject(FaultRule::nth(1, &Op::GROWS, Fault::NoSpace).from_then_on());
     db.put(b"late", b"value").expect_err("the disk is full");
@@ -35,7 +47,7 @@ fn what_was_written_can_be_made_durable_on_a_full_disk() {
     db.sync().expect("sync");
     let kept = strict.crash(Survival::None, 1);
     let db = Db::open_with(DIR, Options::default(), setup_on(Arc::new(kept), 2)).expect("open");
-    assert!(db.get(b"key").expect("get").is_some());
+    assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
     assert!(db.get(b"late").expect("get").is_none());
 }
 

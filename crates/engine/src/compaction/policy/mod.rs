@@ -78,6 +78,12 @@ pub(crate) fn pick(
     }
 }
 
+/// True if so many runs stand in a level of tiers that it cannot wait for somebody who wants them
+/// all.
+pub(crate) fn has_piled_up(version: &Version, options: &KeyspaceOptions, level: usize) -> bool {
+    options.compaction == Compaction::Tiered && tiered::has_piled_up(version, options, level)
+}
+
 /// What to compact because of its tombstones, although no level is over its limit.
 ///
 /// Tombstones that some snapshot still needs (newer than `oldest_snapshot`) do not count: nothing

@@ -101,6 +101,10 @@ fn merge_behind(
     })
 }
 
+pub(super) fn has_piled_up(version: &Version, options: &KeyspaceOptions, level: usize) -> bool {
+    version.level(level).len() > BACKLOG * options.tiered_runs as usize
+}
+
 pub(super) fn pick_for_scans(version: &Version, options: &KeyspaceOptions) -> Pick {
     match version.level(0) {
         [] | [_] => Pick::Nothing,

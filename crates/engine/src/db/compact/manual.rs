@@ -9,8 +9,9 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, Seq};
 use std::sync::Arc;
 
-/// While it lives, nobody begins to compact what stands below level 0 of a keyspace: of tiers all
-/// runs are wanted at once, and where threads take turns at them some would always be taken.
+/// While it lives, nobody begins to compact what stands below level 0 of a keyspace, as far as it
+/// does not pile up: of tiers all runs are wanted at once, and where threads take turns at them
+/// some would always be taken.
 pub(super) struct Reserved<'a> {
     core: &'a Core,
     keyspace: &'a KeyspaceCore,

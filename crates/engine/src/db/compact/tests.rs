@@ -465,6 +465,18 @@ fn tiers_that_somebody_waits_for_are_left_alone() {
     assert_eq!((level0.spec.level, level0.spec.inputs.len()), (0, 1));
     run(level0);
     assert_eq!(levels(), [1, 1, 1]);
+    // Who has the oldest may have them for hours.
+    take_below_level0(&keyspace, true);
+    for _ in 0..2 {
+        add_groups(&db, &["b/"], 3);
+        run(next().expect("level 0 goes on"));
+    }
+    let piled_up = next().expect("more than twice as many as there should be");
+    assert_eq!((piled_up.spec.level, piled_up.spec.output_level), (1, 1));
+    assert_eq!(piled_up.spec.inputs.len(), 2);
+    run(piled_up);
+    assert_eq!(levels(), [1, 1, 1, 1]);
+    assert!(next().is_none());
     drop(reserved);
     // One who waits says so, and no more once it has them.
     take_below_level0(&keyspace, true);
