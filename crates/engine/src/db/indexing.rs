@@ -292,6 +292,7 @@ mod tests {
             compaction: Compaction::Tiered,
             run_index: true,
             run_index_runs_min: 2,
+            level0_runs_compact: 20,
             ..KeyspaceOptions::default()
         };
         let keyspaces =
