@@ -41,15 +41,15 @@ fn apply_until_off(
 ) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let mut requests = 0;
-    let ends = |what: &str, error: esker::Error| match may_fail() {
-        true => Ok(()),
+    let ends = |what: &str, error: esker::Error, requests: u64| match may_fail() {
+        true => Ok(requests),
         false => Err(format!("{what}: {error}")),
     };
     loop {
         let log = &mut logs[random.below(GROUPS) as usize];
         if random.one_in(400) {
             if let Err(error) = log.delete(db) {
-                return ends("deleting a group", error).map(|()| requests);
+                return ends("deleting a group", error, requests);
             }
             continue;
         }
@@ -57,22 +57,20 @@ fn apply_until_off(
             requests += 1;
             let dir = format!("/carried-{seed}-{requests}");
             if let Err(error) = log.carry(db, &dir, &mut random) {
-                return ends("carrying a group", error).map(|()| requests);
+                return ends("carrying a group", error, requests);
             }
             continue;
         }
         if random.one_in(20) {
             match log.check_persisted(db) {
-                Err(error) => {
-                    return ends("reading what is persistent", error).map(|()| requests);
-                }
+                Err(error) => return ends("reading what is persistent", error, requests),
                 Ok(Some(wrong)) => return Err(wrong),
                 Ok(None) => {}
             }
         }
         log.grow(&mut random);
         if let Err(error) = log.apply(db, log.last()) {
-            return ends("applying", error).map(|()| requests);
+            return ends("applying", error, requests);
         }
         requests += 1;
         let flushed = match random.below(300) {
@@ -84,7 +82,7 @@ fn apply_until_off(
         match flushed {
             Ok(Some(index)) => log.told_persisted(index),
             Ok(None) => {}
-            Err(error) => return ends("flushing", error).map(|()| requests),
+            Err(error) => return ends("flushing", error, requests),
         }
     }
 }
