@@ -43,6 +43,30 @@ pub trait Cursor {
     fn value(&self) -> &[u8];
 }
 
+/// How many blocks a cursor has gone to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlocksRead {
+    /// All of them.
+    pub walked: u64,
+    /// Those that were not in the cache.
+    pub loaded: u64,
+}
+
+impl std::ops::Add for BlocksRead {
+    type Output = BlocksRead;
+
+    fn add(self, more: BlocksRead) -> BlocksRead {
+        let BlocksRead { walked, loaded } = self;
+        BlocksRead { walked: walked + more.walked, loaded: loaded + more.loaded }
+    }
+}
+
+impl std::iter::Sum for BlocksRead {
+    fn sum<I: Iterator<Item = BlocksRead>>(parts: I) -> BlocksRead {
+        parts.fold(BlocksRead::default(), std::ops::Add::add)
+    }
+}
+
 /// The record that a step forward led to.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {

@@ -27,7 +27,7 @@ pub enum CompactionReason {
     Size,
     /// The tables hold many tombstones, or a range tombstone.
     Tombstones,
-    /// Scans have paid as much for the runs of level 0 as it costs to compact them.
+    /// Scans have lost as much time over the runs that they find as the compaction takes.
     Scans,
     /// Space is short, and only a compaction finds out which values that stand apart are dead.
     Values,

@@ -187,8 +187,10 @@ pub struct KeyspaceOptions {
     /// whatever its share. 1.0 turns all of this off, for range tombstones too. Default: 0.5.
     /// Range: 0.01 to 1.0.
     pub tombstone_ratio_compact: f64,
-    /// Compact level 0 as soon as scans have lost as much time over its runs as that takes, however
-    /// few the runs are. Default: true.
+    /// Compact, although no level is over its limit, as soon as scans have lost as much time over
+    /// the runs that they find as that takes: level 0 into level 1, and, leveled and without a run
+    /// index, then a table at a time of the shallowest level into the next, down to a single run.
+    /// Nothing is compacted for who does not scan. Default: true.
     pub compact_for_scans: bool,
     /// The order of keys. Fixed when the keyspace is created. Default: bytewise.
     #[serde(skip)]

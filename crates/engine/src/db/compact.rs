@@ -72,7 +72,9 @@ impl KeyspaceCore {
             Some(Pick::Run(spec)) => Some(price_ns(&spec)),
             // At the most: what of it will be compacted is known when the others are done.
             Some(Pick::Busy) => {
-                Some(toll::compaction_ns(version.level_bytes(0) + version.level_bytes(1)))
+                let level = policy::level_for_scans(&version, &self.compacted_by.load())?;
+                let bytes = version.level_bytes(level) + version.level_bytes(level + 1);
+                Some(toll::compaction_ns(bytes))
             }
             Some(Pick::Nothing) | None => None,
         };
@@ -184,11 +186,14 @@ fn choose_now(core: &Core, turn: Turn) -> Result<Option<Chosen>> {
         core.background.begin_compaction();
         chosen.mark(true);
         // A table that only moves costs nothing; one that is written anew where it stands spares
-        // scans nothing.
+        // scans nothing; and one of a level of many only what it was chosen for.
         let spec = &chosen.spec;
-        let stays = spec.is_move || spec.reason == CompactionReason::Erased;
-        let merges_level0 = spec.level == 0 && !stays;
-        if merges_level0 && !chosen.keyspace.may_index(&chosen.version) {
+        let spares_scans = match spec.reason {
+            CompactionReason::Scans => true,
+            CompactionReason::Erased => false,
+            _ => spec.level == 0,
+        };
+        if spares_scans && !spec.is_move && !chosen.keyspace.may_index(&chosen.version) {
             chosen.keyspace.toll.settle();
         }
     }

@@ -146,7 +146,8 @@ pub(super) struct KeyspaceCore {
     pub(super) user_bytes: AtomicU64,
     /// What flushes and compactions wrote into each level.
     pub(super) level_work: Mutex<Vec<LevelStats>>,
-    /// What scans pay for the runs of level 0, or for those that the run index does not know.
+    /// What scans pay for runs that they need not find, or for those that the run index does not
+    /// know.
     pub(super) toll: Arc<Toll>,
     /// When small tables may become one again, after that has failed.
     pub(super) small_tables: Mutex<Patience>,

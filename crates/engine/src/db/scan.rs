@@ -4,9 +4,10 @@ use super::core::{Core, KeyspaceCore, View};
 use super::scan_ahead::{Ahead, Shown};
 use super::scan_range::ScanOptions;
 use super::source::Source;
-use crate::compaction::scheduler::toll::Toll;
+use crate::compaction::scheduler::toll::{Paid, Toll};
 use crate::iter::{Bounds, IndexedCursor, MergeCursor, Ranked, VisibleCursor};
 use crate::memtable::Memtable;
+use crate::options::Compaction;
 use crate::range_tombstone::RangeTombstones;
 use crate::run_index::{EntryCursor, Slots};
 use crate::table::CursorOptions;
@@ -101,8 +102,8 @@ impl Gathered {
     }
 }
 
-/// Counts what a cursor pays for the runs that it reads and need not: those of level 0, or those
-/// that the run index does not know.
+/// Counts what a cursor pays for the runs that it reads and need not: those that the run index does
+/// not know; without one, of a leveled tree all but one, of a tiered tree those of level 0.
 struct Meter {
     /// `None` if there are none.
     toll: Option<Arc<Toll>>,
@@ -111,10 +112,10 @@ struct Meter {
 }
 
 impl Meter {
-    fn pay(&self, switches: u64) {
-        if let Some(toll) = &self.toll {
-            toll.pay(self.runs, self.seeks, switches);
-        }
+    fn pay(&self, inner: &VisibleCursor<Source>) {
+        let Some(toll) = &self.toll else { return };
+        let Meter { runs, seeks, .. } = *self;
+        toll.pay(&Paid { runs, seeks, switches: inner.switches(), blocks: inner.blocks_read() });
     }
 }
 
@@ -127,13 +128,13 @@ impl Records {
 
     /// To be called at the end.
     pub(super) fn pay(&self) {
-        self.meter.pay(self.inner.switches());
+        self.meter.pay(&self.inner);
     }
 }
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.meter.pay(self.inner.switches());
+        self.meter.pay(&self.inner);
     }
 }
 
@@ -197,7 +198,8 @@ impl Core {
         };
         let table_options =
             CursorOptions { fill_cache: options.fill_cache, ..CursorOptions::default() };
-        let pays_for_all = keyspace.may_index(&view.version);
+        let may_index = keyspace.may_index(&view.version);
+        let is_leveled = keyspace.compacted_by.load().compaction == Compaction::Leveled;
         let mut runs_paid = 0;
         for (nth, (level, run)) in view.version.runs().enumerate() {
             let walked = run.overlap(&order, &range);
@@ -207,11 +209,15 @@ impl Core {
             let cursor = RunCursor::new(order.clone(), run.clone(), walked.clone(), table_options);
             let slots = view.coverage.as_ref().map_or(0, |coverage| coverage.spoken_for(nth));
             if slots == 0 {
-                runs_paid += u64::from(level == 0 || pays_for_all);
+                runs_paid += u64::from(level == 0 || is_leveled || may_index);
                 gathered.add_run(cursor, &run.tables[walked])?;
             } else {
                 gathered.add_indexed(slots, cursor);
             }
+        }
+        if is_leveled && !may_index {
+            // One there would be anyway.
+            runs_paid = runs_paid.saturating_sub(1);
         }
         let tombstones = std::mem::take(&mut gathered.tombstones);
         let sources = gathered.into_sources(view.coverage.as_deref());

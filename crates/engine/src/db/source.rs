@@ -1,7 +1,7 @@
 //! What a scan merges: memtables, runs, and runs that a run index speaks for.
 
 use crate::block::BlockCursor;
-use crate::cursor::{Advance, Cursor as RecordCursor, Step};
+use crate::cursor::{Advance, BlocksRead, Cursor as RecordCursor, Step};
 use crate::iter::{IndexedCursor, Lend};
 use crate::memtable::MemCursor;
 use crate::version::RunCursor;
@@ -79,6 +79,14 @@ impl Lend for Source {
         match self {
             Source::Memtable(_) | Source::Indexed(_) => false,
             Source::Run(run) => run.exchange_leaf(leaf),
+        }
+    }
+
+    fn blocks_read(&self) -> BlocksRead {
+        match self {
+            Source::Memtable(_) => BlocksRead::default(),
+            Source::Run(run) => run.blocks_read(),
+            Source::Indexed(runs) => runs.blocks_read(),
         }
     }
 }

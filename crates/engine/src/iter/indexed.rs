@@ -13,7 +13,7 @@
 use super::lane::{Lane, Lend};
 use super::note_comparison;
 use crate::block::BlockCursor;
-use crate::cursor::{Advance, Cursor, Step};
+use crate::cursor::{Advance, BlocksRead, Cursor, Step};
 use crate::run_index::{EntryCursor, SLOTS_MAX, Slots};
 use esker_base::key::prefix_end;
 use esker_base::{Error, Result, Trailer};
@@ -364,6 +364,10 @@ impl<C: Lend> Cursor for IndexedCursor<C> {
 }
 
 impl<C: Lend> Lend for IndexedCursor<C> {
+    fn blocks_read(&self) -> BlocksRead {
+        self.sources.iter().map(|source| source.lane.blocks_read()).sum()
+    }
+
     fn exchange_leaf(&mut self, _leaf: &mut BlockCursor) -> bool {
         false
     }

@@ -3,10 +3,10 @@
 //! Between a merge and the block where a source stands there are several layers: a run, its table,
 //! the index of that. A lane takes the innermost cursor out of them when it moves forward, makes
 //! its steps with it, and puts it back where the block ends or anything else is asked.
-//! Invariant: while `lent`, `leaf` stands on a record, and `cursor` is asked for nothing.
+//! Invariant: while `lent`, `leaf` stands on a record, and `cursor` is asked for nothing else.
 
 use crate::block::{BlockCursor, StoredBlock};
-use crate::cursor::{Advance, Cursor, Step};
+use crate::cursor::{Advance, BlocksRead, Cursor, Step};
 use esker_base::{Result, Trailer};
 
 /// A source that can give the cursor over its present block away.
@@ -14,13 +14,18 @@ pub(crate) trait Lend: Advance {
     /// Exchanges that cursor with `leaf`; false, and nothing is exchanged, if there is none to
     /// give.
     ///
-    /// Until it is exchanged back, nothing else may be asked of the source.
+    /// Until it is exchanged back, nothing else may be asked of the source but what it read.
     fn exchange_leaf(&mut self, leaf: &mut BlockCursor) -> bool;
 
     /// The block of the present record as it stands in its file, if it has no other record and that
     /// was kept.
     fn stored_block(&self) -> Option<&StoredBlock> {
         None
+    }
+
+    /// The blocks of tables that it went to since it was made. May be asked at any time.
+    fn blocks_read(&self) -> BlocksRead {
+        BlocksRead::default()
     }
 }
 
@@ -50,6 +55,11 @@ impl<C: Lend> Lane<C> {
     pub(super) fn stored_block(&self) -> Option<&StoredBlock> {
         // A block that was lent has another record.
         if self.lent { None } else { self.cursor.stored_block() }
+    }
+
+    /// As [`Lend::blocks_read`].
+    pub(super) fn blocks_read(&self) -> BlocksRead {
+        self.cursor.blocks_read()
     }
 
     /// A step that leaves the block, or was never inside one.

@@ -17,7 +17,7 @@
 use super::lane::{Lane, Lend};
 use super::note_comparison;
 use crate::block::StoredBlock;
-use crate::cursor::{Advance, Cursor};
+use crate::cursor::{Advance, BlocksRead, Cursor};
 use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Result, Trailer};
 use std::cmp::Ordering;
@@ -127,6 +127,11 @@ impl<C: Lend> MergeCursor<C> {
     /// How often the source on top had to be chosen anew.
     pub(crate) fn switches(&self) -> u64 {
         self.switches
+    }
+
+    /// As [`Lend::blocks_read`], of all sources.
+    pub(crate) fn blocks_read(&self) -> BlocksRead {
+        self.sources.iter().map(|source| source.cursor.blocks_read()).sum()
     }
 
     /// Rank of the source that the current record comes from. Needs `valid`.

@@ -10,7 +10,7 @@
 
 use super::lane::Lend;
 use super::merge::MergeCursor;
-use crate::cursor::Cursor;
+use crate::cursor::{BlocksRead, Cursor};
 use crate::range_tombstone::{RangeTombstones, Span};
 use esker_base::key::SEQ_MAX;
 use esker_base::{Error, KeyOrder, Kind, Result, Seq, Trailer};
@@ -99,6 +99,11 @@ impl<C: Lend> VisibleCursor<C> {
     /// How often the scan went over from one source to another.
     pub(crate) fn switches(&self) -> u64 {
         self.merge.switches()
+    }
+
+    /// The blocks of tables that the scan went to.
+    pub(crate) fn blocks_read(&self) -> BlocksRead {
+        self.merge.blocks_read()
     }
 
     /// True if the cursor stands on a key.

@@ -14,7 +14,7 @@ use super::format::{FOOTER_BYTES, Handle};
 use super::index::DataIndex;
 use super::reader::TableReader;
 use crate::block::{Block, BlockCursor, Damage, StoredBlock, open_payload};
-use crate::cursor::{Advance, Cursor, Step};
+use crate::cursor::{Advance, BlocksRead, Cursor, Step};
 use crate::options::Compression;
 use crate::stats::TableCounter;
 use crate::value::Value;
@@ -114,6 +114,7 @@ pub struct TableCursor {
     /// Where the block stands that `cursor` has.
     handle: Option<Handle>,
     readahead: ReadAhead,
+    blocks_read: BlocksRead,
 }
 
 /// A piece of the file read ahead of need.
@@ -147,7 +148,13 @@ impl TableCursor {
             index: None,
             handle: None,
             readahead: ReadAhead::default(),
+            blocks_read: BlocksRead::default(),
         }
+    }
+
+    /// The blocks that it went to since it was made.
+    pub(crate) fn blocks_read(&self) -> BlocksRead {
+        self.blocks_read
     }
 
     /// The value without copying it, if the cursor is valid.
@@ -239,6 +246,7 @@ impl TableCursor {
     fn fetch(&mut self, index: &Arc<DataIndex>, at: usize, way: Way) -> Result<Block> {
         let run = if way == Way::Jump { 0 } else { self.readahead.run.saturating_add(1) };
         self.readahead.run = run;
+        self.blocks_read.walked += 1;
         if self.options.use_cache {
             let found = self.table.cached_data(index, at);
             // Who goes on soon needs the block beside it.
@@ -254,6 +262,7 @@ impl TableCursor {
             }
             stripe.add(TableCounter::BlockCacheMisses, 1);
         }
+        self.blocks_read.loaded += 1;
         let block = self.read_block(index.handle(at), way)?;
         if !self.options.fill_cache {
             return Ok(block);

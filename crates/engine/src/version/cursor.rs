@@ -3,7 +3,7 @@
 use super::run::Run;
 use super::store::Table;
 use crate::block::{BlockCursor, StoredBlock};
-use crate::cursor::{Advance, Cursor, Step};
+use crate::cursor::{Advance, BlocksRead, Cursor, Step};
 use crate::iter::Lend;
 use crate::table::{CursorOptions, TableCursor};
 use esker_base::{KeyOrder, Result, Trailer};
@@ -20,6 +20,8 @@ pub(crate) struct RunCursor {
     /// Index among these of the table that `inner` is over.
     at: usize,
     inner: Option<TableCursor>,
+    /// In the tables that were walked before.
+    blocks_read: BlocksRead,
 }
 
 impl RunCursor {
@@ -30,7 +32,8 @@ impl RunCursor {
         walked: Range<usize>,
         options: CursorOptions,
     ) -> RunCursor {
-        RunCursor { order, run, walked, options, at: 0, inner: None }
+        let blocks_read = BlocksRead::default();
+        RunCursor { order, run, walked, options, at: 0, inner: None, blocks_read }
     }
 
     /// A cursor over tables that are sorted and disjoint, of whatever run.
@@ -51,12 +54,12 @@ impl RunCursor {
     /// Opens table `at`, unless it is the one already open. False if there is none.
     fn open(&mut self, at: usize) -> Result<bool> {
         if at >= self.walked.len() {
-            self.inner = None;
+            self.let_go();
             return Ok(false);
         }
         if self.inner.is_none() || self.at != at {
             // Cleared first, so that an error leaves no cursor over another table behind.
-            self.inner = None;
+            self.let_go();
             let table = &self.tables()[at];
             let reader = table.shared_reader()?;
             let seq_override = table.meta.seq_override;
@@ -64,6 +67,12 @@ impl RunCursor {
             self.at = at;
         }
         Ok(true)
+    }
+
+    /// Leaves the open table.
+    fn let_go(&mut self) {
+        self.blocks_read = self.blocks_read();
+        self.inner = None;
     }
 
     /// While the open table is exhausted, goes to the first record of the next one.
@@ -83,7 +92,7 @@ impl RunCursor {
     fn backward(&mut self) -> Result<()> {
         while self.inner.as_ref().is_some_and(|inner| !inner.valid()) {
             if self.at == 0 {
-                self.inner = None;
+                self.let_go();
                 return Ok(());
             }
             self.open(self.at - 1)?;
@@ -188,6 +197,11 @@ impl Lend for RunCursor {
     #[inline]
     fn stored_block(&self) -> Option<&StoredBlock> {
         self.inner.as_ref()?.stored_block()
+    }
+
+    fn blocks_read(&self) -> BlocksRead {
+        let of_open = self.inner.as_ref().map(TableCursor::blocks_read);
+        self.blocks_read + of_open.unwrap_or_default()
     }
 }
 

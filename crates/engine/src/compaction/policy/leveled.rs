@@ -266,13 +266,17 @@ pub(super) fn pick_tombstones(
     None
 }
 
+/// The shallowest level, if scans find other runs in it or below: made smaller, it spares them one.
+pub(super) fn level_for_scans(version: &Version) -> Option<usize> {
+    let level = (0..version.depth()).find(|&level| !version.level(level).is_empty())?;
+    let is_over_others = level + 1 < version.depth();
+    (is_over_others || (level == 0 && version.level(0).len() > 1)).then_some(level)
+}
+
 pub(super) fn pick_for_scans(version: &Version, options: &KeyspaceOptions) -> Pick {
-    let runs = version.level(0).len() + version.level(1).len();
-    if version.level(0).is_empty() || runs < 2 {
-        return Pick::Nothing;
-    }
+    let Some(level) = level_for_scans(version) else { return Pick::Nothing };
     let reason = CompactionReason::Scans;
-    let spec = pick_level0(version, options);
+    let spec = pick(version, options, level);
     spec.map_or(Pick::Busy, |spec| Pick::Run(CompactionSpec { reason, ..spec }))
 }
 

@@ -115,8 +115,16 @@ pub(crate) fn unknown_covers(version: &Version, options: &KeyspaceOptions) -> Ve
     tables.map(|(_, table)| table.clone()).collect()
 }
 
-/// Level 0 into level 1 although it has few runs, so that scans find fewer. Nothing if they would
-/// not, or if the option is off.
+/// The level that scans would have made smaller, so that they find fewer runs.
+pub(crate) fn level_for_scans(version: &Version, options: &KeyspaceOptions) -> Option<usize> {
+    match options.compaction {
+        Compaction::Leveled => leveled::level_for_scans(version),
+        Compaction::Tiered => Some(0),
+    }
+}
+
+/// Something of that level into the next, although it is not over its limit. Nothing if scans would
+/// not find fewer runs, or if the option is off.
 pub(crate) fn pick_for_scans(version: &Version, options: &KeyspaceOptions) -> Pick {
     if !options.compact_for_scans {
         return Pick::Nothing;

@@ -484,6 +484,48 @@ fn tiers_of_level_0_are_merged_for_scans() {
     assert!(matches!(chosen(&two), Pick::Busy), "somebody is at it");
 }
 
+#[test]
+fn levels_are_made_one_for_scans_the_shallowest_first() {
+    let tree = |tables| Tree::new(Compaction::Leveled, tables);
+    let level2 = || vec![table(2, 1, "a", "m"), table(2, 1, "n", "z")];
+    let level1 = || vec![table(1, 4, "b", "w"), table(1, 4, "x", "y")];
+    let level0 = || vec![table(0, 8, "c", "d")];
+    let chosen = |tables| {
+        let tree = tree(tables);
+        assert!(!tree.scores().iter().any(LevelScore::is_over));
+        match pick_for_scans(&tree.version, &tree.options) {
+            Pick::Run(spec) => {
+                assert_eq!(spec.reason, CompactionReason::Scans);
+                Some((inputs(&spec), spec.output_level, spec.is_move))
+            }
+            Pick::Nothing => None,
+            Pick::Busy => panic!("nobody is at it"),
+        }
+    };
+    assert_eq!(chosen(level0()), None, "one run");
+    assert_eq!(chosen(level2()), None, "one run");
+    let both = [level0(), vec![table(0, 7, "a", "f")]].concat();
+    assert_eq!(chosen(both), Some((named(&[(0, "a")]), 1, true)), "two runs");
+    let all = [level0(), level1(), level2()].concat();
+    assert_eq!(chosen(all), Some((named(&[(0, "c"), (1, "b")]), 1, false)));
+    // Of two tables the one under which less lies.
+    let deep = [level1(), level2()].concat();
+    assert_eq!(chosen(deep), Some((named(&[(1, "x"), (2, "n")]), 2, false)));
+    // On its way to level 2.
+    let gap = [level0(), level2()].concat();
+    assert_eq!(chosen(gap), Some((named(&[(0, "c")]), 1, true)));
+
+    let taken = tree([level1(), level2()].concat());
+    let at = |tree: &Tree| pick_for_scans(&tree.version, &tree.options);
+    taken.take(1, "x");
+    let Pick::Run(spec) = at(&taken) else { panic!("the other table") };
+    assert_eq!(inputs(&spec), named(&[(1, "b"), (2, "an")]));
+    taken.take(2, "n");
+    assert!(matches!(at(&taken), Pick::Busy));
+    let options = KeyspaceOptions { compact_for_scans: false, ..(*taken.options).clone() };
+    assert!(matches!(pick_for_scans(&taken.version, &options), Pick::Nothing), "it is off");
+}
+
 /// What a tiered tree leaves behind when the shape is changed.
 fn stacked() -> Tree {
     let tables = vec![

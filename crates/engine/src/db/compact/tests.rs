@@ -2,6 +2,7 @@
 
 use super::manual::{Reserved, Step, choose_manual};
 use super::{Chosen, Gone, choose, urgency};
+use crate::compaction::scheduler::toll::Paid;
 use crate::db::core::KeyspaceCore;
 use crate::db::turns::Turn;
 use crate::db::workers::compact_next;
@@ -9,7 +10,7 @@ use crate::db::{Db, Keyspace, Pair, Setup};
 use crate::event::{CompactionReason, Event};
 use crate::options::{Compaction, Compression, GroupPrefix, KeyspaceOptions, Options};
 use crate::trace::{Step as TraceStep, What};
-use crate::version::{KeyRange, TableMeta, Version};
+use crate::version::{CompactionSpec, KeyRange, TableMeta, Version};
 use esker_base::Vfs;
 use esker_base::checksum::mix64;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +49,11 @@ fn add_run(db: &Db, byte: u8) {
     db.flush().expect("flush");
 }
 
+/// As if scans had made so many seeks in one more run, without loading a block.
+fn pay(keyspace: &KeyspaceCore, seeks: u64) {
+    keyspace.toll.pay(&Paid { runs: 1, seeks, ..Paid::default() });
+}
+
 /// Marks what is below level 0 as if others compacted it.
 fn take_below_level0(keyspace: &KeyspaceCore, taken: bool) {
     let version = keyspace.view.load().version.clone();
@@ -71,7 +77,7 @@ fn what_scans_have_paid_for_is_urgent_also_while_its_tables_are_taken() {
         take_below_level0(&keyspace, taken);
         assert!(!keyspace.is_urgent(), "nobody has paid; taken: {taken}");
     }
-    keyspace.toll.pay(2, 1_000_000, 0);
+    pay(&keyspace, 2_000_000);
     for taken in [true, false] {
         take_below_level0(&keyspace, taken);
         assert!(keyspace.is_urgent(), "taken: {taken}");
@@ -384,13 +390,60 @@ fn level_0_written_anew_where_it_stands_is_not_what_scans_have_paid_for() {
     (1..3).for_each(|byte| add_run(&db, byte));
     let deleted = db.delete_group(b"a/").expect("delete");
     assert_eq!(deleted.shared_tables, 2, "{deleted:?}");
-    keyspace.toll.pay(1, 2, 0);
+    pay(&keyspace, 2);
     let chosen = choose(db.core(), Turn::Usual).expect("choose").expect("what was erased");
     assert_eq!((chosen.spec.reason, chosen.spec.level), (CompactionReason::Erased, 0));
     assert!(keyspace.toll.covers(4_000), "they have not got what they paid for");
     chosen.run(db.core()).expect("run");
     db.core().background.end_compaction();
     assert!(keyspace.toll.covers(4_000));
+    db.close().expect("close");
+}
+
+#[test]
+fn a_level_that_is_over_its_limit_is_not_what_scans_have_paid_for() {
+    let default_keyspace = KeyspaceOptions {
+        compression: vec![Compression::None],
+        table_bytes_max: 16 << 10,
+        level_base_bytes: 64 << 10,
+        ..KeyspaceOptions::default()
+    };
+    let options = Options { default_keyspace, ..Options::default() };
+    let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+    let setup = Setup { env, inline_background: true, ..Setup::default() };
+    let db = Db::open_with("/db", options, setup).expect("open");
+    let core = db.core();
+    let keyspace = core.keyspaces.load().by_id.values().next().expect("one").clone();
+    let fill = || {
+        (0..100u32).for_each(|number| db.put(&number.to_be_bytes(), &[7; 1_000]).expect("put"));
+        db.flush().expect("flush");
+    };
+    let runs = || keyspace.view.load().version.levels.iter().map(Vec::len).collect::<Vec<_>>();
+    fill();
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.wait_idle().expect("idle");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    assert_eq!(runs(), [0, 0, 1]);
+    fill();
+    assert_eq!(runs(), [1, 0, 1]);
+    pay(&keyspace, 1_000_000);
+    let mut bought = 0;
+    while let Some(chosen) = choose(core, Turn::Usual).expect("choose") {
+        let CompactionSpec { reason, level, is_move, .. } = chosen.spec;
+        match reason {
+            CompactionReason::Scans => assert_eq!((level, is_move), (bought.min(1), bought == 0)),
+            _ => assert_eq!((reason, level, is_move), (CompactionReason::Size, 1, false)),
+        }
+        let paid = keyspace.toll.covers(1);
+        assert_eq!(paid, reason != CompactionReason::Scans || is_move, "{reason:?} at {level}");
+        if reason == CompactionReason::Scans {
+            bought += 1;
+            pay(&keyspace, 1_000_000);
+        }
+        chosen.run(core).expect("run");
+        core.background.end_compaction();
+    }
+    assert_eq!(runs(), [0, 0, 1]);
     db.close().expect("close");
 }
 
@@ -520,7 +573,7 @@ fn a_collection_that_writes_wait_for_goes_before_compactions() {
     take_below_level0(&keyspace, false);
     assert_eq!((files.len(), runs_of_level0(&keyspace)), (1, 1));
     let before = db.stats().values.collected_files;
-    keyspace.toll.pay(1, 1_000_000, 0);
+    pay(&keyspace, 1_000_000);
     core.value_use.taken.lock().clear();
     let due = |slow_from_bytes| {
         core.value_use.changed.store(true, Ordering::Release);
