@@ -188,9 +188,11 @@ pub struct KeyspaceOptions {
     /// Range: 0.01 to 1.0.
     pub tombstone_ratio_compact: f64,
     /// Compact, although no level is over its limit, as soon as scans have lost as much time over
-    /// the runs that they find as that takes: level 0 into level 1, and, leveled and without a run
-    /// index, then a table at a time of the shallowest level into the next, down to a single run.
-    /// Nothing is compacted for who does not scan. Default: true.
+    /// the runs that they find as that takes: level 0 into level 1, and, leveled, then a table at a
+    /// time of the shallowest level into the next. A single run is left at last; or two and more,
+    /// if the shallowest is so small that more than `level_fanout` bytes of the next would be
+    /// rewritten for each of its own. Where there is a run index, scans pay for that instead.
+    /// Default: true.
     pub compact_for_scans: bool,
     /// The order of keys. Fixed when the keyspace is created. Default: bytewise.
     #[serde(skip)]

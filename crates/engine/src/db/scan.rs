@@ -13,6 +13,7 @@ use crate::run_index::{EntryCursor, Slots};
 use crate::table::CursorOptions;
 use crate::version::{Coverage, KeyRange, RunCursor, Table};
 use esker_base::{Error, KeyOrder, Result, Seq};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Walks the keys of a range in order, in both directions.
@@ -51,6 +52,9 @@ struct Gathered {
     indexed_rank: usize,
     /// Of what comes next.
     rank: usize,
+    /// Runs that the scan pays for, and the ranks from the first to the last of them.
+    runs_paid: u64,
+    ranks_paid: Range<usize>,
 }
 
 impl Gathered {
@@ -74,6 +78,20 @@ impl Gathered {
         self.sources.push(Ranked { rank: self.rank, cursor });
         self.rank += 1;
         Ok(())
+    }
+
+    fn pay_for_next(&mut self) {
+        if self.runs_paid == 0 {
+            self.ranks_paid.start = self.rank;
+        }
+        self.runs_paid += 1;
+        self.ranks_paid.end = self.rank + 1;
+    }
+
+    /// To be called if there is nothing between runs that are paid for.
+    fn pay_less_for_last(&mut self) {
+        self.runs_paid = self.runs_paid.saturating_sub(1);
+        self.ranks_paid.end = self.ranks_paid.end.saturating_sub(1);
     }
 
     /// All runs that the index speaks for are one source, as new as the newest of them: a range
@@ -200,7 +218,6 @@ impl Core {
             CursorOptions { fill_cache: options.fill_cache, ..CursorOptions::default() };
         let may_index = keyspace.may_index(&view.version);
         let is_leveled = keyspace.compacted_by.load().compaction == Compaction::Leveled;
-        let mut runs_paid = 0;
         for (nth, (level, run)) in view.version.runs().enumerate() {
             let walked = run.overlap(&order, &range);
             if walked.is_empty() {
@@ -209,7 +226,9 @@ impl Core {
             let cursor = RunCursor::new(order.clone(), run.clone(), walked.clone(), table_options);
             let slots = view.coverage.as_ref().map_or(0, |coverage| coverage.spoken_for(nth));
             if slots == 0 {
-                runs_paid += u64::from(level == 0 || is_leveled || may_index);
+                if level == 0 || is_leveled || may_index {
+                    gathered.pay_for_next();
+                }
                 gathered.add_run(cursor, &run.tables[walked])?;
             } else {
                 gathered.add_indexed(slots, cursor);
@@ -217,12 +236,14 @@ impl Core {
         }
         if is_leveled && !may_index {
             // One there would be anyway.
-            runs_paid = runs_paid.saturating_sub(1);
+            gathered.pay_less_for_last();
         }
+        let (runs_paid, ranks_paid) = (gathered.runs_paid, gathered.ranks_paid.clone());
         let tombstones = std::mem::take(&mut gathered.tombstones);
         let sources = gathered.into_sources(view.coverage.as_deref());
         let bounds = Bounds { start: options.start.clone(), end: options.end.clone() };
-        let merge = MergeCursor::new(order.clone(), sources);
+        let mut merge = MergeCursor::new(order.clone(), sources);
+        merge.count_switches(ranks_paid);
         let dir = self.dir.clone();
         let mut inner = VisibleCursor::new(order, merge, tombstones, seq, bounds, dir);
         inner.leave_out(&view.version.erased);

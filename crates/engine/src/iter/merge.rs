@@ -21,6 +21,7 @@ use crate::cursor::{Advance, BlocksRead, Cursor};
 use esker_base::key::{prefix_behind, prefix_u64, shared_prefix_len};
 use esker_base::{KeyOrder, Result, Trailer};
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// A source and how new its data is.
 pub(crate) struct Ranked<C> {
@@ -101,7 +102,9 @@ pub(crate) struct MergeCursor<C> {
     rival: Option<u64>,
     /// Of the record on top.
     trailer: Trailer,
-    /// How often the source on top had to be chosen anew.
+    /// Ranks of the sources that switches are counted of.
+    counted: Range<usize>,
+    /// How often another source came on top of one of these.
     switches: u64,
 }
 
@@ -120,11 +123,17 @@ impl<C: Lend> MergeCursor<C> {
             undecided: 0,
             rival: None,
             trailer: Trailer(0),
+            counted: 0..0,
             switches: 0,
         }
     }
 
-    /// How often the source on top had to be chosen anew.
+    /// Counts from now on how often a source of one of these ranks is left.
+    pub(crate) fn count_switches(&mut self, ranks: Range<usize>) {
+        self.counted = ranks;
+    }
+
+    /// How often one of those that are counted was left.
     pub(crate) fn switches(&self) -> u64 {
         self.switches
     }
@@ -304,10 +313,15 @@ impl<C: Lend> MergeCursor<C> {
         Ok(())
     }
 
+    #[inline]
+    fn note_switch(&mut self) {
+        self.switches += u64::from(self.counted.contains(&self.top().rank));
+    }
+
     /// Restores the heap after the source on top has moved.
     #[inline(never)]
     fn settle_top(&mut self) {
-        self.switches += 1;
+        self.note_switch();
         if !self.top().cursor.valid() {
             self.heap.swap_remove(0);
         } else if self.heap.len() > 1 && self.order.is_bytewise() {
@@ -399,7 +413,7 @@ impl<C: Lend> MergeCursor<C> {
 
     /// In bytewise order: moves every source that stands on the key beyond it, the one on top last.
     fn pass_key(&mut self) -> Result<()> {
-        self.switches += 1;
+        self.note_switch();
         let Entry { head, source: top } = self.heap[0];
         let mut heads_serve = self.undecided < UNDECIDED_MAX;
         for at in (0..self.heap.len()).rev() {

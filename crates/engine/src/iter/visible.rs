@@ -96,7 +96,7 @@ impl<C: Lend> VisibleCursor<C> {
         }
     }
 
-    /// How often the scan went over from one source to another.
+    /// As [`MergeCursor::switches`].
     pub(crate) fn switches(&self) -> u64 {
         self.merge.switches()
     }

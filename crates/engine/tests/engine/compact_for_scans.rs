@@ -89,12 +89,15 @@ fn scans_pay_nothing_where_they_are_told_so() {
 
 #[test]
 fn scans_that_have_paid_enough_find_one_level() {
-    let reasons = Arc::new(Mutex::new(Vec::new()));
-    let told = reasons.clone();
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let told = steps.clone();
     let listener: Arc<dyn EventListener> = Arc::new(move |event: &Event| {
-        if let Event::CompactionStarted { reason, level, .. } = event {
-            told.lock().expect("no panic").push((*reason, *level));
-        }
+        let step = match event {
+            Event::CompactionStarted { reason, level, .. } => Step::Started(*reason, *level),
+            Event::CompactionFinished { bytes_written: 1.., .. } => Step::Written,
+            _ => return,
+        };
+        told.lock().expect("no panic").push(step);
     });
     let default_keyspace = KeyspaceOptions {
         level_base_bytes: 64 << 10,
@@ -107,26 +110,40 @@ fn scans_that_have_paid_enough_find_one_level() {
     let setup =
         Setup { env, listener: Some(listener), inline_background: false, ..Setup::default() };
     let db = Db::open_with("/db", options, setup).expect("open");
-    for first in [0, 1] {
-        for number in (first..KEYS).step_by(2) {
-            db.put(&key(number), &[first as u8; 50]).expect("put");
+    let put = |step| {
+        for number in (0..KEYS).step_by(step) {
+            db.put(&key(number), &[number as u8 % 2; 50]).expect("put");
         }
         db.flush().expect("flush");
-        // Into level 1, and what is too much for that into level 2.
-        db.default_keyspace().compact_range(None, None).expect("compact");
         db.wait_idle().expect("idle");
-    }
+    };
     let levels =
         || -> Vec<u64> { db.stats().keyspaces[0].levels.iter().map(|level| level.runs).collect() };
-    assert_eq!(levels(), [0, 1, 1]);
-    let before = reasons.lock().expect("no panic").len();
+    put(1);
+    // It is too much for level 1, but level 2 is only made once something is there.
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.wait_idle().expect("idle");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    put(3);
+    assert_eq!(levels(), [1, 0, 1]);
+    steps.lock().expect("no panic").clear();
     for _ in 0..4 {
         (0..KEYS).for_each(|from| scan(&db, from));
     }
     db.wait_idle().expect("idle");
     assert_eq!(levels(), [0, 0, 1]);
-    let reasons = reasons.lock().expect("no panic").split_off(before);
-    assert!(!reasons.is_empty());
-    assert!(reasons.iter().all(|one| *one == (CompactionReason::Scans, 1)), "{reasons:?}");
+    let steps = steps.lock().expect("no panic").split_off(0);
+    assert_eq!(steps[0], Step::Started(CompactionReason::Scans, 0), "it moves");
+    let of_level1 = Step::Started(CompactionReason::Scans, 1);
+    assert!(steps[1..].iter().all(|step| [of_level1, Step::Written].contains(step)), "{steps:?}");
+    let written = steps.iter().filter(|step| **step == Step::Written).count();
+    assert_eq!(written + 1, steps.len() - written, "each but the first merges: {steps:?}");
     db.close().expect("close");
+}
+
+/// Of a compaction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    Started(CompactionReason, usize),
+    Written,
 }

@@ -273,11 +273,20 @@ pub(super) fn level_for_scans(version: &Version) -> Option<usize> {
     (is_over_others || (level == 0 && version.level(0).len() > 1)).then_some(level)
 }
 
+/// What is little beside that below it stays: it would cost more to rewrite for each byte than in a
+/// level that is full, again with each little that comes.
 pub(super) fn pick_for_scans(version: &Version, options: &KeyspaceOptions) -> Pick {
     let Some(level) = level_for_scans(version) else { return Pick::Nothing };
-    let reason = CompactionReason::Scans;
-    let spec = pick(version, options, level);
-    spec.map_or(Pick::Busy, |spec| Pick::Run(CompactionSpec { reason, ..spec }))
+    let Some(spec) = pick(version, options, level) else { return Pick::Busy };
+    let bytes_of = |level| {
+        let tables = spec.tables().filter(move |(at, _)| *at == level);
+        tables.map(|(_, table)| table.meta.file_bytes).sum::<u64>()
+    };
+    let most_below = bytes_of(level).saturating_mul(options.level_fanout.into());
+    if level > 0 && bytes_of(level + 1) > most_below {
+        return Pick::Nothing;
+    }
+    Pick::Run(CompactionSpec { reason: CompactionReason::Scans, ..spec })
 }
 
 /// What the level would be made smaller by, for the sake of values.

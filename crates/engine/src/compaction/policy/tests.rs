@@ -515,6 +515,14 @@ fn levels_are_made_one_for_scans_the_shallowest_first() {
     let gap = [level0(), level2()].concat();
     assert_eq!(chosen(gap), Some((named(&[(0, "c")]), 1, true)));
 
+    // Twice as much below may be rewritten, but no more.
+    let wide = |below: &[(&str, &str)]| {
+        let below = below.iter().map(|(from, to)| table(2, 1, from, to));
+        std::iter::once(table(1, 4, "b", "w")).chain(below).collect()
+    };
+    assert!(chosen(wide(&[("a", "e"), ("f", "z")])).is_some());
+    assert_eq!(chosen(wide(&[("a", "e"), ("f", "k"), ("l", "z")])), None);
+
     let taken = tree([level1(), level2()].concat());
     let at = |tree: &Tree| pick_for_scans(&tree.version, &tree.options);
     taken.take(1, "x");

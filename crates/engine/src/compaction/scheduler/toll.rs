@@ -3,9 +3,10 @@
 //! A scan seeks in every run, loads blocks of each, and pays again wherever it goes over from one
 //! run to another. Once nobody writes any more, a tree would keep its last few runs for ever. So
 //! what scans pay for them is added up, and as soon as that is what a compaction costs, it is made:
-//! the rule for whether to rent or to buy, which never costs more than twice as much as knowing
-//! beforehand how much will be scanned. What was paid for all runs buys the compaction that comes
-//! first, and paying begins anew, so that together compactions cost no more than scans have lost.
+//! the rule for whether to rent or to buy. What was paid for all runs buys the compaction that
+//! comes first, and paying begins anew, so that each costs no more than what scans have lost since
+//! the one before. Not asked is where in the level they read; nor what a level then hands on
+//! because it is over its limit.
 //!
 //! Source: LevelDB compacts a table after gets have looked into it in vain so many times, Pebble
 //! after sampled reads. We count the time that is lost, and gets are left out: filters spare them
@@ -19,8 +20,8 @@ use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const SEEK_NS: u64 = 2_000;
 /// What it costs on top of that where none are: two or three more blocks are loaded.
 const LOADS_NS: u64 = 9_000;
-/// What it costs to go over from one run to another in the middle of a scan.
-const SWITCH_NS: u64 = 30;
+/// What it costs to go over into one more run and back in the middle of a scan.
+const SWITCH_NS: u64 = 60;
 /// What it costs to compact a byte of a table.
 const COMPACT_NS_PER_BYTE: u64 = 5;
 
@@ -35,7 +36,7 @@ pub(crate) struct Paid {
     /// Runs that it would be spared.
     pub(crate) runs: u64,
     pub(crate) seeks: u64,
-    /// From one run to another.
+    /// How often it went over into one of them and back.
     pub(crate) switches: u64,
     /// In all runs.
     pub(crate) blocks: BlocksRead,
@@ -142,7 +143,7 @@ mod tests {
         assert!(!toll.falls_due() && !toll.quote(Some(5_000_000)));
         assert!(toll.quote(Some(500_000)) && toll.falls_due());
         assert!(!toll.quote(Some(5_000_000)), "the price has gone up");
-        pay(2, 0, 40_000, cached);
+        pay(2, 0, 20_000, cached);
         assert!(toll.falls_due());
         assert!(!toll.falls_due(), "only once");
         assert!(toll.quote(Some(5_000_000)));

@@ -6,7 +6,7 @@ use crate::compaction::scheduler::toll::Paid;
 use crate::db::core::KeyspaceCore;
 use crate::db::turns::Turn;
 use crate::db::workers::compact_next;
-use crate::db::{Db, Keyspace, Pair, Setup};
+use crate::db::{Db, Keyspace, Pair, ScanOptions, Setup};
 use crate::event::{CompactionReason, Event};
 use crate::options::{Compaction, Compression, GroupPrefix, KeyspaceOptions, Options};
 use crate::trace::{Step as TraceStep, What};
@@ -400,8 +400,8 @@ fn level_0_written_anew_where_it_stands_is_not_what_scans_have_paid_for() {
     db.close().expect("close");
 }
 
-#[test]
-fn a_level_that_is_over_its_limit_is_not_what_scans_have_paid_for() {
+/// Levels small enough to have two with a hundred records, in tables of a few blocks.
+fn open_small_levels() -> (Db, Arc<KeyspaceCore>) {
     let default_keyspace = KeyspaceOptions {
         compression: vec![Compression::None],
         table_bytes_max: 16 << 10,
@@ -412,20 +412,82 @@ fn a_level_that_is_over_its_limit_is_not_what_scans_have_paid_for() {
     let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
     let setup = Setup { env, inline_background: true, ..Setup::default() };
     let db = Db::open_with("/db", options, setup).expect("open");
-    let core = db.core();
-    let keyspace = core.keyspaces.load().by_id.values().next().expect("one").clone();
-    let fill = || {
-        (0..100u32).for_each(|number| db.put(&number.to_be_bytes(), &[7; 1_000]).expect("put"));
-        db.flush().expect("flush");
+    let keyspace = db.core().keyspaces.load().by_id.values().next().expect("one").clone();
+    put_every(&db, 1);
+    for _ in 0..2 {
+        // Level 1 hands on what is too much for it, and then all goes where that is.
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        db.wait_idle().expect("idle");
+    }
+    assert_eq!(levels(&keyspace), [0, 0, 1]);
+    (db, keyspace)
+}
+
+fn put_every(db: &Db, step: usize) {
+    for number in (0..100u32).step_by(step) {
+        db.put(&number.to_be_bytes(), &[7; 1_000]).expect("put");
+    }
+    db.flush().expect("flush");
+}
+
+/// How many runs each level has.
+fn levels(keyspace: &KeyspaceCore) -> Vec<usize> {
+    keyspace.view.load().version.levels.iter().map(Vec::len).collect()
+}
+
+#[test]
+fn scans_pay_for_the_blocks_that_they_load() {
+    let (db, keyspace) = open_small_levels();
+    put_every(&db, 5);
+    assert_eq!(levels(&keyspace), [1, 0, 1]);
+    let paid_by_scan = |end: Option<u32>| {
+        keyspace.toll.settle();
+        let end = end.map(|end| end.to_be_bytes().to_vec());
+        let options = ScanOptions { end, ..ScanOptions::default() };
+        let mut cursor = db.default_keyspace().scan(&options).expect("scan");
+        cursor.seek_to_first().expect("seek");
+        let mut found = 0;
+        while cursor.valid() {
+            found += 1;
+            cursor.next().expect("next");
+        }
+        drop(cursor);
+        let covers = |ns: &u64| keyspace.toll.covers(*ns);
+        (found, (1..).take_while(covers).count() as u64)
     };
-    let runs = || keyspace.view.load().version.levels.iter().map(Vec::len).collect::<Vec<_>>();
-    fill();
-    db.default_keyspace().compact_range(None, None).expect("compact");
-    db.wait_idle().expect("idle");
-    db.default_keyspace().compact_range(None, None).expect("compact");
-    assert_eq!(runs(), [0, 0, 1]);
-    fill();
-    assert_eq!(runs(), [1, 0, 1]);
+    let (found, half) = paid_by_scan(Some(50));
+    // In a seek, loads, and going over ten times.
+    assert_eq!((found, half), (50, 2_000 + 9_000 + 10 * 60));
+    let (_, again) = paid_by_scan(Some(50));
+    assert_eq!(again, 2_000 + 10 * 60, "all are in the cache");
+    let (found, rest) = paid_by_scan(None);
+    let loads = rest - 2_000 - 20 * 60;
+    assert!(found == 100 && (3_600..5_400).contains(&loads), "half of them are: {loads}");
+    assert_eq!(paid_by_scan(None).1, 2_000 + 20 * 60);
+    // Who goes over into memtables would be spared nothing.
+    for number in 0..100u32 {
+        db.put(&[&number.to_be_bytes()[..], b"+"].concat(), b"more").expect("put");
+    }
+    assert_eq!(paid_by_scan(None), (200, 2_000 + 20 * 60));
+    // One run there would be anyway.
+    while let Some(chosen) = {
+        pay(&keyspace, 1_000_000);
+        choose(db.core(), Turn::Usual).expect("choose")
+    } {
+        chosen.run(db.core()).expect("run");
+        db.core().background.end_compaction();
+    }
+    assert_eq!(levels(&keyspace), [0, 0, 1]);
+    assert_eq!(paid_by_scan(None), (200, 0));
+    db.close().expect("close");
+}
+
+#[test]
+fn a_level_that_is_over_its_limit_is_not_what_scans_have_paid_for() {
+    let (db, keyspace) = open_small_levels();
+    let core = db.core();
+    put_every(&db, 1);
+    assert_eq!(levels(&keyspace), [1, 0, 1]);
     pay(&keyspace, 1_000_000);
     let mut bought = 0;
     while let Some(chosen) = choose(core, Turn::Usual).expect("choose") {
@@ -443,7 +505,7 @@ fn a_level_that_is_over_its_limit_is_not_what_scans_have_paid_for() {
         chosen.run(core).expect("run");
         core.background.end_compaction();
     }
-    assert_eq!(runs(), [0, 0, 1]);
+    assert_eq!(levels(&keyspace), [0, 0, 1]);
     db.close().expect("close");
 }
 
