@@ -80,6 +80,7 @@ impl Gathered {
         Ok(())
     }
 
+    /// The scan pays for the run that is added next.
     fn pay_for_next(&mut self) {
         if self.runs_paid == 0 {
             self.ranks_paid.start = self.rank;
@@ -88,7 +89,7 @@ impl Gathered {
         self.ranks_paid.end = self.rank + 1;
     }
 
-    /// To be called if there is nothing between runs that are paid for.
+    /// For the last run added it pays nothing. Only if all runs were paid for.
     fn pay_less_for_last(&mut self) {
         self.runs_paid = self.runs_paid.saturating_sub(1);
         self.ranks_paid.end = self.ranks_paid.end.saturating_sub(1);

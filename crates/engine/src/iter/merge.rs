@@ -104,7 +104,7 @@ pub(crate) struct MergeCursor<C> {
     trailer: Trailer,
     /// Ranks of the sources that switches are counted of.
     counted: Range<usize>,
-    /// How often another source came on top of one of these.
+    /// How often one of these was left for another source.
     switches: u64,
 }
 
@@ -133,7 +133,7 @@ impl<C: Lend> MergeCursor<C> {
         self.counted = ranks;
     }
 
-    /// How often one of those that are counted was left.
+    /// How often one of those that are counted was left for another source.
     pub(crate) fn switches(&self) -> u64 {
         self.switches
     }
