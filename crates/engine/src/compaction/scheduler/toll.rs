@@ -21,7 +21,7 @@ const SEEK_NS: u64 = 2_000;
 /// What it costs on top of that where none are: two or three more blocks are loaded.
 const LOADS_NS: u64 = 9_000;
 /// What it costs to go over into one more run and back in the middle of a scan.
-const SWITCH_NS: u64 = 60;
+const SWITCH_NS: u64 = 100;
 /// What it costs to compact a byte of a table.
 const COMPACT_NS_PER_BYTE: u64 = 5;
 
@@ -143,7 +143,7 @@ mod tests {
         assert!(!toll.falls_due() && !toll.quote(Some(5_000_000)));
         assert!(toll.quote(Some(500_000)) && toll.falls_due());
         assert!(!toll.quote(Some(5_000_000)), "the price has gone up");
-        pay(2, 0, 20_000, cached);
+        pay(2, 0, 12_000, cached);
         assert!(toll.falls_due());
         assert!(!toll.falls_due(), "only once");
         assert!(toll.quote(Some(5_000_000)));
