@@ -95,8 +95,14 @@ impl Engine for Rocks {
             Rocks::Blobs => "; enable_blob_files, min_blob_size = 512, enable_blob_gc",
             Rocks::Pipelined => "; enable_pipelined_write",
         };
+        let built_for = match option_env!("CXXFLAGS_x86_64_unknown_linux_gnu") {
+            Some(flags) if flags.contains("-msse4.2") && flags.contains("-mpclmul") => {
+                "processors with SSE 4.2, PCLMUL and AVX2"
+            }
+            _ => "any processor, so that it checks blocks by tables",
+        };
         format!(
-            "11.8.1 by the crate rocksdb, built for processors with SSE 4.2, PCLMUL and AVX2: \
+            "11.8.1 by the crate rocksdb, built for {built_for}: \
              max_write_buffer_number = {MEMTABLES}, max_background_jobs = {}, max_subcompactions = {}, bytes_per_sync = 1 MiB, \
              an LRU cache, {}, {}, gets pinned, several keys by batched MultiGet{more}",
             jobs(settings.compaction_threads),

@@ -4,6 +4,8 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     Passed,
+    /// All that was tried has passed. Some was not, for these reasons.
+    PassedBut(String),
     /// Nothing was tried, for this reason.
     Skipped(String),
     Failed,

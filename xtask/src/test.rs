@@ -102,8 +102,7 @@ const STEPS: &[Step] = &[
         },
         long_only: false,
     },
-    // Built as the gates are: optimised, with all checks on, and only once.
-    cargo("test", &["test", "--workspace", "--exclude", "esker-capi", "--profile", "gates"]),
+    // Before the tests, of which some need LevelDB: this one gets it if it can.
     Step {
         name: "capi",
         run: Run::Own(
@@ -112,6 +111,8 @@ const STEPS: &[Step] = &[
         ),
         long_only: false,
     },
+    // Built as the gates are: optimised, with all checks on, and only once.
+    cargo("test", &["test", "--workspace", "--exclude", "esker-capi", "--profile", "gates"]),
     Step {
         name: "python",
         run: Run::Own(|root| python::run(root, python::Task::Test), "cargo xtask python test"),
@@ -186,13 +187,17 @@ pub(crate) fn run(root: &Path, only: Option<&str>, long: bool) -> bool {
         println!("== {} ({})", step.name, step.run.describe());
         let (done, took) = timed(|| step.start(root));
         let what = match done {
-            Done::Passed => "passed",
+            Done::Passed | Done::PassedBut(_) => "passed",
             Done::Skipped(_) => "skipped",
             Done::Failed => "FAILED",
         };
         println!("== {} {what} in {took:.1} s", step.name);
         match done {
             Done::Passed => times.push((step.name, took)),
+            Done::PassedBut(why) => {
+                times.push((step.name, took));
+                skipped.push((step.name, format!("in part: {why}")));
+            }
             Done::Skipped(why) => skipped.push((step.name, why)),
             Done::Failed => {
                 let long = if long { " --long" } else { "" };
@@ -249,7 +254,7 @@ impl Step {
             Run::Cargo { arguments, env } => {
                 cargo.args(arguments).envs(env.iter().copied());
                 match arguments.first() {
-                    Some(&"test") => tests_succeed_within(&mut cargo, limit).into(),
+                    Some(&"test") => tests_succeed_within(&mut cargo, limit),
                     _ => succeeds_within(&mut cargo, limit).into(),
                 }
             }

@@ -257,7 +257,9 @@ impl Batch {
         self.ops().map_while(Result::ok)
     }
 
-    /// Checks that the batch can be written.
+    /// Checks that the batch can be written, but for what a memtable cannot take: more than 1 000
+    /// records over 1 MiB, or more than 3 GiB with what it notes of each record. No batch of up to
+    /// 128 MiB is any of that.
     ///
     /// # Errors
     /// `InvalidArgument`: a key or value is longer than the limits in [`crate::key`], or the batch

@@ -11,8 +11,9 @@ use crate::output::note;
 use esker::Db;
 use esker::base::sync::Mutex;
 use rustix::event::{Timespec, poll};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::io::Read;
+use std::io::{self, IsTerminal, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -41,6 +42,8 @@ struct Guard {
     /// It has been said.
     said: AtomicBool,
     ends: Mutex<Ends>,
+    /// To be put back where somebody reads keys from it when the process ends.
+    terminal: Mutex<Option<Termios>>,
 }
 
 /// How a guarded command ends once the user asks.
@@ -113,6 +116,12 @@ impl Interrupt {
         *self.guard.open.lock() = Some(db.clone());
     }
 
+    /// Standard input is a terminal from which keys are read from now on, in a mode of their own:
+    /// when the process ends, it is as it is now.
+    pub(crate) fn puts_back_terminal(&self) {
+        *self.guard.terminal.lock() = tcgetattr(io::stdin()).ok();
+    }
+
     /// From now on this is being made, by the store that is to be closed.
     ///
     /// # Errors
@@ -169,6 +178,14 @@ impl Interrupt {
         // Nothing more comes: a second signal ends the process.
         let _ = bell.set_read_timeout(Some(GRACE));
         let _ = bell.read_exact(&mut [0]);
+        if let Some(terminal) = &*self.guard.terminal.lock() {
+            // What cannot be put back is left as it is.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
+            if io::stdout().is_terminal() {
+                // Pasted text is marked while keys are read.
+                let _ = rustix::io::write(io::stdout(), b"\x1b[?2004l\r\n");
+            }
+        }
         process::exit(i32::from(self.ended().code as u8));
     }
 }

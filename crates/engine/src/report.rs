@@ -158,7 +158,7 @@ pub struct LevelStats {
     /// Parts that these compactions were cut into, to be worked on at once: more than compactions
     /// if any of them was cut.
     pub parts: u64,
-    /// Tables that moved into this level without being rewritten.
+    /// Tables that moved into this level, or into another run of it, without being rewritten.
     pub moves: u64,
     /// Bytes read by them.
     pub bytes_read: u64,

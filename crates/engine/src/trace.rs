@@ -80,7 +80,7 @@ pub enum What {
         /// How long it took.
         duration_us: u64,
     },
-    /// Tables went down as they are.
+    /// Tables went down as they are, or joined others of their level.
     Moved {
         /// The level they left.
         level: usize,

@@ -64,7 +64,8 @@ pub fn gate(config: &Config) -> Outcome {
     }
     let trials = trials(&specimens, config);
     let violations: Mutex<Violations> = Mutex::default();
-    let (right, shorter, peak) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let (found, right, shorter) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let peak = AtomicU64::new(0);
     let watchdog = Watchdog::start(Duration::from_secs(30));
     for_cases(config, trials.len() as u64, |case| {
         let trial = &trials[case as usize];
@@ -78,7 +79,7 @@ pub fn gate(config: &Config) -> Outcome {
             other => other,
         };
         match result {
-            Ok(Verdict::Found) => {}
+            Ok(Verdict::Found) => _ = found.fetch_add(1, Ordering::Relaxed),
             Ok(Verdict::Right) => _ = right.fetch_add(1, Ordering::Relaxed),
             Ok(Verdict::ShorterLog) => _ = shorter.fetch_add(1, Ordering::Relaxed),
             Err(message) => {
@@ -88,15 +89,14 @@ pub fn gate(config: &Config) -> Outcome {
         }
         Ok(())
     })?;
-    watchdog.over();
     let violations = violations.into_inner();
     if violations.is_empty() {
         let kib = peak.into_inner() >> 10;
-        let (all, right, shorter) = (trials.len(), right.into_inner(), shorter.into_inner());
+        let [found, right, shorter] = [found, right, shorter].map(AtomicU64::into_inner);
+        let tried = found + right + shorter;
         return Ok(format!(
-            "{all} damages, {} found, {right} without effect, {shorter} open logs cut and passed as \
-             shorter, at most {kib} KiB of memory",
-            all as u64 - right - shorter
+            "{tried} damages, {found} found, {right} without effect, {shorter} open logs cut and passed as \
+             shorter, at most {kib} KiB of memory"
         ));
     }
     let lines: Vec<String> =

@@ -217,11 +217,7 @@ pub fn gate(config: &Config) -> Outcome {
             .run()
             .map_err(|e| format!("with threads: {}: {plan:?}, call {k}: {e}", scene.name))
     };
-    // A case is one of those above.
-    if config.case.is_none() {
-        for_cases(&half, config.choose(400, 20_000), with_threads)?;
-    }
-    watchdog.over();
+    for_cases(&half.behind(cases), config.choose(400, 20_000), with_threads)?;
     let (inline, threads) = total.into_inner();
     Ok(format!("{inline} runs, each with one more call failing, and {threads} with threads"))
 }

@@ -24,6 +24,34 @@ pub struct Config {
     pub minutes: Option<f64>,
     /// Run only the case with this number, where cases have numbers.
     pub case: Option<u64>,
+    /// Cases of the parts before, of a gate of several: numbers go on behind them.
+    pub before: u64,
+}
+
+/// Cases that were run.
+static CASES_RUN: AtomicU64 = AtomicU64::new(0);
+/// Panics there were, caught or not.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Cases that all gates have run.
+pub fn cases_run() -> u64 {
+    CASES_RUN.load(Ordering::Relaxed)
+}
+
+/// Panics so far, those too that a store has caught and told of as something else. Each of them
+/// makes a gate fail.
+pub fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
+/// To be called by the hook for panics.
+pub fn note_panic() {
+    PANICS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The panics so far were asked for.
+pub fn forget_panics() {
+    PANICS.store(0, Ordering::Relaxed);
 }
 
 impl Config {
@@ -50,9 +78,18 @@ impl Config {
         Config { minutes: self.minutes.map(|minutes| minutes * share), ..*self }
     }
 
-    /// The cases from 0 to `count`, or the one that was asked for.
+    /// The same for a part that comes behind so many cases of this one.
+    pub fn behind(&self, cases: u64) -> Config {
+        Config { before: self.before + cases, ..*self }
+    }
+
+    /// The cases from 0 to `count`, or the one that was asked for; none if it is another part's.
     pub fn cases(&self, count: u64) -> std::ops::Range<u64> {
-        self.case.map_or(0..count, |case| case..case + 1)
+        let Some(case) = self.case else { return 0..count };
+        match case.checked_sub(self.before).filter(|&case| case < count) {
+            Some(case) => case..case + 1,
+            None => 0..0,
+        }
     }
 }
 
@@ -143,9 +180,6 @@ pub fn for_cases(
     count: u64,
     run: impl Fn(u64) -> Result<(), String> + Sync,
 ) -> Result<(), String> {
-    if let Some(case) = config.case.filter(|&case| case >= count) {
-        return Err(format!("there is no case {case}: there are {count}, from 0"));
-    }
     let (cases, seconds_max) = (config.cases(count), config.seconds_max());
     let stride = if seconds_max.is_finite() { stride(count) } else { 1 };
     let next = AtomicU64::new(cases.start);
@@ -159,9 +193,10 @@ pub fn for_cases(
                 return;
             }
             let case = (u128::from(turn) * u128::from(stride) % u128::from(count)) as u64;
+            CASES_RUN.fetch_add(1, Ordering::Relaxed);
             if let Err(message) = guarded(|| run(case)) {
                 let mut found = found.lock();
-                found.push((case, message));
+                found.push((config.before + case, message));
                 if found.len() >= VIOLATIONS_MAX {
                     stop.store(true, Ordering::Relaxed);
                 }
@@ -211,7 +246,8 @@ pub fn guarded<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> 
     }
 }
 
-/// Ends the process when no sign of life was given for too long: a hang is a violation too.
+/// Ends the process when no sign of life was given for too long: a hang is a violation too. Watches
+/// until it is told that it is over, or it and all its clones are gone.
 #[derive(Clone, Debug)]
 pub struct Watchdog {
     shared: Arc<Mutex<Signs>>,
@@ -225,16 +261,17 @@ struct Signs {
 }
 
 impl Watchdog {
-    /// Watches until the returned value and all its clones are told that it is over.
+    /// Begins to watch.
     pub fn start(limit: Duration) -> Watchdog {
         let shared: Arc<Mutex<Signs>> = Arc::default();
-        let watched = shared.clone();
+        let watched = Arc::downgrade(&shared);
         std::thread::spawn(move || {
             let mut seen = 0;
             let mut silent = Duration::ZERO;
             const STEP: Duration = Duration::from_millis(250);
             loop {
                 pause(STEP);
+                let Some(watched) = watched.upgrade() else { return };
                 let signs = watched.lock();
                 if signs.over {
                     return;
@@ -257,7 +294,7 @@ impl Watchdog {
         signs.doing = doing.into();
     }
 
-    /// Ends the watch.
+    /// Ends the watch: what comes now may take its time.
     pub fn over(&self) {
         self.shared.lock().over = true;
     }
@@ -281,7 +318,7 @@ mod tests {
 
     #[test]
     fn each_case_is_run_once_with_and_without_a_limit() {
-        let free = Config { seed: 1, long: false, minutes: None, case: None };
+        let free = Config { seed: 1, long: false, minutes: None, case: None, before: 0 };
         let limited = Config { minutes: Some(60.0), ..free };
         for count in 0..200 {
             let all: Vec<u64> = (0..count).collect();
@@ -294,8 +331,26 @@ mod tests {
 
     #[test]
     fn a_case_that_is_asked_for_is_run_whatever_the_time() {
-        let config = Config { seed: 1, long: false, minutes: Some(0.0), case: Some(7) };
+        let config = Config { seed: 1, long: false, minutes: Some(0.0), case: Some(7), before: 0 };
         assert_eq!(cases_run(&config, 10), Ok(vec![7]));
-        assert!(cases_run(&config, 7).is_err(), "there is none");
+        assert_eq!(cases_run(&config, 7), Ok(vec![]), "there is none");
+    }
+
+    #[test]
+    fn cases_of_later_parts_have_numbers_of_their_own() {
+        let config = Config { seed: 1, long: false, minutes: None, case: Some(7), before: 0 };
+        assert_eq!(cases_run(&config.behind(5), 10), Ok(vec![2]));
+        assert_eq!(cases_run(&config.behind(5).behind(3), 10), Ok(vec![]), "it is an earlier one");
+        let all = Config { case: None, ..config }.behind(5);
+        let failed =
+            for_cases(&all, 3, |case| if case == 2 { Err("so".to_owned()) } else { Ok(()) });
+        assert_eq!(failed, Err("case 7: so\n1 violations".to_owned()));
+    }
+
+    #[test]
+    fn a_watchdog_that_is_gone_watches_nothing() {
+        let limit = Duration::from_millis(300);
+        std::mem::drop(Watchdog::start(limit));
+        pause(4 * limit);
     }
 }

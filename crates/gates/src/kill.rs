@@ -66,7 +66,6 @@ pub fn gate(config: &Config) -> Outcome {
         progress.one_done();
         kills_done += 1;
     }
-    watchdog.over();
     std::fs::remove_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let Run { acknowledged, in_recovery, .. } = run;
     let batches: u64 = run.threads.iter().map(|t| t.applied).sum();
@@ -102,8 +101,10 @@ impl Run {
         }
         let ms_max = [5, 60, 250][self.random.below(3) as usize];
         pause(Duration::from_micros(self.random.below(ms_max * 1000)));
-        kill(&mut child)?;
+        let ended = kill(&mut child);
+        // If it has ended by itself, it says why.
         let heard = reader.join().map_err(|_| "the reader panicked")??;
+        ended?;
         self.in_recovery += u64::from(!heard.opened);
         self.acknowledged += heard.count;
         // Not every time: children recover what children left.
@@ -313,7 +314,14 @@ fn write_until_killed(dir: &Path, seed: u64, starts: &str) -> Result<(), String>
         let mut random = Random::new(seed);
         loop {
             if let Some(at) = writers.iter().position(std::thread::ScopedJoinHandle::is_finished) {
-                return writers.remove(at).join().map_err(|_| "a writer panicked".to_owned())?;
+                let ended = writers.remove(at).join();
+                fail(&ended.map_or_else(
+                    |_| "a writer panicked".to_owned(),
+                    |ended| match ended {
+                        Ok(()) => "a writer ended".to_owned(),
+                        Err(error) => error,
+                    },
+                ));
             }
             pause(Duration::from_millis(3 + random.below(30)));
             let done = match random.below(4) {
@@ -322,9 +330,17 @@ fn write_until_killed(dir: &Path, seed: u64, starts: &str) -> Result<(), String>
                 2 => db.default_keyspace().compact_range(None, None),
                 _ => Ok(()),
             };
-            done.map_err(|e| format!("upkeep: {e}"))?;
+            if let Err(error) = done {
+                fail(&format!("upkeep: {error}"));
+            }
         }
     })
+}
+
+/// Says what failed, and ends this child: its other threads would go on for ever.
+fn fail(what: &str) -> ! {
+    println!("error {what}");
+    std::process::exit(1)
 }
 
 /// Writes one thread's batches. The parent may have missed some of those that are there already.

@@ -2,7 +2,7 @@
 //!
 //! Prints what each came to. Exits with an error if any found a violation.
 
-use esker_gates::gate::{Config, Outcome, Stopwatch};
+use esker_gates::gate::{Config, Outcome, Stopwatch, cases_run, note_panic, panics};
 use esker_gates::{
     collection, crash, damage, external, faults, fuzz, indexes, kill, limits, model, power, syncs,
     threads,
@@ -124,7 +124,10 @@ fn main() -> ExitCode {
         };
     }
     // One line for each panic: the report says the rest.
-    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+    std::panic::set_hook(Box::new(|panic| {
+        note_panic();
+        eprintln!("{panic}");
+    }));
     let wanted = arguments.first().map_or("", String::as_str);
     let chosen: Vec<&Gate> =
         GATES.iter().filter(|gate| wanted == "all" || wanted == gate.name).collect();
@@ -139,7 +142,15 @@ fn main() -> ExitCode {
         let instead = config.minutes.map(|m| format!("; as far as it goes by time, {m} minutes"));
         println!("{}: {form}{}; seed {}", gate.name, instead.unwrap_or_default(), config.seed);
         let watch = Stopwatch::default();
-        let outcome = (gate.run)(&config);
+        let (panics_before, cases_before) = (panics(), cases_run());
+        let outcome = (gate.run)(&config).and_then(|totals| {
+            let (panics, cases) = (panics().saturating_sub(panics_before), cases_run());
+            match config.case {
+                _ if panics > 0 => Err(format!("{panics} panics, see above")),
+                Some(case) if cases == cases_before => Err(format!("there is no case {case}")),
+                _ => Ok(totals),
+            }
+        });
         let seconds = watch.seconds();
         match outcome {
             Ok(totals) => {
@@ -159,7 +170,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(arguments: &[String]) -> Result<Config, String> {
-    let mut config = Config { seed: 1, long: false, minutes: None, case: None };
+    let mut config = Config { seed: 1, long: false, minutes: None, case: None, before: 0 };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut number = || {

@@ -46,7 +46,6 @@ pub fn gate(config: &Config) -> Outcome {
         copies.fetch_add(ended.copies.len() as u64, Ordering::Relaxed);
         ended.check()
     })?;
-    watchdog.over();
     let [failed, promises, copies] = [failed, promises, copies].map(AtomicU64::into_inner);
     let ran_all = config.case.is_none() && config.minutes.is_none();
     if ran_all && [failed, promises, copies].contains(&0) {

@@ -11,6 +11,7 @@
 //! large, so that they are not copied. A cursor sees one moment: reading ahead shows nothing else
 //! than reading later.
 
+use crate::comparator::has_raised;
 use esker::base::key::prefix_end;
 use esker::{Cursor, Error, KeyOrder, Result};
 
@@ -30,6 +31,17 @@ pub(crate) enum Way {
     Backward,
 }
 
+impl Way {
+    /// The other one.
+    #[inline]
+    pub(crate) fn back(self) -> Way {
+        match self {
+            Way::Forward => Way::Backward,
+            Way::Backward => Way::Forward,
+        }
+    }
+}
+
 /// A cursor and the bounds that it cannot keep by itself: in an order of a user, no key is just
 /// behind another.
 pub(crate) struct Bounded {
@@ -39,8 +51,7 @@ pub(crate) struct Bounded {
     after: Option<Vec<u8>>,
     /// Keys must not be behind it; the cursor has no end then.
     through: Option<Vec<u8>>,
-    /// Keys must begin so; empty in bytewise order, where those that do are a range.
-    begins: Vec<u8>,
+    begins: Begins,
     /// The cursor stands on a key beyond these, or somewhere: a comparator failed while it moved.
     outside: bool,
 }
@@ -59,15 +70,13 @@ impl Bounded {
         after: Option<Vec<u8>>,
         through: Option<Vec<u8>>,
     ) -> Bounded {
-        Bounded { cursor, order, after, through, begins: Vec::new(), outside: false }
+        let begins = Begins::any();
+        Bounded { cursor, order, after, through, begins, outside: false }
     }
 
     /// The same, which fails where it comes upon a key that does not begin so.
-    pub(crate) fn beginning(mut self, prefix: Vec<u8>) -> Bounded {
-        if !self.order.is_bytewise() {
-            self.begins = prefix;
-        }
-        self
+    pub(crate) fn beginning(self, begins: Begins) -> Bounded {
+        Bounded { begins, ..self }
     }
 
     #[inline]
@@ -90,18 +99,11 @@ impl Bounded {
             outside = self.cursor.valid()
                 && (self.is_after() || self.through.as_ref().is_some_and(beyond));
         }
-        if !self.begins.is_empty() && self.cursor.valid() && !outside {
-            self.check_beginning()?;
+        if self.cursor.valid() && !outside {
+            self.begins.check(self.cursor.key())?;
         }
         self.outside = outside;
         Ok(())
-    }
-
-    fn check_beginning(&self) -> Result<()> {
-        let (key, begins) = (self.cursor.key(), &self.begins);
-        // An order that takes some bytes for the same takes them so here, too.
-        let same = key.get(..begins.len()).is_some_and(|start| self.order.same(start, begins));
-        if key.starts_with(begins) || same { Ok(()) } else { Err(no_range(begins)) }
     }
 
     fn skip_start(&mut self) -> Result<()> {
@@ -150,26 +152,67 @@ impl Bounded {
     }
 }
 
-/// Fails if the keys that begin with `prefix` are no range of an order, as far as one of them shows
-/// it.
-///
-/// # Errors
-/// `InvalidArgument`.
-pub(crate) fn check_prefix(order: &KeyOrder, prefix: &[u8]) -> Result<()> {
-    if order.is_bytewise() || prefix.is_empty() {
-        return Ok(());
-    }
-    let one = [prefix, &[0]].concat();
-    let is_inside =
-        !order.less(&one, prefix) && prefix_end(prefix).is_none_or(|end| order.less(&one, &end));
-    if is_inside { Ok(()) } else { Err(no_range(prefix)) }
+/// How the keys of a range must begin. In an order of a user those that begin so need not be one.
+pub(crate) struct Begins {
+    order: KeyOrder,
+    /// Empty in bytewise order, where they are a range.
+    prefix: Vec<u8>,
 }
 
-fn no_range(prefix: &[u8]) -> Error {
-    let prefix = prefix.escape_ascii();
-    Error::invalid(format!(
-        "the keys that begin with b\"{prefix}\" are no range in the order of this comparator: give a start and an end"
-    ))
+impl Begins {
+    /// In any way.
+    pub(crate) fn any() -> Begins {
+        Begins { order: KeyOrder::Bytewise, prefix: Vec::new() }
+    }
+
+    /// With this.
+    pub(crate) fn with(order: &KeyOrder, prefix: Vec<u8>) -> Begins {
+        if order.is_bytewise() {
+            return Begins::any();
+        }
+        Begins { order: order.clone(), prefix }
+    }
+
+    /// Fails if the keys that begin so are no range, as far as one of them shows it.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub(crate) fn check_range(&self) -> Result<()> {
+        let Begins { order, prefix } = self;
+        if prefix.is_empty() {
+            return Ok(());
+        }
+        let one = [&prefix[..], &[0]].concat();
+        let ends_behind = prefix_end(prefix).is_none_or(|end| order.less(&one, &end));
+        if !order.less(&one, prefix) && ends_behind { Ok(()) } else { Err(self.no_range()) }
+    }
+
+    /// Fails at a key of the range that begins otherwise.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: that no range is what was asked for.
+    #[inline]
+    pub(crate) fn check(&self, key: &[u8]) -> Result<()> {
+        if key.starts_with(&self.prefix) || self.are_same(key) {
+            Ok(())
+        } else {
+            Err(self.no_range())
+        }
+    }
+
+    /// An order that takes some bytes for the same takes them so here, too.
+    fn are_same(&self, key: &[u8]) -> bool {
+        let start = key.get(..self.prefix.len());
+        start.is_some_and(|start| self.order.same(start, &self.prefix))
+    }
+
+    #[cold]
+    fn no_range(&self) -> Error {
+        let prefix = self.prefix.escape_ascii();
+        Error::invalid(format!(
+            "the keys that begin with b\"{prefix}\" are no range in the order of this comparator: give a start and an end"
+        ))
+    }
 }
 
 /// An entry of the window, in its arena.
@@ -327,27 +370,28 @@ enum Place {
 pub(crate) struct Steps {
     walk: Walk,
     place: Place,
+    /// What is to be told by the next step: an interrupt was told instead.
+    failed: Option<Error>,
 }
 
 impl Steps {
     /// Before the first entry, or behind the last.
     pub(crate) fn new(walk: Walk, way: Way) -> Steps {
-        let mut steps = Steps { walk, place: Place::Beyond(Way::Forward) };
+        let mut steps = Steps { walk, place: Place::Beyond(Way::Forward), failed: None };
         steps.rewind(way);
         steps
     }
 
     /// Back to where walking this way begins.
     pub(crate) fn rewind(&mut self, way: Way) {
-        self.place = Place::Beyond(match way {
-            Way::Forward => Way::Backward,
-            Way::Backward => Way::Forward,
-        });
+        self.place = Place::Beyond(way.back());
+        self.failed = None;
     }
 
     /// Just before the first entry at or behind this key.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.place = Place::Beyond(Way::Forward);
+        self.failed = None;
         self.walk.seek(key)?;
         if self.walk.entry().is_some() {
             self.place = Place::Past(Way::Backward);
@@ -365,7 +409,7 @@ impl Steps {
     #[inline]
     pub(crate) fn pass_inside(&mut self, way: Way) -> Option<bool> {
         match self.place {
-            Place::Beyond(end) => (end == way).then_some(false),
+            Place::Beyond(end) => (end == way && self.failed.is_none()).then_some(false),
             Place::Past(last) if last != way => {
                 self.place = Place::Past(way);
                 Some(true)
@@ -379,12 +423,24 @@ impl Steps {
         if let Some(passed) = self.pass_inside(way) {
             return Ok(passed);
         }
-        // After an error there is nothing more that way.
-        match std::mem::replace(&mut self.place, Place::Beyond(way)) {
-            Place::Beyond(_) => self.walk.seek_to_end(way)?,
-            Place::Past(_) => self.walk.step(way)?,
+        if let Some(error) = self.failed.take() {
+            return Err(error);
         }
-        Ok(self.arrive(way))
+        // After an error there is nothing more that way.
+        let moved = match std::mem::replace(&mut self.place, Place::Beyond(way)) {
+            Place::Beyond(_) => self.walk.seek_to_end(way),
+            Place::Past(_) => self.walk.step(way),
+        };
+        if let Err(error) = moved {
+            self.failed = Some(error.clone()).filter(|_| has_raised());
+            return Err(error);
+        }
+        let passed = self.arrive(way);
+        if passed && has_raised() {
+            // The call was interrupted and gives nothing: the entry is still to be passed.
+            self.place = Place::Past(way.back());
+        }
+        Ok(passed)
     }
 
     #[inline]

@@ -193,10 +193,14 @@ def test_options_by_name(tmp_path):
         (dict(keyspaces=7), "option keyspaces"),
         (dict(keyspaces={"a": {"speed": 1}}), "no option 'speed'"),
         (dict(default_keyspace={}), "no option 'default_keyspace'"),
+        (dict(block_cache_bytes=float("nan")), "option block_cache_bytes = nan: give a number"),
+        (dict(value_log_bytes_min=float("inf")), "option value_log_bytes_min = inf: give a number"),
+        (dict(block_bytes=object()), "option block_bytes cannot be a 'object'"),
+        (dict(keyspaces={"a": {"block_bytes": [{"b": object()}]}}), "option block_bytes cannot be a 'object'"),
     ],
 )
 def test_a_wrong_option_is_named(tmp_path, wrong, text):
-    with pytest.raises(esker.InvalidArgumentError, match=text.replace("'", "[\"']")):
+    with pytest.raises((esker.InvalidArgumentError, TypeError), match=text.replace("'", "[\"']")):
         esker.open(tmp_path / "store", **wrong)
     assert not (tmp_path / "store").exists()
 

@@ -187,6 +187,52 @@ def test_an_interrupt_inside_of_a_comparator_waits_for_the_end_of_the_call(tmp_p
         assert db.get(b"26") == b"w"
 
 
+def test_an_entry_whose_step_is_interrupted_is_given_by_the_next(tmp_path):
+    countdown = -1
+
+    def compare(a, b):
+        nonlocal countdown
+        countdown -= 1
+        if countdown == 0:
+            raise KeyboardInterrupt
+        return (a > b) - (a < b)
+
+    order = dict(comparator=compare, comparator_name=b"plain")
+    with esker.plyvel.DB(str(tmp_path / "store"), create_if_missing=True, **order) as db:
+        for i in range(40):
+            db.put(b"%02d" % i, b"v")
+    keys = [b"%02d" % i for i in range(40)]
+
+    def walked(make):
+        nonlocal countdown
+        interrupts = 0
+        for begin in range(1, 60):
+            countdown, steps, given = -1, make(), []
+            countdown = begin
+            while True:
+                try:
+                    given.append(next(steps))
+                except KeyboardInterrupt:
+                    interrupts += 1
+                except StopIteration:
+                    break
+            countdown = -1
+            steps.close()
+            yield given
+        assert interrupts > 5
+
+    def each_is(make, expected):
+        for given in walked(make):
+            assert given == expected
+
+    with esker.open(tmp_path / "store", **order) as db:
+        each_is(lambda: db.scan(keys_only=True), keys)
+        each_is(lambda: db.scan(keys_only=True, reverse=True), keys[::-1])
+        each_is(lambda: db.scan_unordered(keys_only=True), keys)
+    with esker.plyvel.DB(str(tmp_path / "store"), **order) as db:
+        each_is(lambda: db.iterator(include_value=False), keys)
+
+
 def test_repair_knows_the_order_of_all_keyspaces(tmp_path):
     order = dict(comparator=lambda a, b: (a < b) - (a > b), comparator_name=b"backwards")
     with esker.open(tmp_path / "store", **order) as db:
@@ -340,9 +386,10 @@ def test_a_prefix_that_is_no_range_in_the_order_raises(tmp_path, prefix):
         assert list(both) == [(b"2", b"2"), (b"1", b"1"), (b"", b"")]
         assert len(list(db.iterator(prefix=b""))) == 6
     with esker.open(tmp_path / "store", **order) as db:
-        with pytest.raises(esker.InvalidArgumentError, match=no_range):
-            db.scan(prefix=prefix)
-        assert len(list(db.scan(prefix=b""))) == 6
+        for scan in (db.scan, db.scan_unordered):
+            with pytest.raises(esker.InvalidArgumentError, match=no_range):
+                scan(prefix=prefix)
+            assert len(list(scan(prefix=b""))) == 6
 
 
 def test_a_key_of_another_prefix_within_a_range_raises(tmp_path):
@@ -367,6 +414,10 @@ def test_a_key_of_another_prefix_within_a_range_raises(tmp_path):
             raw.next()
         with pytest.raises(esker.plyvel.IteratorInvalidError):
             raw.key()
+    with esker.open(tmp_path / "store", **order) as db:
+        for make in (db.scan, db.scan_unordered):
+            with pytest.raises(esker.InvalidArgumentError, match="no range"):
+                list(make(prefix=b"a"))
 
 
 def test_a_prefix_in_an_order_that_keeps_it_together(tmp_path):
@@ -381,6 +432,8 @@ def test_a_prefix_in_an_order_that_keeps_it_together(tmp_path):
         assert list(db.prefixed_db(b"k").iterator(include_value=False)) == [b"", b"1", b"2"]
         assert list(db.iterator(prefix=b"K", include_value=False)) == [b"k", b"k1", b"K2"]
         assert list(db.prefixed_db(b"\xff").iterator(include_value=False)) == [b"1"]
+    with esker.open(tmp_path / "store", **order) as db:
+        assert list(db.scan_unordered(prefix=b"K", keys_only=True)) == [b"k", b"k1", b"K2"]
 
 
 @pytest.mark.parametrize("face", ["own", "plyvel"])

@@ -14,6 +14,10 @@ use std::fmt;
 /// Replicas of each group.
 pub const REPLICAS: usize = 3;
 
+/// The longest request: far from what a memtable could not take, see [`esker::Batch::check`], and
+/// from what a file of a copy may hold.
+const ENTRY_BYTES_MAX: usize = 16 << 20;
+
 /// Why something cannot be done.
 #[derive(Debug)]
 pub enum Failure {
@@ -168,8 +172,12 @@ impl Cluster {
             let why = format!("the names of the groups {group} and {other} begin alike");
             return Err(Failure::Refused(why));
         }
-        let fits = Replica::batch(group, entry).check();
-        fits.map_err(|error| Failure::Refused(error.to_string()))
+        let batch = Replica::batch(group, entry);
+        batch.check().map_err(|error| Failure::Refused(error.to_string()))?;
+        if batch.size_bytes() > ENTRY_BYTES_MAX {
+            return Err(Failure::Refused("a request has 16 MiB at the most".to_owned()));
+        }
+        Ok(())
     }
 
     /// Cuts each log off where all live replicas are persistent.

@@ -339,6 +339,7 @@ fn a_request_that_stores_refuse_is_not_in_the_log() {
     cluster.propose(GROUPS[0], op(b"key".to_vec())).expect("propose");
     for (group, ops) in [
         (GROUPS[0], op(vec![0; 2 << 20])),
+        (GROUPS[0], vec![Op { key: b"key".to_vec(), value: Some(vec![0; 17 << 20]) }]),
         (b"a/b/".as_slice(), op(b"key".to_vec())),
         (b"a", op(b"key".to_vec())),
         (b"", op(b"key".to_vec())),

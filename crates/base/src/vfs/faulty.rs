@@ -395,6 +395,10 @@ impl Vfs for FaultyVfs {
 
     fn rewrite(&self, path: &Path, part: Range<u64>) -> Result<()> {
         self.pass(Op::Rewrite, "rewrite", path)?;
+        // What is written anew is read first.
+        if self.is_lost(path, part.start, part.end.saturating_sub(part.start) as usize) {
+            return Err(error(Fault::Eio, "rewrite", path));
+        }
         self.inner.rewrite(path, part)?;
         let mut state = self.state.lock();
         let name = state.first_name(path);
@@ -557,6 +561,16 @@ mod tests {
 
     fn is_eio(result: Result<()>) -> bool {
         matches!(result, Err(Error::Io { source, .. }) if source.raw_os_error() == Some(libc::EIO))
+    }
+
+    #[test]
+    fn directories_that_cannot_be_made_durable_go_again() {
+        let (strict, vfs) = faulty();
+        vfs.inject(FaultRule::nth(2, &[Op::SyncDir], Fault::Eio));
+        let made = crate::vfs::create_dir_durably(&vfs, Path::new("/d/x/y"));
+        assert!(is_eio(made.map(drop)));
+        let is_there = |path| strict.exists(Path::new(path)).unwrap();
+        assert!(is_there("/d") && !is_there("/d/x"));
     }
 
     #[test]

@@ -242,7 +242,8 @@ pub fn read_all(vfs: &dyn Vfs, path: &Path, limit_bytes: u64) -> Result<Vec<u8>>
 /// Where the directory exists, its name is made durable in the one above it all the same: whoever
 /// made it may not have done so. Where that one may not be read, it is left to them.
 ///
-/// True if this call made it. What it made goes again if it cannot be made durable.
+/// True if this call made it. What it made goes again if it cannot be made durable, those above
+/// too.
 pub fn create_dir_durably(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
     let mut made = vec![path];
     for above in path.ancestors().skip(1) {
@@ -252,13 +253,14 @@ pub fn create_dir_durably(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
         made.push(above);
     }
     let is_new = vfs.create_dir_all(path)?;
-    for dir in made.into_iter().rev() {
+    for dir in made.iter().rev() {
         match vfs.sync_dir(parent_of(dir)) {
             Err(Error::Io { source, .. })
                 if !is_new && source.kind() == std::io::ErrorKind::PermissionDenied => {}
             Err(error) => {
-                if is_new {
-                    let _ = vfs.remove_dir(path);
+                // The innermost first; what others have put something into stays.
+                for dir in made.iter().filter(|_| is_new) {
+                    let _ = vfs.remove_dir(dir);
                 }
                 return Err(error);
             }

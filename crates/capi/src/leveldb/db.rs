@@ -277,10 +277,16 @@ pub unsafe extern "C" fn leveldb_approximate_sizes(
     range_limit_key_len: *const size_t,
     sizes: *mut u64,
 ) {
+    let ranges = usize::try_from(num_ranges).unwrap_or(0);
+    for nth in 0..ranges {
+        // Nothing else tells of a call that is refused.
+        // SAFETY: as everywhere: so many sizes.
+        unsafe { sizes.add(nth).write(0) };
+    }
     // SAFETY: as everywhere: so many keys, lengths and sizes.
     quiet((), || unsafe {
         let db = get(db)?;
-        for nth in 0..usize::try_from(num_ranges).unwrap_or(0) {
+        for nth in 0..ranges {
             let start = slice(*range_start_key.add(nth), *range_start_key_len.add(nth));
             let limit = slice(*range_limit_key.add(nth), *range_limit_key_len.add(nth));
             let size = db.default_keyspace().approximate_size(Some(start), Some(limit));

@@ -141,14 +141,19 @@ unsafe fn part(
     len: *mut size_t,
     part: impl for<'c> FnOnce(&'c Cursor) -> &'c [u8],
 ) -> *const c_char {
+    let mut bytes_len = 0;
     // SAFETY: as the caller says.
-    quiet(std::ptr::null(), || unsafe {
+    let start = quiet(std::ptr::null(), || unsafe {
         let bytes = handle::get(iterator)?.get()?.standing().map(part);
-        if !len.is_null() {
-            *len = bytes.map_or(0, <[u8]>::len);
-        }
+        bytes_len = bytes.map_or(0, <[u8]>::len);
         Ok(bytes.map_or(std::ptr::null(), start_of))
-    })
+    });
+    if !len.is_null() {
+        // Also by a call that is refused, which nothing else tells of.
+        // SAFETY: as the caller says.
+        unsafe { len.write(bytes_len) };
+    }
+    start
 }
 
 /// The key, good until the iterator moves; NULL if it stands on none.

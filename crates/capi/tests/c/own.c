@@ -132,6 +132,11 @@ static void kindness(void) {
   CHECK(leveldb_get(NULL, reads, "x", 1, &length, &error) == NULL && length == 0);
   CHECK(told(&error, "Invalid argument: the pointer to the database is NULL"));
   CHECK(leveldb_property_value(db, "leveldb.stats") == NULL);
+  const char *start = "a", *limit = "z";
+  const size_t one = 1;
+  uint64_t size = 9;
+  leveldb_approximate_sizes(db, 1, &start, &one, &limit, &one, &size);
+  CHECK(size == 0);
 
   /* What stands in memory and in tables is still there for the iterator, also once the database is open anew. */
   leveldb_t *again = leveldb_open(options, "kind", &error);
@@ -148,6 +153,8 @@ static void kindness(void) {
   leveldb_iter_destroy(it);
   leveldb_iter_destroy(it);
   CHECK(leveldb_iter_valid(it) == 0);
+  length = 9;
+  CHECK(leveldb_iter_key(it, &length) == NULL && length == 0);
 
   /* A snapshot of the database as it was open before means another moment. */
   leveldb_readoptions_set_snapshot(reads, snapshot);

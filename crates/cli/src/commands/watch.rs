@@ -1,5 +1,6 @@
 //! `esker watch`: a tree at work, from the trace that is being written of it.
 
+use crate::bytes::printable;
 use crate::clock::Stopwatch;
 use crate::failure::{Code, Failure, Result};
 use crate::interrupt::Interrupt;
@@ -12,7 +13,8 @@ use esker_lab::{Entry, Live, Reader};
 use rustix::event::Timespec;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Time between two drawings.
@@ -23,6 +25,8 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const LINE_SECONDS: f64 = 1.0;
 /// Bytes of a trace that are read at once.
 const READ_BYTES: usize = 1 << 20;
+/// So much of a trace tells it from any other: its first steps with their times.
+const BEGINS_BYTES: usize = 512;
 
 /// Watch a tree at work: levels, whose turn it is, compactions under way, write rate and stops
 ///
@@ -104,6 +108,9 @@ struct Source {
     is_pipe: bool,
     reader: Reader,
     read: u64,
+    /// What it begins with, as far as that was read: a file that was begun anew begins with another
+    /// time.
+    begins: Vec<u8>,
 }
 
 impl Source {
@@ -111,16 +118,17 @@ impl Source {
         let failed = |error| Failure::io("read", path, &error);
         let file = patient::open(path).map_err(failed)?;
         let is_pipe = !file.metadata().map_err(failed)?.is_file();
-        Ok(Source { path: path.to_owned(), file, is_pipe, reader: Reader::default(), read: 0 })
+        let (path, reader, begins) = (path.to_owned(), Reader::default(), Vec::new());
+        Ok(Source { path, file, is_pipe, reader, read: 0, begins })
     }
 
     /// What was written since the last time. A file that was begun anew is read anew.
     fn more(&mut self) -> Result<Vec<Entry>> {
         let failed = |error| Failure::io("read", &self.path, &error);
-        let now = self.file.metadata().map_err(failed)?;
-        if !self.is_pipe && now.len() < self.read {
+        if !self.is_pipe && self.is_another().map_err(failed)? {
             self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
             (self.reader, self.read) = (Reader::default(), 0);
+            self.begins.clear();
         }
         let mut entries = Vec::new();
         let mut piece = vec![0; READ_BYTES];
@@ -131,8 +139,23 @@ impl Source {
                 return Ok(entries);
             }
             self.read += len as u64;
+            let begins = len.min(BEGINS_BYTES - self.begins.len());
+            self.begins.extend_from_slice(&piece[..begins]);
             let more = self.reader.read(&piece[..len]);
             entries.extend(more.map_err(|what| self.wrong(&what))?);
+        }
+    }
+
+    /// True if the file was begun anew since it was read, whether it is shorter or not.
+    fn is_another(&self) -> io::Result<bool> {
+        if self.file.metadata()?.len() < self.read {
+            return Ok(true);
+        }
+        let mut begins = vec![0; self.begins.len()];
+        match self.file.read_exact_at(&mut begins, 0) {
+            // It was cut off just now.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(true),
+            read => read.map(|()| begins != self.begins),
         }
     }
 
@@ -193,7 +216,7 @@ impl Runs {
             return Ok(());
         }
         let names: Vec<&str> = self.by_number.values().map(|run| run.name.as_str()).collect();
-        let (file, names) = (file.display(), names.join(", "));
+        let (file, names) = (file.display(), printable(names.join(", ").as_bytes()));
         Err(Failure::new(Code::NotFound, format!("{file} has no such run: it has {names}")))
     }
 

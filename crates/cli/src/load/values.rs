@@ -1,5 +1,6 @@
 //! What values a source makes: records of fields, or JSON text.
 
+use crate::bytes::printable;
 use crate::failure::{Failure, Result};
 use crate::fields::Type;
 use clap::ValueEnum;
@@ -64,5 +65,6 @@ pub(super) fn types_of(columns: &[String], asked: &[ColumnType]) -> Result<Vec<T
 
 /// The failure of one who names a column that is not there.
 pub(super) fn no_column(name: &str, columns: &[String]) -> Failure {
-    Failure::usage(format!("no column {name:?}: there are {}", columns.join(", ")))
+    let names = printable(columns.join(", ").as_bytes());
+    Failure::usage(format!("no column {name:?}: there are {names}"))
 }

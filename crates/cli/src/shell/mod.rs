@@ -58,7 +58,11 @@ impl Shell<'_> {
         let fail = |error: ReadlineError| Failure::other(format!("cannot read the line: {error}"));
         let mut editor = DefaultEditor::with_config(config).map_err(fail)?;
         note("`help` lists the commands, `quit` or Ctrl-D ends");
+        self.interrupt.puts_back_terminal();
         loop {
+            if self.interrupt.asked() {
+                return Err(self.interrupt.ended());
+            }
             let line = match editor.readline(PROMPT) {
                 Ok(line) => line,
                 // Ctrl-C forgets the line.

@@ -66,6 +66,7 @@ fn csv_faults() {
         ("", b"id,id\n1,2\n", 1, "column \"id\" stands twice", 0),
         ("", b"id,\xff\n1,2\n", 1, "line 1: a column's name is not UTF-8", 0),
         ("--key nr", b"id,b\n1,2\n", 2, "no column \"nr\": there are id, b", 0),
+        ("--key nr", b"id,\"b\n\x1b\"\n1,2\n", 2, "no column \"nr\": there are id, b\\n\\x1b\n", 0),
         ("--skip-bad", b"id,b\n1,2\n2\n3,\xff\n4,5\n", 0, "line 4: column \"b\" is not UTF-8", 2),
         ("", b"id,b\n1,\"x\n2,y\n3,z\n", 1, "line 2: a quote is opened there", 0),
         ("--skip-bad", b"id,b\n1,x\n2,\"y\n3,z\n", 1, "line 3: a quote is opened there", 1),

@@ -1,6 +1,14 @@
 //! Scripts through the shell.
 
-use crate::support::{Temp, feed, on};
+use crate::support::{Ended, Temp, command, feed, on};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::process::Stdio;
 
 /// Runs a script on a store with one record.
 fn run(args: &[&str], script: &str) -> (i32, String, String, String) {
@@ -77,4 +85,34 @@ fn encodings_help_and_drawings() {
     let (code, _, err, held) = run(&["--read-only"], "put a 1\n");
     assert_eq!((code, held.as_str()), (1, "first\t1\n"), "{err}");
     assert!(err.contains("line 1: the store is open for reading only"), "{err}");
+}
+
+#[test]
+fn a_terminal_is_as_it_was_when_a_signal_ends_the_shell() {
+    let temp = Temp::new();
+    on(&temp.store(), &["put", "first", "1"]).good();
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&master).expect("granted");
+    unlockpt(&master).expect("unlocked");
+    let name = OsString::from_vec(ptsname(&master, Vec::new()).expect("a name").into_bytes());
+    let terminal = File::options().read(true).write(true).open(name).expect("open");
+    let modes = || tcgetattr(&terminal).expect("modes").local_modes;
+    let typed = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+    assert!(modes().contains(typed));
+
+    let mut shell = command(&["shell"]);
+    shell.env("ESKER_DB", temp.store()).env("TERM", "xterm").stderr(Stdio::piped());
+    let end = || Stdio::from(terminal.try_clone().expect("another handle"));
+    let shell = shell.stdin(end()).stdout(end()).spawn().expect("esker runs");
+    let (mut screen, mut piece) = (String::new(), [0; 100]);
+    let mut master = File::from(master);
+    while !screen.contains("esker> ") {
+        let len = master.read(&mut piece).expect("read");
+        screen.push_str(&String::from_utf8_lossy(&piece[..len]));
+    }
+    assert!(!modes().intersects(typed), "keys are read one by one: {screen}");
+    kill_process(Pid::from_child(&shell), Signal::TERM).expect("signal");
+    let ended = Ended::from(shell.wait_with_output().expect("it ends"));
+    assert_eq!(ended.code, 130, "{ended:?}");
+    assert!(modes().contains(typed), "{:?}", modes());
 }

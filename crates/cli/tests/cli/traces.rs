@@ -161,6 +161,33 @@ fn a_trace_is_followed_while_it_is_written() {
 }
 
 #[test]
+fn a_trace_that_is_begun_anew_is_followed_from_its_beginning() {
+    let temp = Temp::new();
+    let file = temp.join("live.trace");
+    fs::write(&file, trace_of(3)).expect("write");
+    let mut watch = command(&["watch", &path(&temp, "live.trace")]);
+    let mut watch =
+        watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("esker runs");
+    let mut out = BufReader::new(watch.stdout.take().expect("piped"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    assert!(line.starts_with("keyspace 0: 3.0 s"), "{line}");
+    // Longer than it was before anybody has looked again.
+    let anew = (trace_of(6) + END).replace("keyspace 0", "keyspace 7");
+    File::options()
+        .write(true)
+        .open(&file)
+        .expect("open")
+        .write_all(anew.as_bytes())
+        .expect("write");
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("text");
+    let ended = Ended::from(watch.wait_with_output().expect("it ends by itself"));
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{rest}");
+    assert!(rest.contains("keyspace 7  users wrote 6.0 MiB"), "{rest}");
+}
+
+#[test]
 fn a_trace_may_come_through_a_pipe() {
     let temp = Temp::new();
     let pipe = temp.join("pipe");

@@ -279,6 +279,15 @@ impl Background {
         self.wait(at_most, |state| state.flushes.check(0))
     }
 
+    /// For those who wait for what others do, whether flushes fail or not: waits until some job is
+    /// done, or for this long.
+    ///
+    /// # Errors
+    /// `Cancelled` if the database is closing.
+    pub(super) fn wait_others(&self, at_most: Duration) -> Result<()> {
+        self.wait(at_most, |_| Ok(()))
+    }
+
     fn wait(&self, at_most: Duration, check: impl Fn(&State) -> Result<()>) -> Result<()> {
         let mut state = self.state.lock();
         if state.stop {

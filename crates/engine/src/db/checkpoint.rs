@@ -11,7 +11,7 @@ use super::commit::{retired_before, sync_writers};
 use super::core::Core;
 use crate::names;
 use crate::version::VersionSet;
-use esker_base::vfs::{Access, ReadableFile, Vfs, create_dir_durably, is_inside};
+use esker_base::vfs::{Access, ReadableFile, Vfs, WritableFile, create_dir_durably, is_inside};
 use esker_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -183,14 +183,27 @@ fn link(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<bool> {
     }
 }
 
-/// A durable copy.
+/// A durable copy. On an error nothing is there.
 fn copy(
     vfs: &dyn Vfs,
     source: &dyn ReadableFile,
     to: &Path,
     go_on: impl Fn() -> Result<()>,
 ) -> Result<()> {
-    let mut target = vfs.create(to)?;
+    let target = vfs.create(to)?;
+    let copied = copy_into(target, source, go_on);
+    if copied.is_err() {
+        // Half of it is no use to anybody, and takes room.
+        let _ = vfs.remove(to);
+    }
+    copied
+}
+
+fn copy_into(
+    mut target: Box<dyn WritableFile>,
+    source: &dyn ReadableFile,
+    go_on: impl Fn() -> Result<()>,
+) -> Result<()> {
     let mut buffer = vec![0; COPY_BYTES];
     let mut offset = 0;
     loop {

@@ -183,7 +183,8 @@ impl Core {
         };
         while is_taken() {
             self.check_writable()?;
-            self.wait_progress(BUSY_WAIT)?;
+            // Flushes may fail, as where the disk is full: that is why somebody collects.
+            self.wait_others(BUSY_WAIT)?;
         }
         Ok(())
     }
@@ -205,8 +206,9 @@ impl Core {
         let mut taken = self.value_use.taken.lock();
         let unreadable = {
             let mut unreadable = self.value_use.unreadable.lock();
-            let is_there = |number| versions.values().0.contains_key(&number);
-            unreadable.renew(self.env.clock.now_ns(), is_there);
+            let files = versions.values();
+            let live_bytes = |number| files.0.get(&number).map(|meta| live_of(meta, &live));
+            unreadable.renew(self.env.clock.now_ns(), live_bytes);
             unreadable.numbers()
         };
         // Records of these may be in memtables.
@@ -413,9 +415,12 @@ impl Collection {
         let unreadable = &core.value_use.unreadable;
         let now_ns = core.env.clock.now_ns();
         if let Some(victim) = self.victims.iter().find(|victim| victim.file.path() == path) {
-            match is_damage {
-                true => unreadable.lock().note_damage(victim.meta.number),
-                false => unreadable.lock().note_failure(victim.meta.number, now_ns),
+            let number = victim.meta.number;
+            if is_damage {
+                let live = live_bytes(self.tables.iter().map(|table| &table.meta));
+                unreadable.lock().note_damage(number, live_of(&victim.meta, &live), now_ns);
+            } else {
+                unreadable.lock().note_failure(number, now_ns);
             }
             core.events.emit(&Event::ValueUnreadable { error: error.clone() });
             return true;
@@ -448,5 +453,43 @@ fn discard(core: &Core, number: u64) {
     if number != 0 {
         let path = names::values(&core.dir, number);
         let _ = core.store.in_directory(|vfs| vfs.remove(&path));
+    }
+}
+
+#[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
+mod tests {
+    use crate::db::{Db, Setup};
+    use crate::options::Options;
+    use esker_base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+    use esker_base::vfs::strict::StrictVfs;
+    use esker_base::{Env, Error};
+    use std::path::Path;
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    fn who_waits_for_others_is_not_told_of_flushes_that_failed_before() {
+        let faulty = FaultyVfs::new(Arc::new(StrictVfs::new()));
+        let is_table = |path: &Path| path.extension().is_some_and(|ending| ending == "tbl");
+        let no_tables = FaultRule::nth(1, &[Op::Create], Fault::NoSpace).from_then_on();
+        let env = Env::with_vfs(Arc::new(faulty.clone()), 1);
+        let setup = Setup { env, ..Setup::default() };
+        let db = Db::open_with("/db", Options::default(), setup).expect("open");
+        db.put(b"key", b"value").expect("put");
+        faulty.inject(no_tables.on(is_table));
+        assert!(matches!(db.flush(), Err(Error::NoSpace { .. })));
+        db.core().value_use.taken.lock().insert(1_000, 0);
+        let (others, end) = (db.clone(), mpsc::channel::<()>());
+        let others = thread::spawn(move || {
+            let _ = end.1.recv_timeout(Duration::from_millis(100));
+            others.core().value_use.taken.lock().clear();
+        });
+        let report = db.collect_values(0.0, |_| true).expect("nothing is in the way");
+        assert_eq!(report.files, 0);
+        assert!(db.core().value_use.taken.lock().is_empty(), "the others were waited for");
+        others.join().expect("join");
+        faulty.heal();
+        db.close().expect("close");
     }
 }

@@ -40,7 +40,8 @@ pub struct DeletedGroup {
     /// Files with values of which nothing else was needed, and which are gone.
     pub value_files: u64,
     /// Bytes of these files. They are free when this is told, unless a cursor still reads them, or
-    /// a compaction of which they are no more than a half, or a run index is being made of them.
+    /// a compaction of which they are no more than a half, or a run index is being made of a
+    /// keyspace that they are of.
     pub file_bytes: u64,
     /// Tables that share what was deleted with others: it is hidden, and left out when they are
     /// rewritten, with rests, which may take minutes, or at once if somebody waits for it

@@ -161,7 +161,8 @@ impl Db {
     /// `InvalidArgument` for the default keyspace, or if there is none of this name.
     /// # Cost
     /// Like [`Db::sync`] and an edit of the manifest: what was written before it is there after a
-    /// power cut if the drop is.
+    /// power cut if the drop is. Below somebody else's log it is flushed for that, unless the disk
+    /// is full: then the keyspace goes all the same.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         declare::drop_keyspace(self.core(), name)
     }

@@ -81,6 +81,13 @@ pub(super) fn create_named(
 /// logs that nobody else needs.
 pub(super) fn drop(core: &Core, dropped: &[Arc<KeyspaceCore>]) -> Result<()> {
     core.check_writable()?;
+    if core.is_external() {
+        // What stands in for the sync below. A drop is what helps a disk that is full.
+        match core.flush_epochs() {
+            Err(Error::NoSpace { .. }) => {}
+            flushed => flushed?,
+        }
+    }
     // Nobody may be writing to them meanwhile.
     let mut commit = core.commit.lock();
     let commit = commit.as_mut().ok_or(Error::Cancelled)?;

@@ -42,6 +42,7 @@ mod leisure;
 mod models;
 mod multi_get;
 mod open;
+mod panic_watch;
 mod patience;
 mod placing;
 #[cfg(esker_planted)]

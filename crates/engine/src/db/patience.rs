@@ -8,8 +8,8 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 /// So often it doubles: a little over an hour is the most.
 const DOUBLINGS: u32 = 12;
 
-/// Something failed by the disk, which may do better another time: it is left alone for a while, so
-/// that what always fails takes nothing from others.
+/// Something failed by the disk, which may do better another time, or by data that may be gone
+/// then: it is left alone for a while, so that what always fails takes nothing from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Patience {
     /// In a row.

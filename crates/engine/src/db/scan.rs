@@ -5,23 +5,22 @@ use super::scan_ahead::{Ahead, Shown};
 use super::scan_range::ScanOptions;
 use super::source::Source;
 use crate::compaction::scheduler::toll::{Paid, Toll};
-use crate::iter::{Bounds, IndexedCursor, MergeCursor, Ranked, VisibleCursor};
+use crate::iter::{Bounds, IndexedCursor, MergeCursor, Ranked, Tombstones, VisibleCursor};
 use crate::memtable::Memtable;
 use crate::options::Compaction;
-use crate::range_tombstone::RangeTombstones;
 use crate::run_index::{EntryCursor, Slots};
 use crate::table::CursorOptions;
-use crate::version::{Coverage, KeyRange, RunCursor, Table};
+use crate::version::{Coverage, KeyRange, RunCursor, RunTombstones};
 use esker_base::{Error, KeyOrder, Result, Seq};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Walks the keys of a range in order, in both directions.
 ///
-/// A cursor sees the database as it was when it was made. While it lives, it keeps the memtables
-/// and tables it reads alive, memory that no budget counts and files that take space; do not keep
-/// one for hours. It does not keep the database open: once that is closed, what it has not read yet
-/// may be gone, and it fails then.
+/// A cursor sees the database as it was when it was made. While it lives, it keeps the memtables,
+/// tables and run index it reads alive, memory that no budget counts and files that take space; do
+/// not keep one for hours. It does not keep the database open: once that is closed, what it has not
+/// read yet may be gone, and it fails then.
 ///
 /// After an error it stands on nothing; it may be positioned again.
 pub struct Cursor {
@@ -46,7 +45,7 @@ pub(super) struct Records {
 #[derive(Default)]
 struct Gathered {
     sources: Vec<Ranked<Source>>,
-    tombstones: Vec<(usize, Arc<RangeTombstones>)>,
+    tombstones: Vec<(usize, Tombstones)>,
     /// Runs that the run index speaks for, and the rank of the newest.
     indexed: Vec<(Slots, RunCursor)>,
     indexed_rank: usize,
@@ -65,19 +64,17 @@ impl Gathered {
         let rank = self.rank;
         let cursors = mem.cursors().into_iter();
         self.sources.extend(cursors.map(|c| Ranked { rank, cursor: Source::Memtable(c) }));
-        self.tombstones.extend(mem.range_tombstones().into_iter().map(|set| (rank, set)));
+        let sets = mem.range_tombstones().into_iter().map(Tombstones::AtHand);
+        self.tombstones.extend(sets.map(|set| (rank, set)));
         self.rank += 1;
     }
 
-    fn add_run(&mut self, cursor: RunCursor, tables: &[Arc<Table>]) -> Result<()> {
-        for table in tables.iter().filter(|table| table.meta.range_tombstones > 0) {
-            let reader = table.shared_reader()?;
-            self.tombstones.push((self.rank, table.range_tombstones(&reader)));
-        }
+    fn add_run(&mut self, cursor: RunCursor, tombstones: Option<RunTombstones>) {
+        let tombstones = tombstones.map(|lazy| Tombstones::Lazy(Box::new(lazy)));
+        self.tombstones.extend(tombstones.map(|lazy| (self.rank, lazy)));
         let cursor = Source::Run(Box::new(cursor));
         self.sources.push(Ranked { rank: self.rank, cursor });
         self.rank += 1;
-        Ok(())
     }
 
     /// The scan pays for the run that is added next.
@@ -89,7 +86,8 @@ impl Gathered {
         self.ranks_paid.end = self.rank + 1;
     }
 
-    /// For the last run added it pays nothing. Only if all runs were paid for.
+    /// For the last run that it would pay for it pays nothing. Only if none was added that is not
+    /// paid for between two that are.
     fn pay_less_for_last(&mut self) {
         self.runs_paid = self.runs_paid.saturating_sub(1);
         self.ranks_paid.end = self.ranks_paid.end.saturating_sub(1);
@@ -122,7 +120,7 @@ impl Gathered {
 }
 
 /// Counts what a cursor pays for the runs that it reads and need not: those that the run index does
-/// not know; without one, of a leveled tree all but one, of a tiered tree those of level 0.
+/// not know; without one, of a leveled tree all but one, of a tiered tree those of level 0 but one.
 struct Meter {
     /// `None` if there are none.
     toll: Option<Arc<Toll>>,
@@ -230,13 +228,13 @@ impl Core {
                 if level == 0 || is_leveled || may_index {
                     gathered.pay_for_next();
                 }
-                gathered.add_run(cursor, &run.tables[walked])?;
+                gathered.add_run(cursor, RunTombstones::of(run, walked));
             } else {
                 gathered.add_indexed(slots, cursor);
             }
         }
-        if is_leveled && !may_index {
-            // One there would be anyway.
+        if !may_index {
+            // What compacts them leaves one.
             gathered.pay_less_for_last();
         }
         let (runs_paid, ranks_paid) = (gathered.runs_paid, gathered.ranks_paid.clone());

@@ -51,8 +51,9 @@ pub(super) struct Unreadable(BTreeMap<u64, Left>);
 /// For how long a file is left alone.
 #[derive(Debug)]
 enum Left {
-    /// A live value is damaged.
-    Damaged,
+    /// A live value is damaged: until fewer bytes are alive than there were then, when it may be
+    /// needed no more, and that time is over.
+    Damaged { live_bytes: u64, patience: Patience },
     /// The disk failed, and may not the next time.
     For(Patience),
     /// That time is over.
@@ -60,34 +61,52 @@ enum Left {
 }
 
 impl Unreadable {
-    /// A live value of the file is damaged.
-    pub(super) fn note_damage(&mut self, number: u64) {
-        self.0.insert(number, Left::Damaged);
+    /// A live value of the file is damaged; so many bytes are alive.
+    pub(super) fn note_damage(&mut self, number: u64, live_bytes: u64, now_ns: u64) {
+        let patience = self.after_failure(number, now_ns);
+        self.0.insert(number, Left::Damaged { live_bytes, patience });
     }
 
     /// The disk failed.
     pub(super) fn note_failure(&mut self, number: u64, now_ns: u64) {
+        if !matches!(self.0.get(&number), Some(Left::Damaged { .. })) {
+            let patience = self.after_failure(number, now_ns);
+            self.0.insert(number, Left::For(patience));
+        }
+    }
+
+    fn after_failure(&self, number: u64, now_ns: u64) -> Patience {
         let mut patience = match self.0.get(&number) {
-            Some(Left::Damaged) => return,
-            Some(Left::For(patience) | Left::Due(patience)) => *patience,
+            Some(Left::Damaged { patience, .. } | Left::For(patience) | Left::Due(patience)) => {
+                *patience
+            }
             None => Patience::default(),
         };
         patience.note_failure(now_ns);
-        self.0.insert(number, Left::For(patience));
+        patience
     }
 
     /// How much longer the next file is left alone; `None` if none is to be tried again.
     pub(super) fn left(&self, now_ns: u64) -> Option<Duration> {
         let left = |left: &Left| match left {
             Left::For(patience) => Some(patience.left(now_ns)),
-            Left::Damaged | Left::Due(_) => None,
+            Left::Damaged { .. } | Left::Due(_) => None,
         };
         self.0.values().filter_map(left).min()
     }
 
-    /// Has the files be tried again whose time is over, and forgets those that are not there.
-    pub(super) fn renew(&mut self, now_ns: u64, is_there: impl Fn(u64) -> bool) {
-        self.0.retain(|&number, _| is_there(number));
+    /// Has the files be tried again whose time is over. `live_bytes` says of each how much of it is
+    /// alive, and `None` of those that are not there: these are forgotten.
+    pub(super) fn renew(&mut self, now_ns: u64, live_bytes: impl Fn(u64) -> Option<u64>) {
+        self.0.retain(|&number, left| {
+            let now_live = live_bytes(number);
+            if let Left::Damaged { live_bytes, patience } = left
+                && now_live.is_some_and(|now_live| now_live < *live_bytes)
+            {
+                *left = Left::For(*patience);
+            }
+            now_live.is_some()
+        });
         for left in self.0.values_mut() {
             if let Left::For(patience) = left
                 && patience.left(now_ns).is_zero()
@@ -199,15 +218,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_tried_again_but_damaged_ones() {
+    fn files_are_tried_again_but_not_damaged_ones() {
         const SECOND: u64 = 1_000_000_000;
         let mut unreadable = Unreadable::default();
         let now = |unreadable: &mut Unreadable, now_ns| {
-            unreadable.renew(now_ns, |number| number != 9);
+            unreadable.renew(now_ns, |number| (number != 9).then_some(100));
             unreadable.numbers().into_iter().collect::<Vec<u64>>()
         };
         assert_eq!(unreadable.left(0), None);
-        unreadable.note_damage(3);
+        unreadable.note_damage(3, 100, 0);
         unreadable.note_failure(3, 0);
         assert_eq!(unreadable.left(0), None, "it stays damaged");
         unreadable.note_failure(5, 0);
@@ -222,6 +241,23 @@ mod tests {
         assert_eq!(now(&mut unreadable, 3 * SECOND), [3]);
         unreadable.clear();
         assert!(unreadable.numbers().is_empty());
+    }
+
+    #[test]
+    fn damaged_files_are_tried_again_once_less_of_them_is_alive() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut unreadable = Unreadable::default();
+        let is_alone = |unreadable: &mut Unreadable, now_ns, live_bytes| {
+            unreadable.renew(now_ns, |_| Some(live_bytes));
+            unreadable.numbers().contains(&3)
+        };
+        unreadable.note_damage(3, 100, 0);
+        assert!(is_alone(&mut unreadable, 9 * SECOND, 100), "all of it is needed as before");
+        assert!(!is_alone(&mut unreadable, 9 * SECOND, 99));
+        unreadable.note_damage(3, 99, 9 * SECOND);
+        assert!(is_alone(&mut unreadable, 10 * SECOND, 50), "not each time that some more dies");
+        assert_eq!(unreadable.left(10 * SECOND), Some(Duration::from_secs(1)), "but then");
+        assert!(!is_alone(&mut unreadable, 11 * SECOND, 50));
     }
 
     #[test]

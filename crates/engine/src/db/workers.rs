@@ -7,6 +7,7 @@
 use super::background::Asked;
 use super::core::Core;
 use super::flushing::FlushSet;
+use super::panic_watch::PanicWatch;
 use super::secondary::build::build_next;
 use super::spare::prepare_next;
 use super::turns::Turn;
@@ -42,6 +43,15 @@ impl Core {
         self.background.wait_progress(at_most)
     }
 
+    /// As `wait_progress`, for those to whom flushes are nothing.
+    ///
+    /// # Errors
+    /// `Cancelled` if the database is closing.
+    pub(super) fn wait_others(&self, at_most: Duration) -> Result<()> {
+        self.run_inline();
+        self.background.wait_others(at_most)
+    }
+
     /// As `wait_progress`, for those who asked for what they wait for.
     ///
     /// # Errors
@@ -75,7 +85,9 @@ impl Core {
     #[inline]
     pub(super) fn run_inline(&self) {
         if self.background.is_inline() {
+            let watch = PanicWatch { core: self, what: "work in the background panicked" };
             self.run_all();
+            std::mem::forget(watch);
         }
     }
 

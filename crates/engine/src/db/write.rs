@@ -15,6 +15,7 @@
 use super::application::{Applied, Sought};
 use super::commit_state::{CommitState, raise};
 use super::core::{Core, KeyspaceCore, Keyspaces, View};
+use super::panic_watch::PanicWatch;
 use super::queue::{Leader, Request, Turn};
 use super::separate::separate;
 use crate::memtable::Memtable;
@@ -122,7 +123,7 @@ fn lead(core: &Core, mut leader: Leader<'_>) -> Request {
     let mut guard = core.commit.lock();
     // The group is taken late: whoever came while the lock was waited for is in.
     let mut group = leader.gather();
-    let watch = PanicWatch { core };
+    let watch = PanicWatch { core, what: "a writing thread panicked" };
     match (guard.as_mut(), core.check_writable()) {
         (Some(commit), Ok(())) => commit.write_group(core, group.requests()),
         (None, _) => fail_all(group.requests(), &Error::Cancelled),
@@ -297,17 +298,6 @@ impl CommitState {
     }
 }
 
-/// Poisons the database if a commit panics half-way: forgotten by one that does not.
-struct PanicWatch<'a> {
-    core: &'a Core,
-}
-
-impl Drop for PanicWatch<'_> {
-    fn drop(&mut self) {
-        self.core.poison("a writing thread panicked".to_owned());
-    }
-}
-
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
 mod tests {
     use crate::db::queue::Request;
@@ -386,6 +376,42 @@ mod tests {
             [&b"before"[..], b"half", b"late"].map(|key| db.get(key).expect("get").is_some());
         assert_eq!(seen, [true, false, false]);
         assert!(db.close().is_err(), "it says so at the end too");
+    }
+
+    /// Who writes does the work, and it panics in the middle of a compaction.
+    #[test]
+    fn nobody_writes_after_work_that_panicked_without_threads() {
+        struct Fragile(AtomicBool);
+        impl Comparator for Fragile {
+            fn name(&self) -> &str {
+                "fragile"
+            }
+            fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+                assert!(!self.0.load(SeqCst), "it breaks");
+                a.cmp(b)
+            }
+        }
+        let order = Arc::new(Fragile(AtomicBool::new(false)));
+        let default_keyspace = KeyspaceOptions {
+            order: KeyOrder::Custom(order.clone()),
+            level0_runs_compact: 2,
+            ..KeyspaceOptions::default()
+        };
+        let options = Options { default_keyspace, ..Options::default() };
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        let db = Db::open_with("/db", options, setup).expect("open");
+        let put = || db.put(b"key", b"1").expect("put");
+        put();
+        db.flush().expect("flush");
+        put();
+        order.0.store(true, SeqCst);
+        let ended = std::panic::catch_unwind(AssertUnwindSafe(|| db.flush()));
+        order.0.store(false, SeqCst);
+        assert!(ended.is_err(), "it panicked");
+        assert!(matches!(db.put(b"late", b"1"), Err(Error::Poisoned { .. })));
+        assert!(matches!(db.wait_idle(), Err(Error::Poisoned { .. })), "and waits for nobody");
+        assert!(db.close().is_err());
     }
 
     /// A thread that ends for a reason of its own, and writes while it unwinds.

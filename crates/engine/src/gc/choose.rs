@@ -25,8 +25,12 @@ impl FileUse {
         self.value_bytes.saturating_sub(self.live_bytes)
     }
 
+    /// All of it where no value is alive, since then it just goes.
     fn dead_share(&self) -> f64 {
-        self.dead_bytes() as f64 / self.file_bytes.max(1) as f64
+        match self.live_bytes {
+            0 => 1.0,
+            _ => self.dead_bytes() as f64 / self.file_bytes.max(1) as f64,
+        }
     }
 }
 
@@ -77,7 +81,8 @@ pub(crate) fn choose(files: &[FileUse], balance: &Balance) -> Vec<u64> {
 /// All files of which at least such a share is dead, most dead first, as many as make one file.
 pub(crate) fn with_dead_share(files: &[FileUse], share: f64, balance: &Balance) -> Vec<u64> {
     let mut candidates: Vec<&FileUse> =
-        files.iter().filter(|f| f.dead_bytes() > 0 && f.dead_share() >= share).collect();
+        files.iter().filter(|f| f.dead_bytes() > 0 || f.live_bytes == 0).collect();
+    candidates.retain(|f| f.dead_share() >= share);
     candidates.sort_by(|a, b| b.dead_share().total_cmp(&a.dead_share()));
     take_together(&candidates, balance, u64::MAX)
 }
@@ -144,5 +149,7 @@ mod tests {
         assert!(with_dead_share(&files[..1], 0.0, &long).is_empty(), "nothing is dead");
         let moved = FileUse { number: 1, file_bytes: 100, value_bytes: 96, live_bytes: 96 };
         assert!(with_dead_share(&[moved], 0.0, &long).is_empty(), "nothing but a directory");
+        let dead = FileUse { value_bytes: 60, live_bytes: 0, ..moved };
+        assert_eq!(with_dead_share(&[dead], 1.0, &long), [1], "nothing is needed, whatever it has");
     }
 }

@@ -22,7 +22,8 @@ pub(crate) struct Victim {
 /// `Corruption` if a value cannot be read: nothing is given up then.
 /// # Cost
 /// Reads what the tables say of the victims' logs, and of the victims the live values and what lies
-/// closely between them; writes the live values once. Sixteen bytes of memory for each of these.
+/// closely between them; writes the live values once. For each of these it takes up to 32 bytes of
+/// memory, and up to 24 more for those of one log.
 pub(crate) fn collect(
     store: &TableStore,
     victims: &[Victim],

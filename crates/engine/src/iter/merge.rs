@@ -313,15 +313,24 @@ impl<C: Lend> MergeCursor<C> {
         Ok(())
     }
 
+    /// Counts that the source that was on top was left, if it is to be counted and another one is.
     #[inline]
-    fn note_switch(&mut self) {
-        self.switches += u64::from(self.counted.contains(&self.top().rank));
+    fn note_switch(&mut self, before: u32) {
+        let is_left = self.heap.first().is_none_or(|top| top.source != before);
+        let rank = self.sources[before as usize].rank;
+        self.switches += u64::from(is_left && self.counted.contains(&rank));
     }
 
     /// Restores the heap after the source on top has moved.
     #[inline(never)]
     fn settle_top(&mut self) {
-        self.note_switch();
+        let before = self.heap[0].source;
+        self.settle();
+        self.note_switch(before);
+    }
+
+    #[inline]
+    fn settle(&mut self) {
         if !self.top().cursor.valid() {
             self.heap.swap_remove(0);
         } else if self.heap.len() > 1 && self.order.is_bytewise() {
@@ -413,7 +422,6 @@ impl<C: Lend> MergeCursor<C> {
 
     /// In bytewise order: moves every source that stands on the key beyond it, the one on top last.
     fn pass_key(&mut self) -> Result<()> {
-        self.note_switch();
         let Entry { head, source: top } = self.heap[0];
         let mut heads_serve = self.undecided < UNDECIDED_MAX;
         for at in (0..self.heap.len()).rev() {
@@ -437,14 +445,15 @@ impl<C: Lend> MergeCursor<C> {
                 Some(Err(_)) => heads_serve = false,
             }
         }
-        if !heads_serve {
+        if heads_serve {
+            for at in (0..self.heap.len() / 2).rev() {
+                self.sift_down(at);
+            }
+            self.note_top();
+        } else {
             self.take_heads();
-            return Ok(());
         }
-        for at in (0..self.heap.len() / 2).rev() {
-            self.sift_down(at);
-        }
-        self.note_top();
+        self.note_switch(top);
         Ok(())
     }
 }

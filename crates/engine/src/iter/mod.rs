@@ -14,7 +14,7 @@ pub(crate) use indexed::IndexedCursor;
 pub(crate) use lane::Lend;
 pub(crate) use merge::{MergeCursor, Ranked};
 pub(crate) use retain::Retention;
-pub(crate) use visible::{Bounds, VisibleCursor};
+pub(crate) use visible::{Bounds, LazyTombstones, Tombstones, VisibleCursor};
 
 /// Notes that what two sources stand on was compared. Only tests count.
 #[inline(always)]

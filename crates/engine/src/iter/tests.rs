@@ -1,10 +1,9 @@
 //! Merged, visible scans against a plain model with snapshots and range tombstones.
 
-use super::{Bounds, Lend, MergeCursor, Ranked, VisibleCursor};
+use super::{Bounds, Lend, MergeCursor, Ranked, Tombstones, VisibleCursor};
 use crate::block::BlockCursor;
 use crate::memtable::{MemCursor, Memtable};
 use crate::random::Random;
-use crate::range_tombstone::RangeTombstones;
 use esker_base::checksum::hash64;
 use esker_base::{KeyOrder, Kind, Seq, Trailer};
 use std::collections::BTreeMap;
@@ -60,10 +59,11 @@ fn build(random: &mut Random) -> (Vec<Arc<Memtable>>, States) {
 
 fn open(mems: &[Arc<Memtable>], seq: Seq, bounds: Bounds) -> VisibleCursor<MemCursor> {
     let mut sources = Vec::new();
-    let mut tombstones: Vec<(usize, Arc<RangeTombstones>)> = Vec::new();
+    let mut tombstones: Vec<(usize, Tombstones)> = Vec::new();
     for (rank, mem) in mems.iter().rev().enumerate() {
         sources.extend(mem.cursors().into_iter().map(|cursor| Ranked { rank, cursor }));
-        tombstones.extend(mem.range_tombstones().into_iter().map(|set| (rank, set)));
+        let sets = mem.range_tombstones().into_iter().map(Tombstones::AtHand);
+        tombstones.extend(sets.map(|set| (rank, set)));
     }
     let merge = MergeCursor::new(KeyOrder::Bytewise, sources);
     VisibleCursor::new(KeyOrder::Bytewise, merge, tombstones, seq, bounds, Path::new("").into())

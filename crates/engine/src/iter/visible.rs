@@ -24,9 +24,27 @@ pub(crate) struct Bounds {
     pub(crate) end: Option<Vec<u8>>,
 }
 
+/// Range tombstones that are read when a key asks for them.
+pub(crate) trait LazyTombstones: Send + Sync {
+    /// Those that may lie over `key`; `None` if these are the ones that were given last.
+    ///
+    /// # Errors
+    /// They cannot be read. Asking again tries again.
+    fn over(&mut self, order: &KeyOrder, key: &[u8]) -> Result<Option<Arc<RangeTombstones>>>;
+}
+
+/// The range tombstones of a source.
+pub(crate) enum Tombstones {
+    /// All of them.
+    AtHand(Arc<RangeTombstones>),
+    Lazy(Box<dyn LazyTombstones>),
+}
+
 /// The tombstones of one source, and the last place looked at.
 struct TombstoneSource {
     rank: usize,
+    /// What gives `set` its contents, if not all are at hand.
+    lazy: Option<Box<dyn LazyTombstones>>,
     set: Arc<RangeTombstones>,
     at: usize,
     /// They hide at every moment, those too before they were.
@@ -59,20 +77,24 @@ pub(crate) struct VisibleCursor<C> {
 }
 
 impl<C: Lend> VisibleCursor<C> {
-    /// `tombstones`: sets with the rank of the source they belong to. `dir` is named in errors.
+    /// `tombstones`: with the rank of the source they belong to. `dir` is named in errors.
     pub(crate) fn new(
         order: KeyOrder,
         merge: MergeCursor<C>,
-        tombstones: Vec<(usize, Arc<RangeTombstones>)>,
+        tombstones: Vec<(usize, Tombstones)>,
         seq: Seq,
         bounds: Bounds,
         dir: Arc<Path>,
     ) -> VisibleCursor<C> {
-        let tombstones = tombstones
-            .into_iter()
-            .filter(|(_, set)| !set.is_empty())
-            .map(|(rank, set)| TombstoneSource { rank, set, at: 0, timeless: false })
-            .collect();
+        let tombstones = tombstones.into_iter().filter_map(|(rank, tombstones)| {
+            let (lazy, set) = match tombstones {
+                Tombstones::AtHand(set) if set.is_empty() => return None,
+                Tombstones::AtHand(set) => (None, set),
+                Tombstones::Lazy(lazy) => (Some(lazy), Arc::default()),
+            };
+            Some(TombstoneSource { rank, lazy, set, at: 0, timeless: false })
+        });
+        let tombstones = tombstones.collect();
         VisibleCursor {
             order,
             merge,
@@ -92,7 +114,7 @@ impl<C: Lend> VisibleCursor<C> {
         if !erased.is_empty() {
             // What is newer may be in any source.
             let (rank, set) = (usize::MAX, erased.clone());
-            self.tombstones.push(TombstoneSource { rank, set, at: 0, timeless: true });
+            self.tombstones.push(TombstoneSource { rank, lazy: None, set, at: 0, timeless: true });
         }
     }
 
@@ -242,7 +264,7 @@ impl<C: Lend> VisibleCursor<C> {
                 continue;
             }
             if !self.tombstones.is_empty()
-                && let Some((source, at)) = self.hidden_by(trailer.seq())
+                && let Some((source, at)) = self.hidden_by(trailer.seq())?
             {
                 self.leave_hidden_forward(source, at)?;
                 continue;
@@ -260,19 +282,24 @@ impl<C: Lend> VisibleCursor<C> {
     }
 
     /// The tombstone that hides the merge's record, as (source, fragment).
-    fn hidden_by(&mut self, record_seq: Seq) -> Option<(usize, usize)> {
+    fn hidden_by(&mut self, record_seq: Seq) -> Result<Option<(usize, usize)>> {
         let key = self.merge.key();
         for (i, source) in self.tombstones.iter_mut().enumerate() {
+            if let Some(lazy) = &mut source.lazy
+                && let Some(set) = lazy.over(&self.order, key)?
+            {
+                (source.set, source.at) = (set, 0);
+            }
             let at = source.locate(&self.order, key);
             let Some(fragment) = source.set.fragments().get(at) else { continue };
             let seen_at = if source.timeless { SEQ_MAX } else { self.seq };
             if self.order.compare(&fragment.start, key).is_le()
                 && source.set.newest_at(at, seen_at).is_some_and(|seq| seq > record_seq)
             {
-                return Some((i, at));
+                return Ok(Some((i, at)));
             }
         }
-        None
+        Ok(None)
     }
 
     /// Leaves a hidden record: older sources go to the end of the tombstone, the others one step.
@@ -312,7 +339,7 @@ impl<C: Lend> VisibleCursor<C> {
             let trailer = self.merge.trailer();
             if trailer.seq() <= self.seq {
                 if !self.tombstones.is_empty()
-                    && let Some((source, at)) = self.hidden_by(trailer.seq())
+                    && let Some((source, at)) = self.hidden_by(trailer.seq())?
                 {
                     found = false;
                     if self.leave_hidden_backward(source, at)? {

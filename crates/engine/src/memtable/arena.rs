@@ -372,6 +372,7 @@ mod tests {
         let none = || std::iter::empty();
         assert!(has_names_for(gib / 2, 1 << 20, none()), "shorter ones are not even looked at");
         assert!(!has_names_for(gib / 2, 1 << 28, none()), "they take 24 bytes each");
+        assert!(has_names_for(gib / 8, (gib / 16) as u32, none()), "the shortest there are");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::base::{Env, Error};
-use esker::{Comparator, Db, KeyOrder, Keyspace, KeyspaceOptions, Options, Setup};
+use esker::{Comparator, Db, Durability, KeyOrder, Keyspace, KeyspaceOptions, Options, Setup};
 use std::cmp::Ordering;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -179,23 +179,26 @@ fn its_records_do_not_stay_in_logs_for_ever() {
 
 #[test]
 fn what_was_written_before_a_drop_survives_where_the_drop_does() {
-    let vfs = StrictVfs::new();
-    let open = |vfs: &StrictVfs| {
-        let env = Env::with_vfs(Arc::new(vfs.clone()), 7);
-        let setup = Setup { env, inline_background: true, ..Setup::default() };
-        Db::open_with("/db", Options::default(), setup).expect("open")
-    };
-    let db = open(&vfs);
-    let old = db.create_keyspace("old", KeyspaceOptions::default()).expect("create");
-    old.put(b"key", b"value").expect("put");
-    db.sync().expect("sync");
-    // Moved to another keyspace, by writes that nobody syncs.
-    db.put(b"key", &old.get(b"key").expect("get").expect("is there")).expect("put");
-    db.drop_keyspace("old").expect("drop");
-    let after = vfs.crash(Survival::None, 1);
-    std::mem::drop((old, db));
-    let db = open(&after);
-    assert!(db.keyspace("old").is_err(), "the drop was durable");
-    assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
-    db.close().expect("close");
+    for durability in [Durability::Wal, Durability::External] {
+        let vfs = StrictVfs::new();
+        let open = |vfs: &StrictVfs| {
+            let env = Env::with_vfs(Arc::new(vfs.clone()), 7);
+            let setup = Setup { env, inline_background: true, ..Setup::default() };
+            Db::open_with("/db", Options { durability, ..Options::default() }, setup).expect("open")
+        };
+        let db = open(&vfs);
+        let old = db.create_keyspace("old", KeyspaceOptions::default()).expect("create");
+        old.put(b"key", b"value").expect("put");
+        db.flush().expect("flush");
+        // Moved to another keyspace, by writes that nobody syncs.
+        db.put(b"key", &old.get(b"key").expect("get").expect("is there")).expect("put");
+        db.drop_keyspace("old").expect("drop");
+        let after = vfs.crash(Survival::None, 1);
+        std::mem::drop((old, db));
+        let db = open(&after);
+        assert!(db.keyspace("old").is_err(), "the drop was durable");
+        let found = db.get(b"key").expect("get");
+        assert_eq!(found.as_deref(), Some(&b"value"[..]), "{durability:?}");
+        db.close().expect("close");
+    }
 }

@@ -1,13 +1,12 @@
 //! The newest records may belong to a keyspace that is dropped: their sequence numbers are then in
 //! no table, and the logs that held them go.
 
-use crate::support::{DIR, open, setup};
+use crate::support::{DIR, backwards, open, setup};
 use esker::base::Vfs;
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::repair::repair;
-use esker::{Comparator, Db, KeyOrder, KeyspaceOptions, Options};
+use esker::{Db, KeyspaceOptions, Options};
 use std::path::Path;
-use std::sync::Arc;
 
 #[test]
 fn a_long_log_of_a_dropped_keyspace_leaves_no_gap() {
@@ -108,23 +107,10 @@ fn repair_leaves_no_gap_where_a_dropped_keyspace_had_the_newest_records() {
     }
 }
 
-/// Orders keys from the last to the first.
-struct Backwards;
-
-impl Comparator for Backwards {
-    fn name(&self) -> &str {
-        "backwards"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        b.cmp(a)
-    }
-}
-
 /// Its log stays, for the keyspace that the repair could not read; what ends it belongs to nobody.
 #[test]
 fn repair_leaves_no_gap_in_logs_that_a_skipped_keyspace_needs() {
-    let order = KeyOrder::Custom(Arc::new(Backwards));
+    let order = backwards();
     let mut options = Options::default();
     options
         .keyspaces

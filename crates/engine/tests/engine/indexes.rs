@@ -12,8 +12,9 @@ use esker::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -690,6 +691,37 @@ fn one_index_is_waited_for_whatever_becomes_of_others() {
     assert_refused(keyspace.wait_index("name", |_| true), &["no index", "name"]);
     keyspace.delete(b"long").expect("delete");
     keyspace.wait_index("note", |_| true).expect("built");
+}
+
+/// Nobody waits for it, and what was in the way goes by a bulk load, or by a delete.
+#[test]
+fn an_index_is_built_once_what_was_in_the_way_is_gone() {
+    for loads in [true, false] {
+        let disk = StrictVfs::new();
+        let setup = Setup { inline_background: false, ..setup(&disk) };
+        let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
+        let keyspace = db.default_keyspace();
+        let long = Record::new().with("price", vec![0; 600 << 10]);
+        keyspace.put_record(b"long", &long).expect("put");
+        keyspace.create_index("price").expect("create");
+        assert_refused(db.wait_indexes(), &["price", "1 MiB"]);
+        if loads {
+            let mut ingest = keyspace.ingest().expect("ingest");
+            let short = Record::new().with("price", 7).encode().expect("encode");
+            ingest.put(b"long", &short).expect("put");
+            ingest.finish().expect("finish");
+        } else {
+            keyspace.delete(b"long").expect("delete");
+        }
+        let (_never, nothing) = mpsc::channel::<()>();
+        let mut looks = 0;
+        while !db.stats().indexes[0].is_ready {
+            let _ = nothing.recv_timeout(Duration::from_millis(20));
+            looks += 1;
+            assert!(looks < 1_500, "half a minute, a bulk load: {loads}");
+        }
+        db.close().expect("close");
+    }
 }
 
 /// Nothing is to be built: nobody reads the records.

@@ -30,6 +30,8 @@ mod repair_current;
 mod repair_from_logs;
 mod repair_leftovers;
 mod repair_mixtures;
+mod repair_skipped;
+mod repair_work;
 mod run_index;
 mod shapes;
 mod small_tables;

@@ -2,8 +2,10 @@
 
 use super::support::DIR;
 use esker::base::Env;
-use esker::base::vfs::strict::StrictVfs;
-use esker::{Compression, Db, KeyspaceOptions, Options, Setup};
+use esker::base::vfs::faulty::{Fault, FaultRule, FaultyVfs, Op};
+use esker::base::vfs::strict::{StrictVfs, Survival};
+use esker::{Compression, Db, KeyspaceOptions, Options, ScanOptions, Setup};
+use std::path::Path;
 use std::sync::Arc;
 
 const OPEN_MAX: u64 = 16;
@@ -86,4 +88,52 @@ fn what_is_cached_is_found_though_its_table_was_closed_meanwhile() {
     check(&db, &[7; 100]);
     assert_eq!(misses(&db), before);
     db.close().expect("close");
+}
+
+/// A range delete leaves a piece in each table that it lies over, as long as somebody sees what was
+/// there before.
+#[test]
+fn a_scan_opens_tables_of_deleted_ranges_when_it_comes_to_them() {
+    let strict = StrictVfs::new();
+    let db = open(&strict);
+    (0..KEYS).for_each(|number| db.put(&key(number), &[7; 200]).expect("put"));
+    let snapshot = db.snapshot();
+    db.default_keyspace().delete_range(&key(100), &key(KEYS - 100)).expect("delete");
+    (0..KEYS).step_by(500).for_each(|number| db.put(&key(number), b"new").expect("put"));
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    drop(snapshot);
+    std::mem::forget(db);
+    let faulty = FaultyVfs::new(Arc::new(strict.crash(Survival::ProcessDeath, 1)));
+    let options = Options { open_files_max: OPEN_MAX as u32, ..Options::default() };
+    let env = Env::with_vfs(Arc::new(faulty.clone()), 7);
+    let setup = Setup { env, inline_background: true, ..Setup::default() };
+    let db = Db::open_read_only_with(DIR, options, setup).expect("open");
+    let levels = &db.stats().keyspaces[0].levels;
+    let pieces: u64 = levels.iter().map(|level| level.range_tombstones).sum();
+    assert!(live_tables(&db) > 50 && pieces > 50, "{} tables, {pieces} pieces", live_tables(&db));
+    let opened = || faulty.calls(Op::Open);
+    let before = opened();
+    let mut cursor = db.default_keyspace().scan(&ScanOptions::default()).expect("scan");
+    cursor.seek(&key(0)).expect("seek");
+    let mut near = 0;
+    while near < 100 {
+        near += u64::from(cursor.valid());
+        cursor.next().expect("next");
+    }
+    assert!(opened() - before < 10, "{} tables", opened() - before);
+    // What is far away need not be readable, and is told of by who comes there.
+    let is_table = |path: &Path| path.extension().is_some_and(|ending| ending == "tbl");
+    faulty.inject(FaultRule::nth(3, &[Op::Open], Fault::Eio).from_then_on().on(is_table));
+    let mut cursor = db.default_keyspace().scan(&ScanOptions::default()).expect("scan");
+    cursor.seek(&key(0)).expect("seek");
+    let mut ended = Ok(());
+    while cursor.valid() && ended.is_ok() {
+        ended = cursor.next();
+    }
+    assert!(ended.is_err());
+    faulty.heal();
+    let left: Vec<_> = db.iter().expect("iter").map(|pair| pair.expect("read").0).collect();
+    let expected = (0..KEYS).filter(|n| *n < 100 || *n >= KEYS - 100 || n % 500 == 0);
+    assert!(left.iter().map(|key| key.to_vec()).eq(expected.map(key)), "{} keys", left.len());
 }

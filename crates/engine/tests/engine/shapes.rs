@@ -421,3 +421,53 @@ fn tables_of_long_keys_are_no_more_than_their_bounds_allow() {
         assert!(tables(&db) > 10, "{} tables", tables(&db));
     }
 }
+
+/// As where a store takes over groups, or loads in bulk, one behind the other.
+#[test]
+fn tiers_do_not_rewrite_what_came_before_for_what_is_apart_from_it() {
+    for run_index in [false, true] {
+        let disk = StrictVfs::new();
+        let default_keyspace = KeyspaceOptions {
+            compaction: Compaction::Tiered,
+            run_index,
+            table_bytes_max: 16 << 10,
+            compression: vec![Compression::None],
+            ..KeyspaceOptions::default()
+        };
+        let options = Options { default_keyspace, ..Options::default() };
+        let open = || Db::open_with(DIR, options.clone(), setup(&disk)).expect("open");
+        let db = open();
+        for load in 0..40u64 {
+            let mut ingest = db.default_keyspace().ingest().expect("ingest");
+            for nth in 0..100u64 {
+                ingest.put(&(load * 100 + nth).to_be_bytes(), &[load as u8; 100]).expect("put");
+            }
+            ingest.finish().expect("finish");
+            db.wait_idle().expect("idle");
+        }
+        let levels = &db.stats().keyspaces[0].levels;
+        let written: u64 = levels.iter().map(|level| level.bytes_written).sum();
+        let moves: u64 = levels.iter().map(|level| level.moves).sum();
+        assert!(written == 0 && moves > 0, "{written} bytes, {moves} moves, index: {run_index}");
+        assert!(levels.iter().map(|level| level.runs).sum::<u64>() < 20);
+        let check = |db: &Db| {
+            let mut next = 0u64;
+            for pair in db.iter().expect("iter") {
+                let (key, value) = pair.expect("read");
+                assert_eq!(
+                    (&*key, &*value),
+                    (&next.to_be_bytes()[..], &[(next / 100) as u8; 100][..])
+                );
+                assert!(db.get(&key).expect("get").is_some());
+                next += 1;
+            }
+            assert_eq!(next, 4_000);
+            assert_sound(db);
+        };
+        check(&db);
+        db.close().expect("close");
+        let db = open();
+        check(&db);
+        db.close().expect("close");
+    }
+}

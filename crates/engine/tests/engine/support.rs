@@ -3,7 +3,8 @@
 use esker::base::checksum::mix64;
 use esker::base::vfs::strict::StrictVfs;
 use esker::base::{Env, Vfs};
-use esker::{Db, Durability, GroupPrefix, KeyspaceOptions, Options, Setup};
+use esker::{Comparator, Db, Durability, GroupPrefix, KeyOrder, KeyspaceOptions, Options, Setup};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -84,4 +85,21 @@ pub(crate) fn grouped(mut options: Options) -> Options {
     options.default_keyspace.groups = Some(GroupPrefix::Delimiter { byte: b'/' });
     options.default_keyspace.group_table_bytes_min = 4 << 10;
     options
+}
+
+struct Backwards;
+
+impl Comparator for Backwards {
+    fn name(&self) -> &str {
+        "backwards"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        b.cmp(a)
+    }
+}
+
+/// Keys from the last to the first.
+pub(crate) fn backwards() -> KeyOrder {
+    KeyOrder::Custom(Arc::new(Backwards))
 }

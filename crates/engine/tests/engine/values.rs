@@ -556,44 +556,6 @@ fn a_rebuild_brings_back_nothing_from_a_log_that_is_kept_for_its_values() {
     assert!(total > 100 && none_back * 2 > total, "{none_back} of {total}");
 }
 
-/// Tables of a keyspace that is skipped are not looked into: whatever they point to stays named, or
-/// the store would not open.
-#[test]
-fn what_a_skipped_keyspace_points_to_stays_though_none_of_it_can_be_read() {
-    struct Backwards;
-    impl esker::base::Comparator for Backwards {
-        fn name(&self) -> &str {
-            "backwards"
-        }
-        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-            b.cmp(a)
-        }
-    }
-    let disk = StrictVfs::new();
-    let order = esker::base::KeyOrder::Custom(Arc::new(Backwards));
-    let backwards = KeyspaceOptions { order, ..options().default_keyspace };
-    let mut right = options();
-    right.keyspaces.insert("backwards".into(), backwards.clone());
-    let db = open(&disk, options());
-    let keyspace = db.create_keyspace("backwards", backwards).expect("create");
-    keyspace.put(b"key", &[7; 5_000]).expect("put");
-    db.flush().expect("flush");
-    drop(keyspace);
-    db.close().expect("close");
-    let names = disk.file_names(Path::new(DIR)).into_iter();
-    for name in names.filter(|name| name.ends_with(".wal")) {
-        let path = Path::new(DIR).join(name);
-        if disk.read_file(&path).expect("read").len() > 5_000 {
-            disk.flip_bit(&path, 8 * 1_000).expect("flip");
-        }
-    }
-    assert!(!repaired(&disk).is_complete());
-    let db = open(&disk, right);
-    let refused = db.keyspace("backwards").expect("keyspace").get(b"key");
-    assert!(refused.is_err_and(|error| error.is_corruption()), "the value is damaged");
-    db.close().expect("close");
-}
-
 /// Logs that a repair has read and could not remove are in nobody's way.
 #[test]
 fn logs_that_stay_after_a_repair_hold_nothing() {

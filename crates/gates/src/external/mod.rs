@@ -40,9 +40,13 @@ pub fn gate(config: &Config) -> Outcome {
         cuts::cut_everywhere(case_seed(config.seed, case), groups, stride, &totals)
     })?;
     let [cuts, reopens, lost] = totals.map(AtomicU64::into_inner);
-    let faults = fail_everywhere(&config.share(0.2), faults::run)?;
+    let faults = fail_everywhere(&config.share(0.2).behind(scripts), faults::run)?;
     let seconds = config.share(0.4).seconds(6.0, 600.0);
-    let [outages, requests, failed] = threads::outages(config.seed, seconds)?;
+    let [outages, requests, failed] = match config.case {
+        None => threads::outages(config.seed, seconds)?,
+        // These have no numbers.
+        Some(_) => [0; 3],
+    };
     Ok(format!(
         "{cuts} cuts, {reopens} reopens, of which {lost} lost requests; {outages} outages under threads, {failed} of them after a failed sync, {requests} requests; \
          {faults} runs with calls that fail"

@@ -54,7 +54,6 @@ pub(super) fn outages(seed: u64, seconds: f64) -> Result<[u64; 2], String> {
             .map_err(|e| format!("round {rounds}, seed {seed}, {way:?}: {e}"))?;
         rounds += 1;
     }
-    watchdog.over();
     Ok([rounds, batches])
 }
 

@@ -92,6 +92,9 @@ impl World {
         found: &[Option<esker::Value>],
         maps: &Maps,
     ) -> Outcome {
+        if found.len() != keys.len() {
+            return Err(format!("{name}: {} values of {} keys", found.len(), keys.len()));
+        }
         keys.iter().zip(found).try_for_each(|(key, value)| {
             expect_value(name, key, value.as_deref(), self.value_in(&maps[name], key))
         })

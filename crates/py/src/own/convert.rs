@@ -1,6 +1,7 @@
 //! Values between the engine and Python: reports, options, and what fields hold.
 
 use crate::bytes::BytesLike;
+use crate::errors::invalid;
 use esker::fields::{FieldRef, FieldValue, Record, RecordView};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -49,27 +50,28 @@ pub(super) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
     })
 }
 
-/// An option as it was given.
+/// The option of this name as it was given.
 ///
 /// # Errors
-/// `TypeError` for what no option can be.
-pub(super) fn from_python(given: &Bound<'_, PyAny>) -> PyResult<Value> {
-    from_python_at(given, 0)
+/// `TypeError` for what no option can be, `InvalidArgumentError` for what is no number; both name
+/// the option.
+pub(super) fn from_python(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Value> {
+    from_python_at(name, given, 0)
 }
 
-fn from_python_at(given: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+fn from_python_at(name: &str, given: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     if depth < DEPTH_MAX
         && let Ok(dict) = given.cast::<PyDict>()
     {
         let mut fields = Map::new();
-        for (name, item) in dict {
-            fields.insert(name.extract()?, from_python_at(&item, depth + 1)?);
+        for (field, item) in dict {
+            fields.insert(field.extract()?, from_python_at(name, &item, depth + 1)?);
         }
         return Ok(Value::Object(fields));
     }
     if depth < DEPTH_MAX && (given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>())
     {
-        let items = given.try_iter()?.map(|item| from_python_at(&item?, depth + 1));
+        let items = given.try_iter()?.map(|item| from_python_at(name, &item?, depth + 1));
         return items.collect::<PyResult<Vec<_>>>().map(Value::Array);
     }
     if given.is_none() {
@@ -83,13 +85,17 @@ fn from_python_at(given: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         return Ok(Value::Number(small.or_else(|_| given.extract::<i64>().map(Number::from))?));
     }
     if given.is_instance_of::<PyFloat>() {
-        return Ok(Number::from_f64(given.extract()?).map_or(Value::Null, Value::Number));
+        let number = Number::from_f64(given.extract()?);
+        return number.map(Value::Number).ok_or_else(|| {
+            let what = format!("option {name} = {given}: give a number, or None for none");
+            invalid(given.py(), &what)
+        });
     }
     if given.is_instance_of::<PyString>() {
         return Ok(Value::String(given.extract()?));
     }
     let kind = given.get_type().name()?;
-    Err(PyTypeError::new_err(format!("an option cannot be a '{kind}'")))
+    Err(PyTypeError::new_err(format!("option {name} cannot be a '{kind}'")))
 }
 
 /// What a field is to hold.

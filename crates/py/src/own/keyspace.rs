@@ -8,6 +8,7 @@ use crate::bytes::BytesLike;
 use crate::errors::invalid;
 use crate::handle::Handle;
 use crate::waiting::{patiently, watched};
+use crate::walk::Begins;
 use esker::fields::{FieldRef, FieldValue, RecordView};
 use esker::{Batch, FindOptions, IndexState, ScanOptions, WriteOptions};
 use pyo3::prelude::*;
@@ -268,16 +269,23 @@ impl KeyspaceObject {
         memory_bytes: usize,
         persisted: bool,
     ) -> PyResult<Results> {
-        let (start, end) = Covers { start, end, prefix }.bounds(py)?;
+        let covers = Covers { start, end, prefix };
+        let (start, end) = covers.bounds(py)?;
         let snapshot = snapshot::given(py, snapshot)?;
-        let keyspace = self.engine(py)?;
-        let cursor = self.handle.store.run(py, || {
-            let snapshot = snapshot.as_deref();
-            let options =
-                ScanOptions { start, end, snapshot, fill_cache: false, persisted, keys_only };
-            keyspace.scan_unordered(&options, memory_bytes)
-        })?;
-        Results::new(py, &self.handle, Source::Unordered(cursor), !keys_only)
+        let prefix = covers.prefix.map(|prefix| prefix.get().to_vec()).unwrap_or_default();
+        let source = {
+            let open = self.handle.open(py)?;
+            let (keyspace, order) = (&open.keyspace, &open.options.default_keyspace.order);
+            self.handle.store.run(py, || {
+                let begins = Begins::with(order, prefix);
+                begins.check_range()?;
+                let snapshot = snapshot.as_deref();
+                let options =
+                    ScanOptions { start, end, snapshot, fill_cache: false, persisted, keys_only };
+                Ok(Source::Unordered(keyspace.scan_unordered(&options, memory_bytes)?, begins))
+            })?
+        };
+        Results::new(py, &self.handle, source, !keys_only)
     }
 
     /// Sets a key to a record of these fields: None, bool, int, float, str or bytes by name.

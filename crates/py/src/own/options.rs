@@ -138,7 +138,7 @@ fn set<T: DeserializeOwned>(
         let names: Vec<&str> = names.map(String::as_str).collect();
         return Err(invalid(py, &format!("no option {name:?}: use one of {}", names.join(", "))));
     };
-    let value = match (from_python(given)?, place.is_array()) {
+    let value = match (from_python(name, given)?, place.is_array()) {
         (Value::Array(items), _) => Value::Array(items.into_iter().map(choice).collect()),
         (value, true) => Value::Array(vec![choice(value)]),
         (value, false) => choice(value),

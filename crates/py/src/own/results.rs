@@ -1,7 +1,9 @@
 //! Results in an order that is not that of keys: of finds, and of unordered scans.
 
 use super::convert::{alias, from_field};
+use crate::comparator::has_raised;
 use crate::handle::{Handle, Slot};
+use crate::walk::Begins;
 use esker::fields::FieldValue;
 use esker::{Found, UnorderedCursor};
 use pyo3::prelude::*;
@@ -21,7 +23,7 @@ const AHEAD_BYTES: usize = 64 << 10;
 /// Where results come from.
 pub(super) enum Source {
     Found(Found),
-    Unordered(UnorderedCursor),
+    Unordered(UnorderedCursor, Begins),
 }
 
 /// What is given beside a key.
@@ -64,7 +66,8 @@ impl Ahead {
                 };
                 Ok((found.key().to_vec(), beside))
             }),
-            Source::Unordered(cursor) => cursor.advance()?.then(|| {
+            Source::Unordered(cursor, begins) => cursor.advance()?.then(|| {
+                begins.check(cursor.key())?;
                 let beside = match self.with_values {
                     true => Beside::Value(cursor.value().to_vec()),
                     false => Beside::Nothing,
@@ -93,7 +96,8 @@ impl Ahead {
         }
         self.budget = (self.budget * 2).min(AHEAD_MAX);
         match self.failed.take() {
-            Some(error) if self.ready.is_empty() => Err(error),
+            // An interrupt is told first.
+            Some(error) if self.ready.is_empty() && !has_raised() => Err(error),
             failed => {
                 self.failed = failed;
                 Ok(())
@@ -151,7 +155,8 @@ impl Results {
                 py.check_signals()?;
                 self.slot.run(py, RESULTS, |ahead| {
                     ahead.fill()?;
-                    Ok(ahead.ready.pop_front())
+                    // A call that was interrupted gives nothing.
+                    Ok(if has_raised() { None } else { ahead.ready.pop_front() })
                 })?
             }
         };

@@ -5,7 +5,7 @@ use super::snapshot::{self, SnapshotObject};
 use crate::bytes::BytesLike;
 use crate::errors::invalid;
 use crate::handle::{Handle, Slot};
-use crate::walk::{Bounded, Steps, Walk, Way, check_prefix};
+use crate::walk::{Begins, Bounded, Steps, Walk, Way};
 use esker::ScanOptions;
 use esker::base::key::prefix_end;
 use pyo3::prelude::*;
@@ -76,20 +76,19 @@ impl Scan {
         let Manner { way, keys_only, fill_cache, persisted } = manner;
         let (start, end) = covers.bounds(py)?;
         let snapshot = snapshot::given(py, snapshot)?;
-        let prefix = covers.prefix.as_ref().map(|prefix| prefix.get().to_vec());
+        let prefix = covers.prefix.as_ref().map(|prefix| prefix.get().to_vec()).unwrap_or_default();
         let bounded = {
             let open = handle.open(py)?;
             let (keyspace, order) = (&open.keyspace, &open.options.default_keyspace.order);
             handle.store.run(py, || {
-                if let Some(prefix) = &prefix {
-                    check_prefix(order, prefix)?;
-                }
+                let begins = Begins::with(order, prefix);
+                begins.check_range()?;
                 let snapshot = snapshot.as_deref();
                 let options =
                     ScanOptions { start, end, snapshot, fill_cache, persisted, keys_only };
                 let cursor = keyspace.scan(&options)?;
                 let bounded = Bounded::within(cursor, order.clone(), None, None);
-                Ok(bounded.beginning(prefix.unwrap_or_default()))
+                Ok(bounded.beginning(begins))
             })?
         };
         let steps = Steps::new(Walk::new(bounded), way);

@@ -4,7 +4,7 @@ use super::common::no_membership;
 use crate::bytes::joined;
 use crate::errors::stands_on_nothing;
 use crate::handle::{Handle, Moment, Slot};
-use crate::walk::{Bounded, Steps, Walk, Way, check_prefix};
+use crate::walk::{Begins, Bounded, Steps, Walk, Way};
 use esker::base::key::prefix_end;
 use esker::{KeyOrder, ScanOptions};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
@@ -114,8 +114,9 @@ impl Range {
         let keyspace = &open.keyspace;
         let order = &open.options.default_keyspace.order;
         let walk = || {
+            let begins = Begins::with(order, self.begins);
             if self.is_open {
-                check_prefix(order, &self.begins)?;
+                begins.check_range()?;
             }
             let mut scan = ScanOptions {
                 start: self.start,
@@ -150,9 +151,7 @@ impl Range {
             let cursor = keyspace.scan(&scan)?;
             Ok(Walk::new(match order {
                 KeyOrder::Bytewise => Bounded::new(cursor),
-                order => {
-                    Bounded::within(cursor, order.clone(), after, through).beginning(self.begins)
-                }
+                order => Bounded::within(cursor, order.clone(), after, through).beginning(begins),
             }))
         };
         handle.store.run(py, walk)
@@ -258,11 +257,7 @@ impl PlyvelIterator {
 
     /// Moves one step back and gives the entry that was passed by it: after `next`, the same again.
     fn prev<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let back = match self.way {
-            Way::Forward => Way::Backward,
-            Way::Backward => Way::Forward,
-        };
-        self.pass(py, back)?.ok_or_else(|| PyStopIteration::new_err(()))
+        self.pass(py, self.way.back())?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
     /// Moves before the first key of the range.

@@ -180,6 +180,22 @@ fn the_deepest_tier_is_merged_in_place() {
     assert_eq!((spec.output_level, spec.output_run, spec.is_move), (DEEPEST_LEVEL, Some(8), false));
     assert_eq!(spec.inputs.len(), 3);
     assert_eq!(tree.after(&spec).runs(), [(0, 9), (DEEPEST_LEVEL, 8)]);
+
+    let apart = [(3, "e", "f"), (5, "c", "d"), (8, "a", "b")];
+    let tables = apart.map(|(run, from, to)| table(deepest, run, from, to)).to_vec();
+    let tree = Tree::new(Compaction::Tiered, tables);
+    let spec = tree.pick(DEEPEST_LEVEL).expect("full");
+    assert_eq!((spec.output_level, spec.output_run, spec.is_move), (DEEPEST_LEVEL, Some(8), true));
+    assert_eq!(tree.after(&spec).runs(), [(DEEPEST_LEVEL, 8)]);
+
+    // A long one is not named for each short one.
+    let long = ["m", "n", "o", "p", "q"].map(|at| table(deepest, 2, at, at));
+    let short = [(5, "c", "d"), (8, "a", "b")];
+    let short = short.map(|(run, from, to)| table(deepest, run, from, to));
+    let tree = Tree::new(Compaction::Tiered, [&long[..], &short[..]].concat());
+    let spec = tree.pick(DEEPEST_LEVEL).expect("full");
+    assert_eq!((spec.output_run, spec.is_move), (Some(8), true));
+    assert_eq!(tree.after(&spec).runs(), [(DEEPEST_LEVEL, 8), (DEEPEST_LEVEL, 2)]);
 }
 
 #[test]

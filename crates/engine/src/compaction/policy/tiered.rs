@@ -2,7 +2,8 @@
 //! the next.
 //!
 //! Whole runs are merged, and nothing of the next level is rewritten. The deepest level is merged
-//! in place. Runs that do not overlap each other move down without being rewritten.
+//! in place. Runs that do not overlap each other become one without being rewritten, in either
+//! case.
 //!
 //! Invariant: one job at a time takes runs out of a level, always its oldest, so that what arrives
 //! in the next level arrives in order. Others may merge newer ones where they stand.
@@ -70,9 +71,27 @@ pub(super) fn pick(
         _ => {
             let count = if level < DEEPEST_LEVEL { idle.min(BACKLOG * max) } else { idle };
             let oldest = &runs[runs.len() - count..];
-            Some(merge_down(oldest, options, level, CompactionReason::Size))
+            let chosen = match level {
+                DEEPEST_LEVEL if are_disjoint(oldest, &options.order) => shortest(oldest),
+                _ => oldest,
+            };
+            Some(merge_down(chosen, options, level, CompactionReason::Size))
         }
     }
+}
+
+/// The newest two runs, and older ones as long as none has more than twice the tables of these:
+/// what joins them names every table, so that a long run is not to be named for each short one.
+fn shortest(runs: &[Arc<Run>]) -> &[Arc<Run>] {
+    let (mut count, mut tables) = (0, 0);
+    for run in runs {
+        if count >= 2 && run.tables.len() > 2 * tables {
+            break;
+        }
+        count += 1;
+        tables += run.tables.len();
+    }
+    &runs[..count]
 }
 
 /// While the oldest runs of a level are in a merge that may take long, runs that came after them
@@ -127,7 +146,7 @@ fn merge_down(
         output_level: if in_place { level } else { level + 1 },
         output_run: if in_place { runs.first().map(|run| run.id) } else { None },
         inputs: runs.iter().map(|run| input(level, run)).collect(),
-        is_move: !in_place && are_disjoint(runs, &options.order),
+        is_move: are_disjoint(runs, &options.order),
     }
 }
 

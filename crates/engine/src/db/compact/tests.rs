@@ -6,7 +6,7 @@ use crate::compaction::scheduler::toll::Paid;
 use crate::db::core::KeyspaceCore;
 use crate::db::turns::Turn;
 use crate::db::workers::compact_next;
-use crate::db::{Db, Keyspace, Pair, ScanOptions, Setup};
+use crate::db::{Cursor, Db, Keyspace, Pair, ScanOptions, Setup};
 use crate::event::{CompactionReason, Event};
 use crate::options::{Compaction, Compression, GroupPrefix, KeyspaceOptions, Options};
 use crate::trace::{Step as TraceStep, What};
@@ -441,19 +441,9 @@ fn scans_pay_for_the_blocks_that_they_load() {
     put_every(&db, 5);
     assert_eq!(levels(&keyspace), [1, 0, 1]);
     let paid_by_scan = |end: Option<u32>| {
-        keyspace.toll.settle();
         let end = end.map(|end| end.to_be_bytes().to_vec());
         let options = ScanOptions { end, ..ScanOptions::default() };
-        let mut cursor = db.default_keyspace().scan(&options).expect("scan");
-        cursor.seek_to_first().expect("seek");
-        let mut found = 0;
-        while cursor.valid() {
-            found += 1;
-            cursor.next().expect("next");
-        }
-        drop(cursor);
-        let covers = |ns: &u64| keyspace.toll.covers(*ns);
-        (found, (1..).take_while(covers).count() as u64)
+        paid_by(&db, &keyspace, &options, Cursor::seek_to_first, Cursor::next)
     };
     let (found, half) = paid_by_scan(Some(50));
     // In a seek, loads, and going over ten times.
@@ -479,6 +469,69 @@ fn scans_pay_for_the_blocks_that_they_load() {
     }
     assert_eq!(levels(&keyspace), [0, 0, 1]);
     assert_eq!(paid_by_scan(None), (200, 0));
+    db.close().expect("close");
+}
+
+/// How many keys a scan finds, and what it pays.
+fn paid_by(
+    db: &Db,
+    keyspace: &KeyspaceCore,
+    options: &ScanOptions<'_>,
+    seek: fn(&mut Cursor) -> Result<()>,
+    step: fn(&mut Cursor) -> Result<()>,
+) -> (u64, u64) {
+    keyspace.toll.settle();
+    let mut cursor = db.default_keyspace().scan(options).expect("scan");
+    seek(&mut cursor).expect("seek");
+    let mut found = 0;
+    while cursor.valid() {
+        found += 1;
+        step(&mut cursor).expect("step");
+    }
+    drop(cursor);
+    let covers = |ns: &u64| keyspace.toll.covers(*ns);
+    (found, (1..).take_while(covers).count() as u64)
+}
+
+#[test]
+fn who_stays_in_a_run_pays_for_no_switch() {
+    let (db, keyspace) = open_small_levels();
+    let key = |nth: u8| [&20u32.to_be_bytes()[..], &[nth]].concat();
+    (0..10).for_each(|nth| db.put(&key(nth), b"newer").expect("put"));
+    db.flush().expect("flush");
+    assert_eq!(levels(&keyspace), [1, 0, 1]);
+    let (start, end) = (Some(key(0)), Some(21u32.to_be_bytes().to_vec()));
+    let options = ScanOptions { start, end, ..ScanOptions::default() };
+    let forward = || paid_by(&db, &keyspace, &options, Cursor::seek_to_first, Cursor::next);
+    forward();
+    // Behind the last there is only what the other run has.
+    assert_eq!(forward(), (10, 2_000 + 100));
+    let backward = || paid_by(&db, &keyspace, &options, Cursor::seek_to_last, Cursor::prev);
+    backward();
+    assert_eq!(backward(), (10, 2_000 + 100));
+    db.close().expect("close");
+}
+
+#[test]
+fn of_what_becomes_one_run_of_a_tier_scans_pay_for_all_but_one() {
+    let default_keyspace =
+        KeyspaceOptions { compaction: Compaction::Tiered, ..KeyspaceOptions::default() };
+    let options = Options { default_keyspace, ..Options::default() };
+    let env = Env::with_vfs(Arc::new(StrictVfs::new()), 1);
+    let setup = Setup { env, inline_background: true, ..Setup::default() };
+    let db = Db::open_with("/db", options, setup).expect("open");
+    let keyspace = db.core().keyspaces.load().by_id.values().next().expect("one").clone();
+    let all = || {
+        let options = ScanOptions::default();
+        paid_by(&db, &keyspace, &options, Cursor::seek_to_first, Cursor::next)
+    };
+    put_every(&db, 1);
+    all();
+    assert_eq!(all(), (100, 0), "nothing would be spared");
+    put_every(&db, 5);
+    assert_eq!(levels(&keyspace), [2]);
+    all();
+    assert_eq!(all(), (100, 2_000 + 20 * 100));
     db.close().expect("close");
 }
 

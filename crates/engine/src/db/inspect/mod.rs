@@ -16,7 +16,7 @@ pub use logs::dump_log;
 pub use tables::dump_table;
 
 use crate::version::Current;
-use esker_base::vfs::read_all;
+use esker_base::vfs::Access;
 use esker_base::{Result, Vfs};
 use std::path::Path;
 
@@ -38,7 +38,7 @@ impl Default for DumpOptions {
     }
 }
 
-/// Longest CURRENT that is read.
+/// So much of CURRENT is read and told.
 const CURRENT_BYTES_MAX: u64 = 64 << 10;
 
 /// Reads CURRENT.
@@ -46,8 +46,14 @@ const CURRENT_BYTES_MAX: u64 = 64 << 10;
 /// # Errors
 /// `NotFound`, `Io`; damage is told in the dump.
 pub fn dump_current(vfs: &dyn Vfs, path: &Path) -> Result<CurrentDump> {
-    let bytes = read_all(vfs, path, CURRENT_BYTES_MAX)?;
-    let current = std::str::from_utf8(&bytes).ok().and_then(Current::decode);
+    let file = vfs.open(path, Access::Sequential)?;
+    let len_bytes = file.len_bytes()?;
+    let mut bytes = vec![0; len_bytes.min(CURRENT_BYTES_MAX) as usize];
+    let read = file.read_at(0, &mut bytes)?;
+    bytes.truncate(read);
+    // None is that long.
+    let whole = Some(&bytes).filter(|_| len_bytes <= CURRENT_BYTES_MAX);
+    let current = whole.and_then(|text| std::str::from_utf8(text).ok()).and_then(Current::decode);
     Ok(CurrentDump {
         text: bytes.escape_ascii().to_string(),
         sound: current.is_some(),

@@ -58,6 +58,10 @@ fn sound_files_are_told_in_full() {
     let (vfs, files) = specimen();
     let current = dump_current(&vfs, &find(&files, "CURRENT")).expect("dump");
     assert!(current.sound && current.manifest.is_some());
+    let long = vfs.deep_copy();
+    long.write_file(&find(&files, "CURRENT"), &vec![b'x'; 70_000]).expect("write");
+    let current = dump_current(&long, &find(&files, "CURRENT")).expect("damage is told");
+    assert!(!current.sound && current.text.len() == 64 << 10);
     let wal = log_lines(&vfs, &find(&files, ".wal")).join("\n");
     assert!(wal.contains("put \"late\" = \"in t…\" (10 bytes)"), "{wal}");
     assert!(wal.contains("delete \"key01\"") && wal.contains("synced up to"), "{wal}");

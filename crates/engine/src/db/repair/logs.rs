@@ -12,6 +12,7 @@ use crate::flush::{Hidden, flush_memtable};
 use crate::log::{LogKind, Piece, Salvager};
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
+use crate::options::memtable_limit_bytes;
 use crate::version::Recovered;
 use esker_base::batch::{self, BatchOp};
 use esker_base::{KeyspaceId, Result, Seq, Trailer};
@@ -99,7 +100,7 @@ impl Repair<'_> {
             } else {
                 found.extend(log);
             }
-            self.advance(FileKind::Wal(number))?;
+            self.ask()?;
         }
         self.void(&mut found, closed);
         let stretches = choose(&found);
@@ -112,6 +113,7 @@ impl Repair<'_> {
         }
         let mut last = 0;
         for stretch in &stretches {
+            self.ask()?;
             self.replay(stretch, &mut found, &mut last, state, facts)?;
         }
         self.report.last_seq = self.report.last_seq.max(last).max(closed.unwrap_or(0));
@@ -323,12 +325,22 @@ impl Repair<'_> {
         }
         let order = options.order.clone();
         let mem = target.mem.get_or_insert_with(|| Arc::new(Memtable::new(order))).clone();
+        let before = mem.memory_bytes();
         mem.writer().apply(op, None, seq);
+        let grown = mem.memory_bytes() - before;
+        target.mem_bytes += grown;
+        self.mem_bytes += grown;
         self.report.keyspace(id).log_operations += 1;
-        if mem.is_full(options.memtable_bytes) {
-            self.flush(id)?;
+        let bytes_max = self.options.memtables_limit_bytes();
+        if mem.is_full(memtable_limit_bytes(&options, bytes_max)) {
+            return self.flush(id);
         }
-        Ok(())
+        if self.mem_bytes <= bytes_max {
+            return Ok(());
+        }
+        let largest = self.keyspaces.iter().max_by_key(|(_, target)| target.mem_bytes);
+        let id = largest.map_or(id, |(&id, _)| id);
+        self.flush(id)
     }
 
     /// A keyspace that only logs speak of: false if it was dropped after this was written.
@@ -367,12 +379,14 @@ impl Repair<'_> {
         let (Some(mem), Some(options)) = (target.mem.take(), target.options.clone()) else {
             return Ok(());
         };
+        self.mem_bytes -= std::mem::take(&mut target.mem_bytes);
         let origin = target.origin(id);
         let store = &self.store;
         let tables =
             flush_memtable(store, &options, origin, &mem, &Hidden::by_newer(), None, &|| false)?
                 .tables;
         self.note_made(&tables);
+        self.ask()?;
         self.report.keyspace(id).tables_written += tables.len() as u64;
         let target: Option<&mut Target> = self.keyspaces.get_mut(&id);
         if let Some(target) = target {

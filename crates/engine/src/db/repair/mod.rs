@@ -23,6 +23,7 @@ pub(super) mod evidence;
 mod holders;
 mod install;
 mod logs;
+mod progress;
 mod rebuild;
 mod report;
 mod tables;
@@ -122,6 +123,7 @@ pub fn repair(
         progress: RepairProgress::default(),
         tell: &mut progress,
         keyspaces: BTreeMap::new(),
+        mem_bytes: 0,
         made: Vec::new(),
         fates: BTreeMap::new(),
         wals: NamedWals::default(),
@@ -155,6 +157,8 @@ struct Repair<'a> {
     progress: RepairProgress,
     tell: &'a mut dyn FnMut(&RepairProgress) -> bool,
     keyspaces: BTreeMap<KeyspaceId, Target>,
+    /// What memtables have grown by.
+    mem_bytes: u64,
     /// Tables, and files with values, written by this repair.
     made: Vec<FileKind>,
     /// Files that are spoken for.
@@ -184,6 +188,8 @@ struct Target {
     tables: BTreeMap<(u32, u64), (u64, TableMeta)>,
     /// Operations from logs that are not in a table yet.
     mem: Option<Arc<Memtable>>,
+    /// What it has grown by.
+    mem_bytes: u64,
     /// Tables made from them, a list for each memtable, oldest first.
     log_tables: Vec<Vec<TableMeta>>,
 }
@@ -207,23 +213,6 @@ impl Repair<'_> {
         }
         self.speak_for_manifests(&evidence, kept.map(|manifest| manifest.number));
         self.install()
-    }
-
-    /// Counts what there is to do.
-    fn measure(&mut self) {
-        for (kind, bytes) in &self.files {
-            if matches!(kind, FileKind::Table(_) | FileKind::Wal(_) | FileKind::Values(_)) {
-                self.progress.files_total += 1;
-                self.progress.bytes_total += bytes;
-            }
-        }
-    }
-
-    /// One more file was looked at.
-    fn advance(&mut self, kind: FileKind) -> Result<()> {
-        self.progress.files += 1;
-        self.progress.bytes += self.files.get(&kind).copied().unwrap_or(0);
-        if (self.tell)(&self.progress) { Ok(()) } else { Err(Error::Cancelled) }
     }
 
     /// Notes what became of a file. What was said of it first holds.
@@ -304,6 +293,7 @@ impl Repair<'_> {
             revived: false,
             tables: BTreeMap::new(),
             mem: None,
+            mem_bytes: 0,
             log_tables: Vec::new(),
         }))
     }
@@ -384,9 +374,12 @@ impl Repair<'_> {
                 self.advance(kind)?;
             }
         }
-        let table_seq = state.newest_table_seq();
-        self.report.last_seq = evidence.facts.newest_seq.max(table_seq);
+        self.report.last_seq = state.newest_table_seq();
         self.read_logs(&self.logs_of(state), state.closed_seq, Some(state), &evidence.facts)?;
+        if self.wals.0.is_empty() {
+            // Where logs stay, they reach as far as anything: other manifests may tell of more.
+            self.report.last_seq = self.report.last_seq.max(evidence.facts.newest_seq);
+        }
         self.merge_revived()?;
         self.join_log_tables();
         Ok(())

@@ -65,7 +65,13 @@ impl Repair<'_> {
     /// A table of a skipped keyspace: it stays if opening would accept it.
     fn check_untouched(&mut self, meta: &TableMeta) -> Checked {
         let kind = FileKind::Table(meta.number);
+        let has_values = meta.references.iter().all(|of| self.values.by_log.contains_key(&of.log));
         match self.files.get(&kind) {
+            Some(&bytes) if bytes == meta.file_bytes && !has_values => {
+                let why = "no file has values that it points to, and its keyspace is skipped";
+                self.speak_for(kind, FileFate::Lost, why, 0);
+                Checked::Lost
+            }
             Some(&bytes) if bytes == meta.file_bytes => {
                 self.speak_for(kind, FileFate::Kept, "not checked: its keyspace is skipped", 0);
                 Checked::Sound

@@ -75,8 +75,7 @@ impl Repair<'_> {
         let kinds: Vec<FileKind> = self.files.keys().copied().collect();
         for kind in kinds {
             let found = match kind {
-                FileKind::Wal(number) => self.survey_file(kind, number, facts)?,
-                FileKind::Values(number) => {
+                FileKind::Wal(number) | FileKind::Values(number) => {
                     let found = self.survey_file(kind, number, facts)?;
                     self.advance(kind)?;
                     found
@@ -173,11 +172,16 @@ impl Repair<'_> {
 
     /// Values are taken from where a manifest that is kept says that they stand, if they can be
     /// read there: a file that it does not name may come from another time, as where a backup was
-    /// put over a newer store, and lack some that were not needed then.
+    /// put over a newer store, and lack some that were not needed then. Files of moved values were
+    /// durable before it named them.
     pub(super) fn prefer_named_values(&mut self, state: &Recovered) {
         let Values { holders, by_log, .. } = &mut self.values;
-        for (nth, holder) in holders.iter().enumerate() {
+        for (nth, holder) in holders.iter_mut().enumerate() {
             let named = state.values.0.get(&holder.meta.number);
+            let is_moved = matches!(holder.kind, FileKind::Values(_));
+            if is_moved && named.is_some_and(|named| named.salt == holder.meta.salt) {
+                holder.durable_bytes = holder.meta.file_bytes;
+            }
             let named = named.filter(|_| holder.readable.is_none());
             for &log in named.iter().flat_map(|meta| &*meta.logs) {
                 by_log.insert(log, nth);
@@ -229,8 +233,10 @@ impl Repair<'_> {
             }
             // Tables that nobody checked may point to values of a log of which none can be read: it
             // must be named all the same.
-            let is_moved = holder.readable.is_some() && wanted.all(|&log| holder.has_any_of(log));
             let (kind, mut meta) = (holder.kind, holder.meta.clone());
+            let is_moved = holder.readable.is_some()
+                && wanted.all(|&log| holder.has_any_of(log))
+                && !self.is_log_that_stays(kind);
             // Whatever was taken from it as a log.
             let records = self.fates.remove(&kind).map_or(0, |said| said.records);
             if is_moved {
@@ -239,16 +245,16 @@ impl Repair<'_> {
                 let what = format!("damaged; its values that can be read stand in {moved_to} now");
                 self.speak_for(kind, FileFate::Salvaged, &what, records);
             } else {
-                let path = self.store.dir.join(name_of(kind));
-                let vfs = self.store.env.vfs.as_ref();
-                // Nothing changes, but that what only the page cache has goes to the disk.
-                let end_bytes = vfs.open(&path, Access::Sequential)?.len_bytes()?;
-                vfs.rewrite(&path, holder.durable_bytes..end_bytes)?;
-                vfs.truncate(&path, end_bytes)?;
+                self.make_durable(holder)?;
+                if let (Place::Moved { .. }, Some(&bytes)) = (meta.place, self.files.get(&kind)) {
+                    // Whatever stands at its end: no database opens with one of another length.
+                    meta.file_bytes = bytes;
+                }
                 meta.logs = logs.into();
                 self.speak_for(kind, FileFate::Kept, "tables point to its values", records);
             }
             named.0.insert(meta.number, meta);
+            self.ask()?;
         }
         let rest: Vec<FileKind> =
             self.files.keys().filter(|kind| matches!(kind, FileKind::Values(_))).copied().collect();
@@ -264,6 +270,24 @@ impl Repair<'_> {
             self.report.lose(&name, 0, 0, &what);
         }
         Ok(named)
+    }
+
+    /// True of a log that the new manifest names, for a skipped keyspace.
+    fn is_log_that_stays(&self, kind: FileKind) -> bool {
+        matches!(kind, FileKind::Wal(number) if self.wals.0.contains_key(&number))
+    }
+
+    /// What of a file only the page cache may have goes to the disk. Of one that cannot be read
+    /// throughout nothing is worth that.
+    fn make_durable(&self, holder: &Holder) -> Result<()> {
+        let vfs = self.store.env.vfs.as_ref();
+        let path = self.store.dir.join(name_of(holder.kind));
+        let end_bytes = vfs.open(&path, Access::Sequential)?.len_bytes()?;
+        if holder.readable.is_some() || holder.durable_bytes >= end_bytes {
+            return Ok(());
+        }
+        vfs.rewrite(&path, holder.durable_bytes..end_bytes)?;
+        vfs.truncate(&path, end_bytes)
     }
 
     /// Writes what can be read of a damaged file, and is of these logs, into a new one.

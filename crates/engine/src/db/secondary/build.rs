@@ -6,7 +6,7 @@
 //! what writes have put; how far it is is written along with the entries, and is right for whatever
 //! part of the log a crash leaves.
 
-use super::catalogue::{Failure, Index, IndexList, Indexes};
+use super::catalogue::{Index, IndexList, Indexes};
 use super::declare::missing;
 use super::entries::{entry, indexed};
 use super::state::State;
@@ -46,13 +46,12 @@ pub(in crate::db) fn build_next(core: &Core) -> Result<bool> {
             | Error::NoSpace { .. }),
         ) => return Err(error),
         Err(error) if error.is_sync_failure() => return Err(error),
-        // The disk may do better another time. Others need not wait for it.
-        Err(error @ (Error::Io { .. } | Error::NotFound { .. })) => {
+        // The disk may do better another time, and what cannot be indexed be gone. Others need not
+        // wait for it, and it is no reason to take no more writes.
+        Err(error) => {
             index.note_failure(error.clone(), core.env.clock.now_ns());
             core.events.emit(&Event::BackgroundRetry { error });
         }
-        // Data that cannot be indexed is no reason to take no more writes.
-        Err(error) => *index.failure.lock() = Some(Failure { error, patience: None }),
     }
     if index.is_built() || index.failure.lock().is_some() {
         core.background.wake_all();
@@ -61,7 +60,7 @@ pub(in crate::db) fn build_next(core: &Core) -> Result<bool> {
 }
 
 impl Core {
-    /// How long until some index is built, or goes on to be, that the disk failed for.
+    /// How long until some index is built, or goes on to be, that could not be.
     pub(in crate::db) fn next_index_retry(&self) -> Option<Duration> {
         let now_ns = self.env.clock.now_ns();
         let list = self.indexes.list();
@@ -131,7 +130,7 @@ fn next_keys(core: &Core, keyspace: &KeyspaceCore, last: Option<&[u8]>) -> Resul
 ///
 /// # Errors
 /// Why one cannot be built, or why work in the background failed meanwhile; it is tried again when
-/// somebody waits again, and where the disk failed by itself too.
+/// somebody waits again, and by itself after a while.
 pub(in crate::db) fn wait(core: &Core) -> Result<()> {
     if Indexes::is_empty_at(core.indexes.number()) {
         return Ok(());

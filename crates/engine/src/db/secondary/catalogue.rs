@@ -38,7 +38,7 @@ pub(in crate::db) struct Index {
     pub(in crate::db) field: String,
     /// It was seen to be ready. Stored under the gate.
     pub(in crate::db) is_built: AtomicBool,
-    /// Why it is not built, until somebody waits for it again.
+    /// Why it is not built, until it is tried again.
     pub(in crate::db) failure: Mutex<Option<Failure>>,
 }
 
@@ -46,8 +46,8 @@ pub(in crate::db) struct Index {
 #[derive(Clone, Debug)]
 pub(in crate::db) struct Failure {
     pub(in crate::db) error: Error,
-    /// The disk failed: it is tried again when this is over.
-    pub(in crate::db) patience: Option<Patience>,
+    /// It is tried again when this is over.
+    pub(in crate::db) patience: Patience,
 }
 
 /// The indexes of a database. Immutable.
@@ -134,23 +134,22 @@ impl Index {
         self.is_built.load(Ordering::Acquire)
     }
 
-    /// How much longer it is not built, because the disk failed; zero if nothing did, and `None` if
-    /// something else is in the way or it is built.
+    /// How much longer it is not built, because that failed; zero if nothing did, and `None` if it
+    /// is built.
     pub(super) fn due_in(&self, now_ns: u64) -> Option<Duration> {
         match &*self.failure.lock() {
             _ if self.is_built() => None,
             None => Some(Duration::ZERO),
-            Some(failure) => failure.patience.map(|patience| patience.left(now_ns)),
+            Some(failure) => Some(failure.patience.left(now_ns)),
         }
     }
 
-    /// The disk failed: it is left alone for a while.
+    /// It is left alone for a while.
     pub(super) fn note_failure(&self, error: Error, now_ns: u64) {
         let mut failure = self.failure.lock();
-        let before = failure.as_ref().and_then(|before| before.patience);
-        let mut patience = before.unwrap_or_default();
+        let mut patience = failure.as_ref().map(|before| before.patience).unwrap_or_default();
         patience.note_failure(now_ns);
-        *failure = Some(Failure { error, patience: Some(patience) });
+        *failure = Some(Failure { error, patience });
     }
 }
 

@@ -146,6 +146,8 @@ fn reset(core: &Core, keyspace: &KeyspaceCore) -> Result<()> {
     // nothing to do.
     for index in list.of(keyspace.id) {
         index.is_built.store(false, Ordering::Release);
+        // What was in the way may be gone.
+        *index.failure.lock() = None;
     }
     let has_log = !core.is_external();
     let how = How { sync: has_log, ..How::default() };

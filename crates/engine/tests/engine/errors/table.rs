@@ -1,15 +1,15 @@
 //! The rows: the call, what is wrong, and which error it is.
 
 use super::World;
+use crate::support;
 use esker::base::Vfs;
 use esker::base::vfs::faulty::{Fault, FaultRule, Op};
 use esker::fields::Record;
 use esker::{
-    Batch, Compaction, Comparator, Db, FindOptions, KeyOrder, KeyspaceId, KeyspaceOptions, Options,
-    Result, ScanOptions, Setup, WriteOptions,
+    Batch, Compaction, Db, FindOptions, KeyOrder, KeyspaceId, KeyspaceOptions, Options, Result,
+    ScanOptions, Setup, WriteOptions,
 };
 use std::path::Path;
-use std::sync::Arc;
 
 /// A row.
 pub(super) struct Case {
@@ -78,21 +78,8 @@ fn fill(world: &World) {
     world.disk.set_capacity_bytes(Some(world.disk.total_bytes()));
 }
 
-/// Orders keys from the last to the first.
-struct Backwards;
-
-impl Comparator for Backwards {
-    fn name(&self) -> &str {
-        "backwards"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        b.cmp(a)
-    }
-}
-
 fn backwards() -> Options {
-    let order = KeyOrder::Custom(Arc::new(Backwards));
+    let order = support::backwards();
     let default_keyspace = KeyspaceOptions { order, ..KeyspaceOptions::default() };
     Options { default_keyspace, ..Options::default() }
 }
