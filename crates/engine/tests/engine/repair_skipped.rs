@@ -101,6 +101,54 @@ fn a_file_with_its_values_may_be_gone_or_damaged() {
     }
 }
 
+/// One file has values of that keyspace, none of which can be read, and of another one, which can.
+#[test]
+fn others_keep_their_values_of_a_file_of_both() {
+    let options = knowing(values_apart());
+    for way in ["no end", "longer", "shorter"] {
+        let disk = StrictVfs::new();
+        let db = created(&disk, &options);
+        let odd = db.keyspace("odd").expect("keyspace");
+        for (keyspace, byte) in [(&odd, b'o'), (db.default_keyspace(), b'd')] {
+            let mut ingest = keyspace.ingest().expect("ingest");
+            let mut keys = [*b"1", *b"2"];
+            if keyspace.name() == "odd" {
+                keys.reverse();
+            }
+            for key in keys {
+                ingest.put(&key, &[byte; 2_000]).expect("put");
+            }
+            ingest.finish().expect("finish");
+            keyspace.put(b"2", b"small").expect("put");
+        }
+        db.flush().expect("flush");
+        for keyspace in [&odd, db.default_keyspace()] {
+            keyspace.compact_range(None, None).expect("compact");
+        }
+        db.collect_values(0.0, |_| true).expect("collect");
+        drop(odd);
+        db.close().expect("close");
+        let path = file(&disk, ".val");
+        let mut bytes = disk.read_file(&path).expect("read");
+        let of_odd = bytes.windows(9).position(|part| part == b"ooooooooo").expect("a value");
+        assert!(bytes.windows(9).any(|part| part == b"ddddddddd"), "both stand in one file");
+        bytes[of_odd] ^= 1;
+        let len = bytes.len();
+        match way {
+            "no end" => bytes[len - 12] ^= 1,
+            "longer" => bytes.resize(len + 100, 0),
+            _ => bytes.truncate(len - 5),
+        }
+        disk.write_file(&path, &bytes).expect("write");
+        let report = repaired(&disk, &options);
+        let db = open(&disk, &options);
+        let found = db.get(b"1").expect("it can be read");
+        assert_eq!(found.as_deref(), Some(&[b'd'; 2_000][..]), "{way}: {report}");
+        assert!(db.keyspace("odd").expect("keyspace").get(b"1").is_err(), "{way}");
+        db.close().expect("close");
+    }
+}
+
 #[test]
 fn a_page_of_its_values_may_be_unreadable() {
     let disk = StrictVfs::new();

@@ -81,7 +81,8 @@ pub(super) fn pick(
 }
 
 /// The newest two runs, and older ones as long as none has more than twice the tables of these:
-/// what joins them names every table, so that a long run is not to be named for each short one.
+/// what joins them names every table, so that a long run is not to be named for each short one, but
+/// where it and that one are all there are.
 fn shortest(runs: &[Arc<Run>]) -> &[Arc<Run>] {
     let (mut count, mut tables) = (0, 0);
     for run in runs {

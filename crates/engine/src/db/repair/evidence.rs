@@ -30,8 +30,8 @@ pub(super) struct Facts {
     pub(super) keyspaces: BTreeMap<KeyspaceId, (String, String)>,
     pub(super) dropped: BTreeSet<KeyspaceId>,
     pub(super) tables: BTreeMap<u64, TableFact>,
-    /// For removed tables: what the same edit added.
-    replaced_by: BTreeMap<u64, Vec<u64>>,
+    /// For removed tables that did not only move: what the same edit added.
+    replaced_by: BTreeMap<u64, Arc<[u64]>>,
     /// How far groups were applied.
     pub(super) groups: NamedGroups,
     /// What deleted groups were erased from.
@@ -117,7 +117,7 @@ fn mostly_there(state: &Recovered, files: &BTreeMap<FileKind, u64>) -> bool {
 impl Facts {
     fn take(&mut self, remains: &ManifestRemains) {
         for edit in &remains.edits {
-            let added: Vec<u64> = edit
+            let added: Arc<[u64]> = edit
                 .changes
                 .iter()
                 .filter_map(|change| match change {
@@ -126,12 +126,15 @@ impl Facts {
                 })
                 .collect();
             // What moves is taken out and put in by the same edit.
+            let moved: BTreeSet<u64> = added.iter().copied().collect();
             for change in &edit.changes {
                 if let Change::TableRemoved { number, .. } = change
                     && let Some(fact) = self.tables.get_mut(number)
                 {
                     fact.removed = true;
-                    self.replaced_by.insert(*number, added.clone());
+                    if !moved.contains(number) {
+                        self.replaced_by.insert(*number, added.clone());
+                    }
                 }
             }
             edit.changes.iter().for_each(|change| self.note(change));
@@ -184,13 +187,16 @@ impl Facts {
         if self.dropped.contains(&fact.keyspace) {
             return true;
         }
+        if !fact.removed {
+            return false;
+        }
         let replaced = self.replaced_by.get(&number).is_some_and(|added| {
             added.iter().all(|other| {
                 files.contains_key(&FileKind::Table(*other))
                     || self.tables.get(other).is_some_and(|fact| fact.removed)
             })
         });
-        fact.removed && replaced
+        replaced
     }
 }
 

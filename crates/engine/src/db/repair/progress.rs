@@ -15,10 +15,12 @@ impl Repair<'_> {
         }
     }
 
-    /// One more file was looked at.
+    /// One more file was looked at, if it is there.
     pub(super) fn advance(&mut self, kind: FileKind) -> Result<()> {
-        self.progress.files += 1;
-        self.progress.bytes += self.files.get(&kind).copied().unwrap_or(0);
+        if let Some(bytes) = self.files.get(&kind) {
+            self.progress.files += 1;
+            self.progress.bytes += bytes;
+        }
         self.ask()
     }
 

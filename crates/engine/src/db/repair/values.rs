@@ -227,33 +227,42 @@ impl Repair<'_> {
         for (nth, holder) in holders.iter().enumerate() {
             let held = |log: &&u64| self.values.by_log.get(log) == Some(&nth);
             let logs: Vec<u64> = holder.meta.logs.iter().filter(held).copied().collect();
-            let mut wanted = logs.iter().filter(|log| pointed_to.contains(log)).peekable();
-            if wanted.peek().is_none() {
+            let is_wanted = |log: &u64| pointed_to.contains(log);
+            if !logs.iter().any(is_wanted) {
                 continue;
             }
+            let kind = holder.kind;
+            let can_move = holder.readable.is_some() && !self.is_log_that_stays(kind);
             // Tables that nobody checked may point to values of a log of which none can be read: it
             // must be named all the same.
-            let (kind, mut meta) = (holder.kind, holder.meta.clone());
-            let is_moved = holder.readable.is_some()
-                && wanted.all(|&log| holder.has_any_of(log))
-                && !self.is_log_that_stays(kind);
+            let (moved, stuck): (Vec<u64>, Vec<u64>) =
+                logs.iter().copied().partition(|&log| can_move && holder.has_any_of(log));
             // Whatever was taken from it as a log.
             let records = self.fates.remove(&kind).map_or(0, |said| said.records);
-            if is_moved {
-                meta = self.move_values(holder, &logs)?;
-                let moved_to = name_of(FileKind::Values(meta.number));
-                let what = format!("damaged; its values that can be read stand in {moved_to} now");
-                self.speak_for(kind, FileFate::Salvaged, &what, records);
-            } else {
+            let mut moved_to = None;
+            if moved.iter().any(is_wanted) {
+                let meta = self.move_values(holder, &moved)?;
+                moved_to = Some(name_of(FileKind::Values(meta.number)));
+                named.0.insert(meta.number, meta);
+            }
+            if stuck.iter().any(is_wanted) {
+                let mut meta = holder.meta.clone();
                 self.make_durable(holder)?;
                 if let (Place::Moved { .. }, Some(&bytes)) = (meta.place, self.files.get(&kind)) {
                     // Whatever stands at its end: no database opens with one of another length.
                     meta.file_bytes = bytes;
                 }
-                meta.logs = logs.into();
-                self.speak_for(kind, FileFate::Kept, "tables point to its values", records);
+                meta.logs = stuck.into();
+                named.0.insert(meta.number, meta);
+                let what = match &moved_to {
+                    None => "tables point to its values".to_owned(),
+                    Some(to) => format!("damaged; values that can be read stand in {to} now"),
+                };
+                self.speak_for(kind, FileFate::Kept, &what, records);
+            } else if let Some(to) = moved_to {
+                let what = format!("damaged; its values that can be read stand in {to} now");
+                self.speak_for(kind, FileFate::Salvaged, &what, records);
             }
-            named.0.insert(meta.number, meta);
             self.ask()?;
         }
         let rest: Vec<FileKind> =
