@@ -80,9 +80,9 @@ pub(crate) fn choose(files: &[FileUse], balance: &Balance) -> Vec<u64> {
 
 /// All files of which at least such a share is dead, most dead first, as many as make one file.
 pub(crate) fn with_dead_share(files: &[FileUse], share: f64, balance: &Balance) -> Vec<u64> {
+    let has_dead = |f: &FileUse| f.dead_bytes() > 0 || f.live_bytes == 0;
     let mut candidates: Vec<&FileUse> =
-        files.iter().filter(|f| f.dead_bytes() > 0 || f.live_bytes == 0).collect();
-    candidates.retain(|f| f.dead_share() >= share);
+        files.iter().filter(|f| has_dead(f) && f.dead_share() >= share).collect();
     candidates.sort_by(|a, b| b.dead_share().total_cmp(&a.dead_share()));
     take_together(&candidates, balance, u64::MAX)
 }

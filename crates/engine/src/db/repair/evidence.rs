@@ -190,13 +190,12 @@ impl Facts {
         if !fact.removed {
             return false;
         }
-        let replaced = self.replaced_by.get(&number).is_some_and(|added| {
+        self.replaced_by.get(&number).is_some_and(|added| {
             added.iter().all(|other| {
                 files.contains_key(&FileKind::Table(*other))
                     || self.tables.get(other).is_some_and(|fact| fact.removed)
             })
-        });
-        replaced
+        })
     }
 }
 
