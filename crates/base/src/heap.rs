@@ -6,7 +6,10 @@
 //! for which it asks the kernel for pages of 2 MiB, and places what it is asked for in there.
 //!
 //! Placing is TLSF's (crate `rlsf`; Masmano and others, 2004): a good fit in constant time, free
-//! neighbours joined.
+//! neighbours joined. It keeps what is free in lists of sizes, and for a part looks in those whose
+//! every hole is large enough: a hole of just the right size is in the list below and not seen. So
+//! parts are made a little larger, as large as the least hole of their list ([`placed`]): whoever
+//! leaves makes room for the next of about this size.
 //!
 //! The first touch of a huge page has the kernel zero it, and in a virtual machine the host find
 //! it: 0.2 to 13 milliseconds. So whoever takes a chunk of the range says so, and a thread that may
@@ -32,7 +35,7 @@ pub use shared::SharedBytes;
 
 use crate::pages::{prefer_huge, touch};
 use crate::sync::{CHECKED, Mutex, OnceLock};
-use rlsf::Tlsf;
+use rlsf::{GRANULARITY, Tlsf};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -50,6 +53,10 @@ const PART_BYTES_MAX: usize = 256 << 10;
 /// A range has a stripe for each of these, and between one and [`STRIPES_MAX`].
 const STRIPE_BYTES: u64 = 64 << 20;
 const STRIPES_MAX: u64 = 16;
+/// Lists of free holes between a power of two and the next.
+const LISTS: usize = 32;
+/// What precedes a part in its stripe.
+const STRIPE_HEAD_BYTES: usize = GRANULARITY / 2;
 /// More than any cache; addresses are no memory, but there is an end to them.
 const RANGE_BYTES_MAX: u64 = 1 << 40;
 
@@ -94,7 +101,7 @@ struct Stripe {
 }
 
 struct Pool {
-    free: Tlsf<'static, u32, u32, 18, 16>,
+    free: Tlsf<'static, u32, u32, 18, LISTS>,
     in_use: usize,
 }
 
@@ -381,7 +388,7 @@ impl Stripe {
 
 impl Pool {
     fn allocate(&mut self, range: &Arc<Range>, layout: Layout) -> Option<NonNull<u8>> {
-        let part = self.free.allocate(layout)?;
+        let part = self.free.allocate(placed(layout))?;
         if self.in_use == 0 {
             // Owned by the stripe from now on.
             let _ = Arc::into_raw(range.clone());
@@ -394,6 +401,15 @@ impl Pool {
 /// What [`Range::ready`] says.
 fn number_of(ready: usize) -> Option<usize> {
     ready.checked_sub(1)
+}
+
+/// The same, as much larger as makes it with its head the least of a list of holes: at most by a
+/// part in [`LISTS`].
+fn placed(layout: Layout) -> Layout {
+    let whole = layout.size() + STRIPE_HEAD_BYTES;
+    let step = ((1 << whole.ilog2()) / LISTS).max(GRANULARITY);
+    let size = whole.next_multiple_of(step) - STRIPE_HEAD_BYTES;
+    Layout::from_size_align(size, layout.align()).unwrap_or(layout)
 }
 
 /// Numbers threads as they come.

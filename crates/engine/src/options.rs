@@ -40,7 +40,7 @@ pub struct Options {
     /// The part of the budget that the block cache may hold; 0 keeps no block. This,
     /// `pinned_bytes_max` and `run_index_bytes_max` are no more together than seven eighths of what
     /// memtables leave; the eighth is for compactions. Default: none given, which means what the
-    /// two others leave of that.
+    /// two others leave of that, and what pins do not take of their part.
     pub block_cache_bytes: Option<u64>,
     /// The part of the budget that indexes and filters of tables that stay open may hold outside of
     /// the block cache, where nothing displaces them; 0 leaves all of them to the cache. Default:

@@ -1,6 +1,6 @@
 //! Bytes that are filled once and then shared by count.
 
-use super::{Heap, Home, IN_PASSING};
+use super::{Heap, Home, IN_PASSING, STRIPE_HEAD_BYTES, placed};
 use crate::pages::prefetch;
 use std::alloc::Layout;
 use std::fmt;
@@ -121,7 +121,8 @@ impl SharedBytes {
         let head = self.0.as_ptr().cast::<u8>();
         prefetch(head);
         prefetch(head.wrapping_sub(size_of::<Head>()));
-        prefetch(head.wrapping_add(size_of::<Head>() + len + size_of::<usize>()));
+        let next = placed(layout(len)).size();
+        prefetch(head.wrapping_add(next + size_of::<usize>()));
     }
 
     /// True if they are not in the heap they were asked of, since it grows only once more of it is
@@ -130,10 +131,9 @@ impl SharedBytes {
         self.head().home == IN_PASSING
     }
 
-    /// Bytes of memory that they take.
+    /// Bytes of memory that they take, in a heap; about as many elsewhere.
     pub fn heap_bytes(&self) -> usize {
-        // An allocator adds about as much as the head.
-        self.len() + 2 * size_of::<Head>()
+        placed(layout(self.len())).size() + STRIPE_HEAD_BYTES
     }
 
     #[inline]

@@ -41,6 +41,26 @@ fn a_range_is_used_again_and_not_beyond_its_end() {
 }
 
 #[test]
+fn who_leaves_makes_room_for_the_next_of_about_this_size() {
+    // As in a full cache of blocks of 4 KiB and a little more: one leaves, and another one comes.
+    for (len_min, spread) in [(4_100, 1), (4_100, 100), (4_100, 900), (2_000, 8_000)] {
+        let heap = Heap::new(64 << 20);
+        let part =
+            |i: u64| SharedBytes::copied(&heap, &vec![1; len_min + (mix64(i) % spread) as usize]);
+        let mut parts = (0..8_192).map(&part).collect::<Vec<_>>();
+        for i in 0..100_000 {
+            let leaves = mix64(!i) as usize % parts.len();
+            drop(parts.swap_remove(leaves));
+            parts.push(part(1_000_000 + i));
+        }
+        let in_use: usize = parts.iter().map(SharedBytes::heap_bytes).sum();
+        let taken = heap.taken_bytes() as usize;
+        assert!(taken <= in_use + in_use / 8 + CHUNK_BYTES, "{len_min}: {taken} for {in_use}");
+        assert_eq!(taken > 0, HAS_RANGE);
+    }
+}
+
+#[test]
 fn threads_that_come_later_use_what_earlier_ones_have_freed() {
     let heap = Heap::new(512 << 20);
     let fill =

@@ -135,6 +135,7 @@ fn all_bytewise(core: &Core) -> Result<Vec<Arc<KeyspaceCore>>> {
 fn store_of(core: &Core, dir: &Path, moment: &Moment) -> TableStore {
     let memory = MemoryShares {
         cache_bytes: CACHE_BYTES,
+        cache_borrows: false,
         pinned_bytes: 0,
         run_index_bytes: 0,
         read_bytes: CACHE_BYTES as usize,

@@ -36,6 +36,7 @@ impl Core {
     pub(super) fn stats(&self) -> Stats {
         let keyspaces = self.keyspaces.load();
         let (value_files_open, value_directories) = self.store.values.open_files();
+        let (block_cache, block_cache_limit) = self.store.cache.usage_and_capacity_bytes();
         Stats {
             values: self.value_stats(),
             keyspaces: keyspaces
@@ -50,8 +51,8 @@ impl Core {
                 memtables: self.memtable_bytes.load(Ordering::Relaxed),
                 memtables_limit: self.memtables_limit_bytes,
                 memtables_spare: self.supply.spare_bytes(),
-                block_cache: self.store.cache.usage_bytes(),
-                block_cache_limit: self.store.cache.capacity_bytes(),
+                block_cache,
+                block_cache_limit,
                 pinned_tables: self.store.pinned_bytes(),
                 value_directories,
                 run_indexes: keyspaces.by_id.values().map(|k| k.view.load().index_bytes()).sum(),

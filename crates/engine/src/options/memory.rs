@@ -12,14 +12,24 @@ use esker_base::{Error, Result};
 /// What memtables leave of the budget, less a share for the buffers of work in the background.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryShares {
-    /// Of the block cache.
+    /// Of the block cache, at the least.
     pub(crate) cache_bytes: u64,
+    /// The block cache has what pins do not take of theirs, too.
+    pub(crate) cache_borrows: bool,
     /// Index and filter bytes that all tables together may keep outside the block cache.
     pub(crate) pinned_bytes: u64,
     /// Of run indexes.
     pub(crate) run_index_bytes: u64,
     /// What a compaction reads of a table at a time.
     pub(crate) read_bytes: usize,
+}
+
+impl MemoryShares {
+    /// What the block cache may take while so much is promised to pins.
+    pub(crate) fn cache_bytes_beside(&self, promised: u64) -> u64 {
+        let lent = if self.cache_borrows { self.pinned_bytes.saturating_sub(promised) } else { 0 };
+        self.cache_bytes + lent
+    }
 }
 
 /// Runs that a compaction is expected to merge, each with a buffer of its own.
@@ -62,7 +72,8 @@ impl Options {
         let cache_bytes = self.block_cache_bytes.unwrap_or(blocks.saturating_sub(pinned_bytes));
         let reads = self.compaction_thread_count() * RUNS_READ_AT_ONCE;
         let read_bytes = (work / reads as u64).clamp(32 * KIB, 512 * KIB) as usize;
-        MemoryShares { cache_bytes, pinned_bytes, run_index_bytes, read_bytes }
+        let cache_borrows = self.block_cache_bytes.is_none();
+        MemoryShares { cache_bytes, cache_borrows, pinned_bytes, run_index_bytes, read_bytes }
     }
 
     /// Checks the options that share out memory.
@@ -150,6 +161,9 @@ mod tests {
                 expected,
                 "{cache:?}, {pinned:?}"
             );
+            let all = shares.cache_bytes + if cache.is_none() { shares.pinned_bytes } else { 0 };
+            assert_eq!(shares.cache_bytes_beside(0), all, "{cache:?}, {pinned:?}");
+            assert_eq!(shares.cache_bytes_beside(shares.pinned_bytes), shares.cache_bytes);
         }
     }
 

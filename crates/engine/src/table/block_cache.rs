@@ -140,8 +140,13 @@ impl BlockCache {
 
     /// Bytes held now.
     pub fn usage_bytes(&self) -> u64 {
-        let _stands_still = self.capacity_bytes.lock();
-        self.parts.usage_bytes() + self.blocks.usage_bytes()
+        self.usage_and_capacity_bytes().0
+    }
+
+    /// The same, and the most it may hold at that moment.
+    pub fn usage_and_capacity_bytes(&self) -> (u64, u64) {
+        let capacity_bytes = self.capacity_bytes.lock();
+        (self.parts.usage_bytes() + self.blocks.usage_bytes(), *capacity_bytes)
     }
 
     /// The most it may hold.
@@ -151,7 +156,17 @@ impl BlockCache {
 
     /// Changes the capacity; evicts at once if it shrinks.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
+        self.set_capacity_to(|| capacity_bytes);
+    }
+
+    /// The same, to what is found once nobody else changes it: of several who do, the last one has
+    /// seen what the others know.
+    pub(crate) fn set_capacity_to(&self, capacity_bytes: impl FnOnce() -> u64) {
         let mut capacity = self.capacity_bytes.lock();
+        let capacity_bytes = capacity_bytes();
+        if capacity_bytes == *capacity {
+            return;
+        }
         *capacity = capacity_bytes;
         self.parts.set_capacity_bytes(parts_max(capacity_bytes));
         self.leave_to_blocks(capacity_bytes);

@@ -112,7 +112,7 @@ impl TableStore {
         TableStore {
             env,
             dir,
-            cache: Arc::new(BlockCache::new(memory.cache_bytes)),
+            cache: Arc::new(BlockCache::new(memory.cache_bytes_beside(0))),
             counters,
             events,
             memory,
@@ -284,7 +284,28 @@ impl TableStore {
             let with_it = promised.checked_add(bytes)?;
             (with_it <= self.memory.pinned_bytes).then_some(with_it)
         };
-        self.pin_bytes_promised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_it).is_ok()
+        let promised = &self.pin_bytes_promised;
+        let is_promised =
+            promised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_it).is_ok();
+        if is_promised {
+            self.share_with_cache();
+        }
+        is_promised
+    }
+
+    /// Takes such a promise back.
+    fn release_pins(&self, bytes: u64) {
+        self.pin_bytes_promised.fetch_sub(bytes, Ordering::Relaxed);
+        self.share_with_cache();
+    }
+
+    /// The block cache has what pins leave, from now on.
+    fn share_with_cache(&self) {
+        if self.memory.cache_borrows {
+            self.cache.set_capacity_to(|| {
+                self.memory.cache_bytes_beside(self.pin_bytes_promised.load(Ordering::Relaxed))
+            });
+        }
     }
 
     /// Notes an opened table that does not stay open, and closes others of them that were not used
@@ -467,8 +488,7 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         if let Some(reader) = self.kept.get() {
-            let promised = &self.store.pin_bytes_promised;
-            promised.fetch_sub(reader.pin_limit_bytes(), Ordering::Relaxed);
+            self.store.release_pins(reader.pin_limit_bytes());
         }
         if self.is_obsolete() {
             // One or the other is seen by who looks whether there is something to remove.

@@ -72,6 +72,48 @@ fn tables_are_closed_to_open_others() {
 }
 
 #[test]
+fn the_cache_has_what_pins_do_not_take_of_their_part() {
+    const MIB: u64 = 1 << 20;
+    // Without memtables and an eighth for compactions.
+    const KEPT: u64 = 28 * MIB;
+    for given in [None, Some(20 * MIB)] {
+        let default_keyspace = KeyspaceOptions {
+            block_bytes: 512,
+            table_bytes_max: 64 << 10,
+            ..KeyspaceOptions::default()
+        };
+        let options = Options {
+            memory_budget_bytes: 36 * MIB,
+            memtables_bytes_max: 4 * MIB,
+            block_cache_bytes: given,
+            default_keyspace,
+            ..Options::default()
+        };
+        let env = Env::with_vfs(Arc::new(StrictVfs::new()), 7);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        let db = Db::open_with(DIR, options, setup).expect("open");
+        let limit = || db.stats().memory.block_cache_limit;
+        assert_eq!(limit(), given.unwrap_or(KEPT), "nothing is pinned");
+        (0..KEYS).for_each(|number| db.put(&key(number), &[7; 100]).expect("put"));
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        for number in 0..KEYS {
+            assert!(db.get(&key(number)).expect("get").is_some(), "{number}");
+        }
+        let pinned = db.stats().memory.pinned_tables;
+        assert!(pinned > 100 << 10, "{pinned}");
+        match given {
+            Some(bytes) => assert_eq!(limit(), bytes),
+            // What tables take besides indexes and filters is not counted as pins.
+            None => assert!((KEPT - pinned..KEPT - pinned / 2).contains(&limit()), "{}", limit()),
+        }
+        db.delete_range(&key(0), &key(KEYS)).expect("delete");
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        assert_eq!((live_tables(&db), limit()), (0, given.unwrap_or(KEPT)), "given back");
+        db.close().expect("close");
+    }
+}
+
+#[test]
 fn what_is_cached_is_found_though_its_table_was_closed_meanwhile() {
     let disk = StrictVfs::new();
     // Indexes that would be pinned if there were few enough tables.

@@ -109,6 +109,7 @@ pub fn repair(
         options.open_files_max as usize,
         MemoryShares {
             cache_bytes: CACHE_BYTES,
+            cache_borrows: false,
             pinned_bytes: 0,
             run_index_bytes: 0,
             read_bytes: READAHEAD_BYTES,
