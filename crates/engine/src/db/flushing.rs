@@ -372,8 +372,9 @@ pub(super) fn remove_wals(core: &Core, wal_min: u64, map: &ValueMap) {
             continue;
         }
         let path = names::wal(&core.dir, number);
-        match core.env.vfs.remove(&path) {
-            Ok(()) | Err(Error::NotFound { .. }) => {}
+        match core.store.in_directory(|vfs| vfs.remove(&path)) {
+            // Of a store that was closed meanwhile, the next open removes it.
+            Ok(()) | Err(Error::NotFound { .. } | Error::Cancelled) => {}
             Err(error) => core.events.emit(&Event::CleanupFailed { path, error }),
         }
     }

@@ -23,12 +23,14 @@ use std::sync::Arc;
 /// Attempts to find the memtables empty before writers are made to wait for the flush.
 const ATTEMPTS: usize = 3;
 
-/// Bulk loading under way. Dropping it without `finish` leaves nothing behind.
+/// Bulk loading under way. Dropping it without `finish` leaves nothing behind, but for files that
+/// the next open removes where the store was closed meanwhile.
 pub struct Ingest {
+    /// What is written aside. First, so that it is dropped first: it removes its files while the
+    /// directory is still the store's, which may be closed with the next field.
+    output: Option<SeparatedOutput>,
     running: Arc<Running>,
     keyspace: Arc<KeyspaceCore>,
-    /// What is written aside.
-    output: Option<SeparatedOutput>,
     last_key: Option<Vec<u8>>,
     entries: u64,
 }
@@ -39,7 +41,7 @@ impl Ingest {
         let (store, options) = (core.store.clone(), keyspace.options.clone());
         let file_bytes = core.options.value_log_file_bytes;
         let output = Some(SeparatedOutput::bulk(store, options, keyspace.origin(), file_bytes));
-        Ingest { running, keyspace, output, last_key: None, entries: 0 }
+        Ingest { output, running, keyspace, last_key: None, entries: 0 }
     }
 
     /// Adds a key, which must come after all added before.
@@ -212,10 +214,65 @@ fn add_tables(
 #[cfg(all(test, not(any(esker_loom, esker_shuttle))))]
 mod tests {
     use super::*;
+    use crate::db::commit_state::RetiredWal;
+    use crate::db::flushing::remove_wals;
     use crate::db::{Db, Setup};
+    use crate::names;
     use crate::options::Options;
+    use crate::value_log::ValueMap;
     use esker_base::Env;
+    use esker_base::sync::Mutex;
     use esker_base::vfs::strict::StrictVfs;
+    use std::path::Path;
+
+    /// What a load took the place of is removed behind its locks: by then the store may be closed,
+    /// and another one's logs may have these names.
+    #[test]
+    fn logs_of_a_directory_that_was_given_up_stay() {
+        let disk = StrictVfs::new();
+        let env = Env::with_vfs(Arc::new(disk.clone()), 1);
+        let setup = Setup { env, inline_background: true, ..Setup::default() };
+        let db = Db::open_with("/db", Options::default(), setup).expect("open");
+        let core = db.core();
+        for (number, is_removed) in [(1_000, true), (1_001, false)] {
+            let path = names::wal(&core.dir, number);
+            disk.write_file(&path, b"a log").expect("written");
+            core.retired.lock().push(RetiredWal {
+                number,
+                first_seq: 0,
+                bytes: 0,
+                value_bytes: 0,
+                records_end: 0,
+                values: None,
+                writer: Arc::new(Mutex::new(None)),
+            });
+            remove_wals(core, number + 1, &ValueMap::default());
+            assert_eq!(disk.read_file(&path).is_err(), is_removed, "{number}");
+            core.store.give_up_directory();
+        }
+    }
+
+    #[test]
+    fn a_load_that_is_dropped_behind_the_store_leaves_nothing_behind() {
+        for value_log_bytes_min in [None, Some(512)] {
+            let disk = StrictVfs::new();
+            let env = Env::with_vfs(Arc::new(disk.clone()), 1);
+            let setup = Setup { env, inline_background: true, ..Setup::default() };
+            let mut options = Options::default();
+            options.default_keyspace.value_log_bytes_min = value_log_bytes_min;
+            let db = Db::open_with("/db", options, setup).expect("open");
+            let mut load = db.default_keyspace().ingest().expect("begun");
+            load.put(b"key", &[7; 1_000]).expect("put");
+            let files = || {
+                let names = disk.file_names(Path::new("/db"));
+                names.iter().filter(|n| n.ends_with(".tbl") || n.ends_with(".val")).count()
+            };
+            assert!(files() > 0, "begun");
+            drop(db);
+            drop(load);
+            assert_eq!(files(), 0);
+        }
+    }
 
     /// Whoever found out what there is just before a load, and up to where it can be read just
     /// after the write behind it.

@@ -228,6 +228,15 @@ impl TableStore {
         may
     }
 
+    /// A table that may stay open could not be opened: another one may stay in its place.
+    fn keep_no_more(&self, table: &Arc<Table>) {
+        let mut kept = self.kept.lock();
+        // Another thread may have opened it.
+        if table.kept.get().is_none() {
+            kept.retain(|other| other.as_ptr() != Arc::as_ptr(table));
+        }
+    }
+
     /// Wraps a table that exists on disk.
     pub(crate) fn table(
         self: &Arc<TableStore>,
@@ -403,7 +412,11 @@ impl Table {
         // What goes with the reader would have to be read again each time; what is cached stays.
         let pin_bytes_max =
             if stays { store.memory.pinned_bytes.saturating_sub(promised) } else { 0 };
-        let mut reader = self.read_anew(pin_bytes_max)?;
+        let mut reader = self.read_anew(pin_bytes_max).inspect_err(|_| {
+            if stays {
+                store.keep_no_more(self);
+            }
+        })?;
         if self.meta.range_tombstones > 0 {
             self.cover.get_or_init(|| Cover::of(&self.range_tombstones(&reader)));
         }

@@ -72,6 +72,32 @@ fn tables_are_closed_to_open_others() {
 }
 
 #[test]
+fn a_table_that_cannot_be_opened_holds_no_place_of_those_that_stay_open() {
+    let disk = StrictVfs::new();
+    let db = open(&disk);
+    (0..KEYS).for_each(|number| db.put(&key(number), &[7; 100]).expect("put"));
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    db.close().expect("close");
+    let tables: Vec<_> = disk
+        .all_files()
+        .into_iter()
+        .filter(|p| p.extension().is_some_and(|e| e == "tbl"))
+        .collect();
+    assert!(tables.len() as u64 > 2 * OPEN_MAX, "{}", tables.len());
+    let (damaged, _) = tables.split_at(tables.len() - 4);
+    for path in damaged {
+        let bytes = disk.read_file(path).expect("there").len() as u64;
+        // In the footer.
+        disk.flip_bit(path, 8 * (bytes - 10)).expect("flipped");
+    }
+    let db = open(&disk);
+    let failed = (0..KEYS).filter(|&number| db.get(&key(number)).is_err()).count() as u64;
+    assert!(failed > KEYS / 2, "{failed}");
+    assert!((1..=4).contains(&db.stats().open_files), "{} are open", db.stats().open_files);
+    assert!(db.stats().memory.pinned_tables > 4 << 10, "{}", db.stats().memory.pinned_tables);
+}
+
+#[test]
 fn the_cache_has_what_pins_do_not_take_of_their_part() {
     const MIB: u64 = 1 << 20;
     // Without memtables and an eighth for compactions.
