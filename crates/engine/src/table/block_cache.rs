@@ -55,9 +55,16 @@ pub struct BlockCache {
 impl BlockCache {
     /// An empty cache that holds at most about `capacity_bytes`.
     pub fn new(capacity_bytes: u64) -> BlockCache {
+        BlockCache::between(capacity_bytes, capacity_bytes)
+    }
+
+    /// One that holds at most about `capacity_bytes`, and never less than `least_bytes`, of which
+    /// indexes and filters have their share: theirs does not follow the capacity, since what left
+    /// is remembered for so many as there is room for, and less with each change of that.
+    pub(crate) fn between(least_bytes: u64, capacity_bytes: u64) -> BlockCache {
         let heap = Heap::new(capacity_bytes);
         BlockCache {
-            parts: Cache::new(parts_max(capacity_bytes)),
+            parts: Cache::new(parts_max(least_bytes)),
             blocks: Queues::new(capacity_bytes),
             capacity_bytes: Mutex::new(capacity_bytes),
             impatient_heap: heap.impatient(),
@@ -92,7 +99,8 @@ impl BlockCache {
             return;
         }
         // Room first, so that there is never more than there may be.
-        let with_it = (self.parts.usage_bytes() + weight(&part)).min(parts_max(*capacity_bytes));
+        let with_it = self.parts.usage_bytes() + weight(&part);
+        let with_it = with_it.min(self.parts.capacity_bytes()).min(*capacity_bytes);
         self.blocks.set_capacity_bytes(*capacity_bytes - with_it);
         self.parts.insert(key, part);
         if self.parts.get(key).is_none() {
@@ -156,20 +164,18 @@ impl BlockCache {
 
     /// Changes the capacity; evicts at once if it shrinks.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
-        self.set_capacity_to(|| capacity_bytes);
-    }
-
-    /// The same, to what is found once nobody else changes it: of several who do, the last one has
-    /// seen what the others know.
-    pub(crate) fn set_capacity_to(&self, capacity_bytes: impl FnOnce() -> u64) {
         let mut capacity = self.capacity_bytes.lock();
-        let capacity_bytes = capacity_bytes();
-        if capacity_bytes == *capacity {
-            return;
-        }
         *capacity = capacity_bytes;
         self.parts.set_capacity_bytes(parts_max(capacity_bytes));
         self.leave_to_blocks(capacity_bytes);
+    }
+
+    /// Has blocks take what is lent to them above the least, as it is found once nobody else
+    /// changes it: of several who do, the last one has seen what the others know.
+    pub(crate) fn lend_to_blocks(&self, capacity_bytes: impl FnOnce() -> u64) {
+        let mut capacity = self.capacity_bytes.lock();
+        *capacity = capacity_bytes();
+        self.leave_to_blocks(*capacity);
     }
 
     /// Number of blocks held now.

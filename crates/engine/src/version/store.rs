@@ -112,7 +112,7 @@ impl TableStore {
         TableStore {
             env,
             dir,
-            cache: Arc::new(BlockCache::new(memory.cache_bytes_beside(0))),
+            cache: Arc::new(BlockCache::between(memory.cache_bytes, memory.cache_bytes_beside(0))),
             counters,
             events,
             memory,
@@ -311,7 +311,7 @@ impl TableStore {
     /// The block cache has what pins leave, from now on.
     fn share_with_cache(&self) {
         if self.memory.cache_borrows {
-            self.cache.set_capacity_to(|| {
+            self.cache.lend_to_blocks(|| {
                 self.memory.cache_bytes_beside(self.pin_bytes_promised.load(Ordering::Relaxed))
             });
         }
