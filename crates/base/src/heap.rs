@@ -8,8 +8,8 @@
 //! Placing is TLSF's (crate `rlsf`; Masmano and others, 2004): a good fit in constant time, free
 //! neighbours joined. It keeps what is free in lists of sizes, and for a part looks in those whose
 //! every hole is large enough: a hole of just the right size is in the list below and not seen. So
-//! parts are made a little larger, as large as the least hole of their list ([`placed`]): whoever
-//! leaves makes room for the next of about this size.
+//! parts are made a little larger, as large as the least hole of their list: whoever leaves makes
+//! room for the next of about this size.
 //!
 //! The first touch of a huge page has the kernel zero it, and in a virtual machine the host find
 //! it: 0.2 to 13 milliseconds. So whoever takes a chunk of the range says so, and a thread that may

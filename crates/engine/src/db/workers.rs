@@ -139,7 +139,10 @@ impl Workers {
         })?;
         for i in 0..core.options.compaction_thread_count() {
             workers.spawn(core, format!("esker-compact-{i}"), |core| {
-                run_while(core, compact_next, || retry_in(core, core.next_value_retry()));
+                run_while(core, compact_next, || {
+                    let retries = [core.next_value_retry(), core.next_small_retry()];
+                    retry_in(core, retries.into_iter().flatten().min())
+                });
             })?;
         }
         Ok(workers)

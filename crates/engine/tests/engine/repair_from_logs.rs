@@ -2,8 +2,10 @@
 //! overwritten by something that no log holds.
 
 use super::support::{DIR, setup_on};
+use esker::base::Vfs;
 use esker::base::vfs::strict::StrictVfs;
-use esker::repair::{RepairReport, repair};
+use esker::fields::Record;
+use esker::repair::{FileFate, RepairReport, Structure, repair};
 use esker::{Compression, Db, Keyspace, KeyspaceOptions, Options};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -216,4 +218,53 @@ fn the_manifest_does_not_grow_with_each_deletion() {
             assert!(longest_manifest() < 8 << 10, "{is_logged}: {} bytes", longest_manifest());
         }
     }
+}
+
+/// Nothing of a keyspace is lost with a table of an index, so that what logs are kept for, their
+/// values, is not taken for newer than what was loaded in bulk over it.
+#[test]
+fn a_lost_table_of_an_index_has_no_log_read_again() {
+    let options = || Options {
+        default_keyspace: KeyspaceOptions {
+            value_log_bytes_min: Some(64),
+            ..options().default_keyspace
+        },
+        ..options()
+    };
+    let disk = StrictVfs::new();
+    let db = Db::open_with(DIR, options(), setup(&disk)).expect("open");
+    let goods = db.create_keyspace("goods", options().default_keyspace).expect("create");
+    goods.create_index("price").expect("create");
+    let put = |key: &[u8], byte: u8| db.put(key, &[byte; 500]).expect("put");
+    put(b"key", 1);
+    put(b"keeps the log", 1);
+    db.flush().expect("flush");
+    let mut load = db.default_keyspace().ingest().expect("ingest");
+    load.put(b"key", &[2; 500]).expect("put");
+    load.finish().expect("finish");
+    put(b"more", 3);
+    goods.put_record(b"apple", &Record::new().with("price", 7_i64)).expect("put");
+    db.flush().expect("flush");
+    db.default_keyspace().compact_range(None, None).expect("compact");
+    drop(goods);
+    db.close().expect("close");
+    // No manifest is whole, and its edits are there.
+    disk.remove(&Path::new(DIR).join("CURRENT")).expect("remove");
+    let names = disk.file_names(Path::new(DIR));
+    let manifest = names.iter().find(|name| name.starts_with("MANIFEST")).expect("a manifest");
+    disk.flip_bit(&Path::new(DIR).join(manifest), 60 * 8).expect("flip");
+    let of_index = {
+        let copy = disk.deep_copy();
+        let report = repair(Path::new(DIR), &options(), setup(&copy), |_| true).expect("repair");
+        assert_eq!(report.structure, Structure::Rebuilt, "{report}");
+        let held = report.files.iter().find(|file| file.reason.contains("held an index"));
+        held.unwrap_or_else(|| panic!("{report}")).file.clone()
+    };
+    disk.remove(&Path::new(DIR).join(&of_index)).expect("remove");
+    let report = repair(Path::new(DIR), &options(), setup(&disk), |_| true).expect("repair");
+    let told = report.files.iter().find(|file| file.file == of_index).expect("it is told of");
+    assert_eq!(told.fate, FileFate::Unneeded, "{report}");
+    let db = Db::open_with(DIR, options(), setup(&disk)).expect("open");
+    assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&[2; 500][..]), "{report}");
+    assert_eq!(db.get(b"more").expect("get").as_deref(), Some(&[3; 500][..]), "{report}");
 }

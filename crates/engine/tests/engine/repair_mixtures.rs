@@ -4,8 +4,9 @@
 use crate::support::{DIR, Model, Random, setup};
 use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::base::{Env, Vfs};
+use esker::fields::Record;
 use esker::repair::{FileFate, RepairReport, repair};
-use esker::{Db, Error, KeyspaceOptions, Options, Setup, WriteOptions};
+use esker::{Db, Error, FindOptions, KeyspaceOptions, Options, Setup, WriteOptions};
 use std::path::Path;
 
 fn key(number: u64) -> Vec<u8> {
@@ -171,6 +172,49 @@ fn a_keyspace_that_was_dropped_does_not_take_the_name_of_the_newer_one() {
     assert_eq!(get("users").as_deref(), Some(&b"new"[..]));
     assert_eq!(get(recovered).as_deref(), Some(&b"old"[..]));
     assert!(report.notes.iter().any(|note| note.contains("users")), "{report}");
+    db.close().expect("close");
+}
+
+/// An index that was dropped and created anew is one: what a second one finds would be found twice,
+/// and nobody could drop it.
+#[test]
+fn an_index_that_was_created_again_is_there_once() {
+    let disk = StrictVfs::new();
+    let options = Options::default();
+    let db = open(&disk, &options);
+    let put = |db: &Db, key: &[u8]| {
+        let record = Record::new().with("price", 7_i64);
+        db.default_keyspace().put_record(key, &record).expect("put");
+        db.flush().expect("flush");
+    };
+    db.default_keyspace().create_index("price").expect("create");
+    put(&db, b"pear");
+    let old = files(&disk);
+    db.default_keyspace().drop_index("price").expect("drop");
+    db.default_keyspace().create_index("price").expect("create");
+    put(&db, b"plum");
+    db.close().expect("close");
+    let tables: Vec<_> = old.into_iter().filter(|(name, _)| name.ends_with(".tbl")).collect();
+    put_over(&disk, &tables);
+    for (name, _) in files(&disk) {
+        if name == "CURRENT" || name.starts_with("MANIFEST") {
+            disk.remove(&Path::new(DIR).join(name)).expect("remove");
+        }
+    }
+    let report = repair(Path::new(DIR), &options, setup(&disk), |_| true).expect("repair");
+    let db = open(&disk, &options);
+    let keyspace = db.default_keyspace();
+    assert_eq!(keyspace.indexes().expect("list").len(), 1, "{report}");
+    keyspace.wait_index("price", |_| true).expect("it is built");
+    let mut found = keyspace.find("price", 7, &FindOptions::default()).expect("find");
+    let mut count = 0;
+    while found.advance().expect("advance") {
+        count += 1;
+    }
+    assert_eq!(count, 2, "{report}");
+    drop(found);
+    keyspace.drop_index("price").expect("drop");
+    assert!(keyspace.indexes().expect("list").is_empty());
     db.close().expect("close");
 }
 

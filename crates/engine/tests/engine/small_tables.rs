@@ -11,6 +11,7 @@ use esker::{Compaction, Compression, Db, KeyspaceOptions, Options, ScanOptions, 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 const RECORDS: u64 = 20;
 
@@ -292,4 +293,43 @@ fn what_cannot_be_read_is_left_alone_for_a_while() {
     clock.advance_ns(1_000_000_000);
     write(&db, 60);
     assert!(tables(&db) < 40, "{}", tables(&db));
+}
+
+/// It is tried again though nobody writes, and whoever waits for that comes to an end.
+#[test]
+fn what_can_be_read_again_becomes_one_in_a_store_at_rest() {
+    let vfs = FaultyVfs::new(Arc::new(StrictVfs::new()));
+    let merges = Arc::new(AtomicUsize::new(0));
+    let setup = Setup {
+        listener: Some(counting(&merges)),
+        inline_background: false,
+        ..setup_on(Arc::new(vfs.clone()), 1)
+    };
+    let db = Db::open_with(DIR, options(Compaction::Leveled), setup).expect("open");
+    let is_table = |path: &Path| path.extension().is_some_and(|end| end == "tbl");
+    vfs.inject(FaultRule::nth(1, &[Op::Read], Fault::Eio).from_then_on().on(is_table));
+    let mut parts = 0;
+    while merges.load(Ordering::Relaxed) == 0 {
+        assert!(parts < 1_000, "small tables never became one");
+        for record in 0..RECORDS {
+            db.put(&key(parts, record), &parts.to_le_bytes()).expect("put");
+        }
+        db.flush().expect("a flush reads no table");
+        parts += 1;
+    }
+    while vfs.faults_fired() == 0 {
+        std::thread::yield_now();
+    }
+    vfs.heal();
+    let (_held, never) = std::sync::mpsc::channel::<()>();
+    for _ in 0..100 {
+        if merges.load(Ordering::Relaxed) > 1 {
+            break;
+        }
+        // At first it is left alone for a second.
+        let _ = never.recv_timeout(Duration::from_millis(100));
+    }
+    assert!(merges.load(Ordering::Relaxed) > 1, "it is tried again");
+    db.wait_idle().expect("wait");
+    assert!(tables(&db) < parts, "{} of {parts}", tables(&db));
 }

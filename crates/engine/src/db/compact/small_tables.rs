@@ -10,12 +10,21 @@ use crate::options::KeyspaceOptions;
 use crate::version::{CompactionSpec, Version};
 use esker_base::{Error, Result};
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Chosen {
     /// The keyspace, if small tables are to become one.
     pub(in crate::db) fn of_small_tables(&self) -> Option<Arc<KeyspaceCore>> {
         let is_small = self.spec.reason == CompactionReason::SmallTables;
         is_small.then(|| self.keyspace.clone())
+    }
+}
+
+impl Core {
+    /// How long until small tables of some keyspace are tried again, if any are.
+    pub(in crate::db) fn next_small_retry(&self) -> Option<Duration> {
+        let keyspaces = self.keyspaces.load();
+        keyspaces.by_id.values().filter_map(|keyspace| keyspace.small_retry(self)).min()
     }
 }
 
@@ -29,6 +38,17 @@ impl KeyspaceCore {
     ) -> Option<CompactionSpec> {
         let left_alone = self.small_tables.lock().left(core.env.clock.now_ns());
         left_alone.is_zero().then(|| policy::pick_small(version, options)).flatten()
+    }
+
+    /// How long until small tables that could not become one are tried again, if there are any.
+    fn small_retry(&self, core: &Core) -> Option<Duration> {
+        let patience = *self.small_tables.lock();
+        if patience == Patience::default() {
+            return None;
+        }
+        let version = self.view.load().version.clone();
+        policy::pick_small(&version, &self.compacted_by.load())?;
+        Some(patience.left(core.env.clock.now_ns()))
     }
 
     /// Notes what has become of that.

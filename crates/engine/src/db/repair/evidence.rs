@@ -177,6 +177,13 @@ impl Facts {
         }
     }
 
+    /// True if edits say that the table is one of an index.
+    pub(super) fn is_of_index(&self, number: u64) -> bool {
+        let keyspace = self.tables.get(&number).map(|fact| fact.keyspace);
+        let name = keyspace.and_then(|id| self.keyspaces.get(&id)).map(|(name, _)| name);
+        name.is_some_and(|name| names::is_index(name))
+    }
+
     /// True if the table was replaced by others that are there, or that were replaced in their
     /// turn.
     ///

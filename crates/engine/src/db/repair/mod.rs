@@ -59,6 +59,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tolerant::TolerantVfs;
 
+/// Why a table of an index is not used: entries follow from records.
+const INDEX_REASON: &str = "it held an index, which is built anew";
+
 /// Memory for blocks while tables are read.
 const CACHE_BYTES: u64 = 8 << 20;
 
@@ -227,14 +230,6 @@ impl Repair<'_> {
         });
     }
 
-    /// A table of an index is not used: entries follow from records, and the next open makes them
-    /// anew.
-    fn leave_index_table(&mut self, number: u64) -> Result<()> {
-        let reason = "it held an index, which is built anew";
-        self.speak_for(FileKind::Table(number), FileFate::Unneeded, reason, 0);
-        self.advance(FileKind::Table(number))
-    }
-
     /// True if the manifest is whole but says less than the directory: edits are missing at its
     /// end, and tables that they would name are there.
     fn has_lost_its_end(&self, evidence: &Evidence, manifest: &ManifestRemains) -> Result<bool> {
@@ -359,7 +354,8 @@ impl Repair<'_> {
             target.flushed_seq = raw.flushed_seq;
             if names::is_index(&raw.name) {
                 for &(_, number) in raw.tables.keys() {
-                    self.leave_index_table(number)?;
+                    self.speak_for(FileKind::Table(number), FileFate::Unneeded, INDEX_REASON, 0);
+                    self.advance(FileKind::Table(number))?;
                 }
                 continue;
             }
@@ -521,10 +517,14 @@ impl Repair<'_> {
     /// The state that the new manifest will hold.
     fn new_state(&mut self) -> Result<Recovered> {
         let values = self.keep_values()?;
-        // An index of a keyspace that nothing tells of any more is of nothing.
+        // An index of a keyspace that nothing tells of any more is of nothing. Of two of one name
+        // the older one had been dropped.
+        let ids = self.keyspaces.iter().map(|(&id, one)| (one.name.clone(), id));
+        let newest: BTreeMap<String, KeyspaceId> = ids.collect();
         let there: BTreeSet<KeyspaceId> = self.keyspaces.keys().copied().collect();
-        self.keyspaces.retain(|_, one| {
-            names::parse_index(&one.name).is_none_or(|(of, _)| there.contains(&of))
+        self.keyspaces.retain(|&id, one| {
+            names::parse_index(&one.name)
+                .is_none_or(|(of, _)| there.contains(&of) && newest.get(&one.name) == Some(&id))
         });
         let mut keyspaces = BTreeMap::new();
         for (&id, target) in &self.keyspaces {

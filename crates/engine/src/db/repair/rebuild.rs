@@ -8,7 +8,7 @@
 
 use super::evidence::{Evidence, Facts};
 use super::tables::Checked;
-use super::{FileFate, Repair, Structure, table_number};
+use super::{FileFate, INDEX_REASON, Repair, Structure, table_number};
 use crate::compaction::policy::leveled::roomy_level;
 use crate::cursor::Cursor;
 use crate::iter::{MergeCursor, Ranked, Retention};
@@ -117,7 +117,12 @@ impl Repair<'_> {
         for (&number, fact) in &facts.tables {
             let kind = FileKind::Table(number);
             let dropped = facts.dropped.contains(&fact.keyspace);
-            if !fact.removed && !dropped && !self.files.contains_key(&kind) {
+            if fact.removed || dropped || self.files.contains_key(&kind) {
+                continue;
+            }
+            if facts.is_of_index(number) {
+                self.speak_for(kind, FileFate::Unneeded, INDEX_REASON, 0);
+            } else {
                 let reason = "missing; an edit names it, which later ones may have undone";
                 self.speak_for(kind, FileFate::Lost, reason, 0);
             }
@@ -134,6 +139,11 @@ impl Repair<'_> {
         }
         let known = match self.identify(number, facts) {
             Ok(known) => known,
+            // What nobody reads hurts nobody.
+            Err(_) if facts.is_of_index(number) => {
+                self.speak_for(kind, FileFate::Unneeded, INDEX_REASON, 0);
+                return Ok(());
+            }
             Err(why) => {
                 self.speak_for(kind, FileFate::Lost, &why, 0);
                 return Ok(());
@@ -146,8 +156,7 @@ impl Repair<'_> {
         }
         self.target(id, &known.name, &known.order)?;
         if names::is_index(&known.name) {
-            let reason = "it held an index, which is built anew";
-            self.speak_for(kind, FileFate::Unneeded, reason, 0);
+            self.speak_for(kind, FileFate::Unneeded, INDEX_REASON, 0);
             return Ok(());
         }
         let Some(target) = self.keyspaces.get(&id) else { return Ok(()) };
