@@ -51,6 +51,9 @@ mod ffi {
             value_bytes: usize,
             error: *mut *mut c_char,
         );
+        pub(super) fn leveldb_writebatch_create() -> Ptr;
+        pub(super) fn leveldb_writebatch_destroy(batch: Ptr);
+        pub(super) fn leveldb_write(db: Ptr, options: Ptr, batch: Ptr, error: *mut *mut c_char);
         pub(super) fn leveldb_delete(
             db: Ptr,
             options: Ptr,
@@ -236,6 +239,9 @@ impl Store for LevelDbStore {
                 let (key, value) = item();
                 see(key, value);
                 seen += 1;
+                if seen == walk.records_max {
+                    break;
+                }
                 if walk.backwards {
                     ffi::leveldb_iter_prev(at);
                 } else {
@@ -250,7 +256,15 @@ impl Store for LevelDbStore {
 
     fn settle(&self) -> Outcome<Option<Instant>> {
         // It cannot be asked. Its memtable stays as it is, as it does for whoever uses it.
-        Ok(Some(wait_until_idle()))
+        let since = wait_until_idle();
+        // What has failed in the background is told to who writes.
+        // SAFETY: the batch is made and destroyed here.
+        checked(|error| unsafe {
+            let batch = ffi::leveldb_writebatch_create();
+            ffi::leveldb_write(self.db, self.writing, batch, error);
+            ffi::leveldb_writebatch_destroy(batch);
+        })?;
+        Ok(Some(since))
     }
 
     fn compact(&self) -> Outcome<()> {

@@ -105,7 +105,11 @@ fn main() -> ExitCode {
                 .for_each(|engine| println!("{:18} {}", engine.name(), engine.setup(&config)));
             Ok(true)
         }
-        Action::Turn { engine, config, quiet } => turn(&engine, &config, quiet).map(|()| true),
+        Action::Turn { engine, config, quiet } => match turn(&engine, &config, quiet) {
+            // Whoever started it says so.
+            Ok(false) => return ExitCode::from(interrupt::INTERRUPTED),
+            done => done,
+        },
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -151,8 +155,9 @@ fn phoenix(choice: &esker_bench::papers::phoenix::Choice, quiet: bool) -> Outcom
     Ok(!stop.load(std::sync::atomic::Ordering::Relaxed))
 }
 
-/// One engine's turn: results go to standard output, one in a line.
-fn turn(name: &str, config: &str, quiet: bool) -> Outcome<()> {
+/// One engine's turn: results go to standard output, one in a line. Returns false if it was
+/// interrupted.
+fn turn(name: &str, config: &str, quiet: bool) -> Outcome<bool> {
     let config: Config = serde_json::from_str(config)?;
     let engine = engine(name)?;
     let stop = interrupt::watch()?;
@@ -167,5 +172,6 @@ fn turn(name: &str, config: &str, quiet: bool) -> Outcome<()> {
     };
     session::run(&*engine, &config, &stop, &mut progress, &mut each)?;
     progress.finish();
-    Ok(failed?)
+    failed?;
+    Ok(!stop.load(std::sync::atomic::Ordering::Relaxed))
 }

@@ -61,7 +61,8 @@ impl Rocks {
         });
         let mut tables = BlockBasedOptions::default();
         tables.set_block_size(settings.block_bytes as usize);
-        tables.set_block_cache(&Cache::new_lru_cache(settings.cache_bytes as usize));
+        let cache = Cache::new_lru_cache(settings.cache_bytes as usize);
+        tables.set_block_cache(&cache);
         if settings.filter_bits_per_key > 0 {
             tables.set_bloom_filter(f64::from(settings.filter_bits_per_key), false);
         }
@@ -71,6 +72,8 @@ impl Rocks {
             options.set_enable_blob_files(true);
             options.set_min_blob_size(BLOB_BYTES_MIN);
             options.set_enable_blob_gc(true);
+            // One for blocks and values, as its documentation has it.
+            options.set_blob_cache(&cache);
             options.set_blob_compression_type(match settings.compression {
                 true => DBCompressionType::Lz4,
                 false => DBCompressionType::None,
@@ -92,7 +95,9 @@ impl Engine for Rocks {
     fn setup(&self, settings: &Settings) -> String {
         let more = match self {
             Rocks::Plain => "",
-            Rocks::Blobs => "; enable_blob_files, min_blob_size = 512, enable_blob_gc",
+            Rocks::Blobs => {
+                "; enable_blob_files, min_blob_size = 512, enable_blob_gc, values in the block cache too"
+            }
             Rocks::Pipelined => "; enable_pipelined_write",
         };
         let built_for = match option_env!("CXXFLAGS_x86_64_unknown_linux_gnu") {
@@ -168,6 +173,10 @@ impl Store for RocksStore {
         {
             see(key, value);
             seen += 1;
+            // The others go no further than they are asked to either.
+            if seen == walk.records_max {
+                break;
+            }
             if walk.backwards {
                 iterator.prev();
             } else {

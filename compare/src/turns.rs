@@ -142,7 +142,10 @@ fn take_turn(name: &str, config: &Config, show: &Show) -> Outcome<Vec<Measured>>
         runs.push(serde_json::from_str(&line?)?);
     }
     let status = child.wait()?;
-    // A signal of the terminal reaches both.
+    // A signal of the terminal reaches both. Where it reached this process alone, all is to end.
+    if status.code() == Some(interrupt::INTERRUPTED.into()) {
+        show.stop.store(true, Ordering::Relaxed);
+    }
     if status.success() || show.is_interrupted() {
         return Ok(runs);
     }

@@ -5,6 +5,7 @@ use crate::keys::{KeyShape, Popularity};
 use crate::store::Settings;
 use crate::workload::{Count, Shape, Workload};
 use clap::Parser;
+use esker::base::checksum::mix64;
 use esker_draw::Outcome;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -227,18 +228,36 @@ impl Config {
                 .filter(|&min| min > 0.0 && workload.only_reads() && !self.is_cold(step)),
             rate: self.rate,
             sync: self.sync || workload.sync,
-            // Each step draws keys of its own; the same step of another engine, the same.
-            seed: self.seed + step as u64,
+            // Each step draws keys of its own, and so does each workload where it is the first one of
+            // several runs; the same step of another engine draws the same.
+            seed: (self.seed + step as u64) ^ number_of(workload.name),
             step,
             settle: true,
         })
     }
 }
 
+/// A number that a name has on every machine.
+fn number_of(name: &str) -> u64 {
+    name.bytes().fold(0, |number, byte| mix64(number ^ u64::from(byte)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::workload::find;
+
+    /// Gets of what a fill has put would find the keys of its first puts, in their order.
+    #[test]
+    fn gets_in_a_run_of_their_own_draw_other_keys_than_the_fill() {
+        let config = Config::of(&["--num", "1000"]).expect("flags");
+        let seed = |name: &str, step| {
+            config.plan(find(name).expect("a workload"), step).expect("a plan").seed
+        };
+        assert_ne!(seed("fillrandom", 0), seed("readrandom", 0));
+        assert_ne!(seed("readrandom", 1), seed("readrandom", 0));
+        assert_eq!(seed("readrandom", 1), seed("readrandom", 1));
+    }
 
     #[test]
     fn what_finds_an_empty_cache_is_not_prolonged() {

@@ -8,7 +8,7 @@
 //! the time from when an operation was begun.
 
 use crate::keys::{Draw, KeyShape, Known};
-use crate::machine::{OwnMemory, Usage, disk_bytes, forget_peak_memory, memory_peak_bytes};
+use crate::machine::{Peak, Usage, disk_bytes, forget_peak_memory, memory_peak_bytes};
 use crate::progress::Progress;
 use crate::race::{Race, Runner};
 use crate::result::{Latency, Measured};
@@ -85,6 +85,8 @@ struct Worker<'a> {
     reads_max: u64,
     writes_max: u64,
     found: u64,
+    /// Keys that were got, but for those that are known to be missing.
+    sought: u64,
     /// Records of walks over everything, and keys that were got several at once.
     records: u64,
     user_written_bytes: u64,
@@ -112,6 +114,7 @@ impl<'a> Worker<'a> {
             reads_max: 0,
             writes_max: 0,
             found: 0,
+            sought: 0,
             records: 0,
             user_written_bytes: 0,
         })
@@ -147,6 +150,7 @@ impl<'a> Worker<'a> {
         };
         self.found += self.store.multi_get(&self.batch, &mut see)?;
         self.records += self.batch.len() as u64;
+        self.sought += self.batch.len() as u64;
         Ok(())
     }
 
@@ -169,6 +173,7 @@ impl<'a> Worker<'a> {
             }
             Operation::Get(number) => {
                 self.make_key(number);
+                self.sought += 1;
                 self.get()?;
             }
             Operation::MultiGet(seed) => self.get_several(seed)?,
@@ -185,6 +190,7 @@ impl<'a> Worker<'a> {
             }
             Operation::ReadModifyWrite(number) => {
                 self.make_key(number);
+                self.sought += 1;
                 self.get()?;
                 self.put()?;
                 return Ok(true);
@@ -241,9 +247,9 @@ pub fn run(
     progress: &mut Progress,
 ) -> Outcome<Measured> {
     forget_peak_memory();
-    let memory = OwnMemory::watch();
+    let (memory, most_disk) = (Peak::of_own_memory(), Peak::of_disk(dir));
     let Ran { begun, workers, end, run_usage, watch } =
-        work_together(store, dir, (workload, plan), known, (stop, progress))?;
+        work_together(store, (workload, plan), known, (stop, progress))?;
     let measured = &workers[..plan.threads as usize];
     let idle_since = if plan.settle { store.settle()? } else { Some(end) };
     let settled = idle_since.unwrap_or_else(Instant::now);
@@ -254,6 +260,7 @@ pub fn run(
     measured.iter().for_each(|worker| total.add(worker));
     let written: u64 = workers.iter().map(|worker| worker.user_written_bytes).sum();
     let operations = total.operations(workload);
+    let each = |cpu_ns: u64| cpu_ns as f64 / 1e3 / operations.max(1) as f64;
     Ok(Measured {
         engine: engine.to_owned(),
         workload: workload.name.to_owned(),
@@ -262,8 +269,10 @@ pub fn run(
         threads: plan.threads,
         operations,
         found: total.found,
+        sought: Some(total.sought),
         seconds: end.duration_since(begun.at).as_secs_f64(),
-        cpu_us_per_operation: run_usage.cpu_ns as f64 / 1e3 / operations.max(1) as f64,
+        cpu_us_per_operation: each(run_usage.cpu_ns),
+        settled_cpu_us_per_operation: Some(each(usage.cpu_ns)),
         reads: Latency::of(&total.reads, total.reads_max),
         writes: Latency::of(&total.writes, total.writes_max),
         user_written_bytes: written,
@@ -272,9 +281,9 @@ pub fn run(
         stalled_ns: difference(own.stalled_ns, begun.own.stalled_ns),
         settle_seconds: settled.saturating_duration_since(end).as_secs_f64(),
         disk_bytes: disk,
-        disk_peak_bytes: watch.disk_peak_bytes.max(disk),
+        disk_peak_bytes: most_disk.bytes().max(disk),
         memory_peak_bytes: memory_peak_bytes(),
-        own_memory_peak_bytes: Some(memory.peak_bytes()),
+        own_memory_peak_bytes: Some(memory.bytes()),
         pace: watch.pace,
         slowest_ns: watch.slowest_ns,
         round_ends_ns: watch.ends_ns,
@@ -306,13 +315,12 @@ struct Ran<'a> {
     end: Instant,
     /// What the process had used until then.
     run_usage: Usage,
-    watch: Watch<'a>,
+    watch: Watch,
 }
 
 /// Starts all threads and watches them until they are done.
 fn work_together<'a>(
     store: &'a dyn Store,
-    dir: &'a Path,
     (workload, plan): (&Workload, &Plan),
     known: &Known,
     (stop, progress): (&AtomicBool, &mut Progress),
@@ -342,7 +350,7 @@ fn work_together<'a>(
             let (own, usage) = (store.counters(), Usage::now());
             Begun { own, usage, at: Instant::now() }
         });
-        let mut watch = Watch::since(begun.at, dir);
+        let mut watch = Watch::since(begun.at);
         loop {
             let ended = race.is_over_by(watch.next());
             let seen = Seen::of(&done[..measured]);
@@ -482,6 +490,7 @@ struct Totals {
     reads_max: u64,
     writes_max: u64,
     found: u64,
+    sought: u64,
     records: u64,
 }
 
@@ -489,7 +498,8 @@ impl Totals {
     fn new() -> Outcome<Totals> {
         let histogram = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS);
         let (reads, writes) = (histogram()?, histogram()?);
-        Ok(Totals { reads, writes, reads_max: 0, writes_max: 0, found: 0, records: 0 })
+        let (found, sought, records) = (0, 0, 0);
+        Ok(Totals { reads, writes, reads_max: 0, writes_max: 0, found, sought, records })
     }
 
     fn add(&mut self, worker: &Worker<'_>) {
@@ -499,6 +509,7 @@ impl Totals {
         self.reads_max = self.reads_max.max(worker.reads_max);
         self.writes_max = self.writes_max.max(worker.writes_max);
         self.found += worker.found;
+        self.sought += worker.sought;
         self.records += worker.records;
     }
 

@@ -285,6 +285,9 @@ impl Store for EskerStore {
         while seen < walk.records_max && cursor.valid() {
             see(cursor.key(), cursor.value());
             seen += 1;
+            if seen == walk.records_max {
+                break;
+            }
             if walk.backwards {
                 cursor.prev()?;
             } else {

@@ -17,6 +17,8 @@ const IDLE_LOOK: Duration = Duration::from_millis(50);
 const IDLE_LOOKS: u32 = 6;
 /// Between two looks at the memory of this process.
 const MEMORY_LOOK: Duration = Duration::from_millis(20);
+/// Between two looks at the disk.
+const DISK_LOOK: Duration = Duration::from_millis(100);
 /// Processor time of a look in which a process counts as idle.
 const IDLE_NS_MAX: u64 = 2_000_000;
 
@@ -157,38 +159,48 @@ fn own_memory_bytes() -> u64 {
     field(&status(), "RssAnon:") << 10
 }
 
-/// Watches how much memory of its own this process holds, which the system keeps no peak of.
+/// Watches how much there is of something that the system keeps no peak of.
 #[derive(Debug)]
-pub struct OwnMemory {
+pub struct Peak {
     watcher: Option<JoinHandle<u64>>,
     over: Arc<AtomicBool>,
 }
 
-impl OwnMemory {
-    /// Looks from now on, fifty times a second.
-    pub fn watch() -> OwnMemory {
+impl Peak {
+    /// Of the memory of its own that this process holds; looks fifty times a second.
+    pub fn of_own_memory() -> Peak {
+        Peak::watch(MEMORY_LOOK, own_memory_bytes)
+    }
+
+    /// Of the disk that the files in a directory and below it take; looks ten times a second.
+    pub fn of_disk(dir: &Path) -> Peak {
+        let dir = dir.to_owned();
+        Peak::watch(DISK_LOOK, move || disk_bytes(&dir))
+    }
+
+    fn watch(every: Duration, look: impl Fn() -> u64 + Send + 'static) -> Peak {
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
         let watcher = std::thread::spawn(move || {
-            let mut peak = own_memory_bytes();
+            let mut peak = look();
             while !seen.load(Ordering::Relaxed) {
-                std::thread::sleep(MEMORY_LOOK);
-                peak = peak.max(own_memory_bytes());
+                std::thread::sleep(every);
+                peak = peak.max(look());
             }
             peak
         });
-        OwnMemory { watcher: Some(watcher), over }
+        Peak { watcher: Some(watcher), over }
     }
 
     /// The most that was seen. Nobody looks any more.
-    pub fn peak_bytes(mut self) -> u64 {
+    pub fn bytes(mut self) -> u64 {
         self.over.store(true, Ordering::Relaxed);
         // It does nothing that panics; 0 is what is shown where the system does not say.
         self.watcher.take().and_then(|watcher| watcher.join().ok()).unwrap_or(0)
     }
 }
 
-impl Drop for OwnMemory {
+impl Drop for Peak {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -230,12 +242,24 @@ mod tests {
 
     #[test]
     fn memory_of_its_own_has_a_peak() {
-        let memory = OwnMemory::watch();
+        let memory = Peak::of_own_memory();
         let big = black_box(vec![1u8; 96 << 20]);
         std::thread::sleep(10 * MEMORY_LOOK);
         drop(big);
-        let peak = memory.peak_bytes();
+        let peak = memory.bytes();
         assert!(peak >= 96 << 20, "{peak}");
+    }
+
+    #[test]
+    fn a_file_that_is_gone_has_been_on_the_disk() {
+        let dir = std::env::temp_dir().join(format!("esker-most-disk-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let disk = Peak::of_disk(&dir);
+        fs::write(dir.join("file"), vec![1; 1 << 20]).expect("write");
+        std::thread::sleep(3 * DISK_LOOK);
+        fs::remove_dir_all(&dir).expect("remove");
+        let peak = disk.bytes();
+        assert!(peak >= 1 << 20, "{peak}");
     }
 
     #[test]

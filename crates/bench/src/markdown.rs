@@ -25,18 +25,20 @@ const FIGURES: &[Figure] = &[
         },
     ),
     (
-        "Operations a second of what writes, with the time until the store had no more work; that time",
+        "Operations a second of what writes, with the time until the store had no more work; that time; \
+         processor time of each, with that of this work",
         |row| {
             (row.first().user_written_bytes > 0).then(|| {
                 let settled = row.median(|run| run.settle_seconds);
-                format!("{} · {settled:.1} s", rate(row.median(Measured::settled_rate)))
+                let cpu = row.median(|run| run.settled_cpu_us_per_operation.unwrap_or(f64::NAN));
+                let cpu = if cpu.is_nan() { "?".to_owned() } else { duration(1e3 * cpu) };
+                format!("{} · {settled:.1} s · {cpu}", rate(row.median(Measured::settled_rate)))
             })
         },
     ),
     ("Gets that found their key, where some did not", |row| {
-        let run = row.first();
-        let found = run.found as f64 / run.operations.max(1) as f64;
-        (gets_keys(run) && found < 1.0).then(|| format!("{:.0}%", 100.0 * found))
+        let found = row.first().found_share()?;
+        (found < 1.0).then(|| format!("{:.0}%", 100.0 * found))
     }),
     ("Latency: p99, p99.9 and longest of all rounds", |row| {
         let run = row.first();
@@ -80,11 +82,6 @@ const FIGURES: &[Figure] = &[
         Some(format!("{} · {}", of(|run| run.disk_peak_bytes), of(|run| run.disk_bytes)))
     }),
 ];
-
-/// Whether a run's operations are gets of one key each, or of several.
-fn gets_keys(run: &Measured) -> bool {
-    find(&run.workload).is_ok_and(|workload| workload.gets_keys())
-}
 
 /// Whether a run's operations each went over everything.
 fn goes_over_all(run: &Measured) -> bool {
@@ -170,15 +167,18 @@ mod tests {
         let mut report = Report::new(&config.expect("flags"));
         let mut fill = measured("fillrandom");
         (fill.reads, fill.own_memory_peak_bytes) = (Latency::default(), Some(1));
+        fill.settled_cpu_us_per_operation = Some(1.5);
         let mut slower = fill.clone();
         (slower.seconds, slower.writes.max) = (4.0, 9_000);
         let mut faster = fill.clone();
         faster.seconds = 2.0;
         let mut gets = measured("readrandom");
         (gets.step, gets.writes, gets.user_written_bytes) = (1, Latency::default(), 0);
-        (gets.operations, gets.found, gets.written_bytes) = (100, 63, 0);
+        (gets.operations, gets.found, gets.sought) = (200, 63, Some(100));
+        gets.written_bytes = 0;
         let mut scans = gets.clone();
         (scans.step, scans.workload, scans.written_bytes) = (2, "seekrandom".to_owned(), 7 << 20);
+        scans.sought = Some(0);
         let mut walks = gets.clone();
         (walks.step, walks.workload) = (3, "readseq".to_owned());
         report.runs = vec![fill, slower, faster, gets, scans, walks];
@@ -190,7 +190,7 @@ mod tests {
         };
         // Three, 2.25 and 4.5 a second; half a second more in the end.
         assert_eq!(rows("fillrandom")[0], "3 ± 38% · 1.00 µs · 0.0 |");
-        assert_eq!(rows("fillrandom")[1], "2.57 · 0.5 s |");
+        assert_eq!(rows("fillrandom")[1], "2.57 · 0.5 s · 1.50 µs |");
         assert_eq!(rows("fillrandom")[2], "2 ns · 3 ns · 9.00 µs |", "the longest of all rounds");
         assert_eq!(rows("fillrandom")[4], "1 B · 3 B |");
         assert_eq!(rows("readrandom")[1], "63% |");

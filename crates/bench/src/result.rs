@@ -55,11 +55,18 @@ pub struct Measured {
     pub operations: u64,
     /// Gets that found their key, or records that scans saw.
     pub found: u64,
+    /// Gets that could, but for those of keys that are known to be missing. Not in files of older
+    /// versions.
+    #[serde(default)]
+    pub sought: Option<u64>,
     /// From the first operation to the end of the last.
     pub seconds: f64,
     /// Processor time of the process for each operation, background work meanwhile included, in
     /// microseconds.
     pub cpu_us_per_operation: f64,
+    /// The same with that of the work that was left then. Not in files of older versions.
+    #[serde(default)]
+    pub settled_cpu_us_per_operation: Option<f64>,
     /// Gets and scans.
     pub reads: Latency,
     /// Puts, deletes, and gets that are followed by one.
@@ -200,6 +207,12 @@ impl Measured {
     pub fn write_amplification(&self) -> Option<f64> {
         let user = self.user_written_bytes;
         (user > 0 && self.written_bytes > 0).then(|| self.written_bytes as f64 / user as f64)
+    }
+
+    /// The share of gets that found their key, if there were any gets that could.
+    pub fn found_share(&self) -> Option<f64> {
+        let sought = self.sought.filter(|&sought| sought > 0)?;
+        Some(self.found as f64 / sought as f64)
     }
 
     /// The same as the engine counts it; `None` if it does not.

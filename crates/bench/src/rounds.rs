@@ -1,14 +1,10 @@
 //! What is seen of threads while they run, in rounds of a tenth of a second.
 
-use crate::machine::disk_bytes;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A round.
 pub(crate) const ROUND: Duration = Duration::from_millis(100);
-/// Rounds between two looks at the disk.
-const ROUNDS_PER_LOOK: usize = 10;
 
 /// What is seen of a thread, on a line of its own.
 #[derive(Default)]
@@ -55,22 +51,20 @@ impl Seen {
 }
 
 /// What is looked at from time to time.
-pub(crate) struct Watch<'a> {
-    dir: &'a Path,
+pub(crate) struct Watch {
     start: Instant,
     /// Of each round: operations, the longest of them, and when it was over.
     pub(crate) pace: Vec<u64>,
     pub(crate) slowest_ns: Vec<u64>,
     pub(crate) ends_ns: Vec<u64>,
     last: u64,
-    pub(crate) disk_peak_bytes: u64,
 }
 
-impl Watch<'_> {
+impl Watch {
     /// Of threads that began then.
-    pub(crate) fn since(start: Instant, dir: &Path) -> Watch<'_> {
+    pub(crate) fn since(start: Instant) -> Watch {
         let (pace, slowest_ns, ends_ns) = (Vec::new(), Vec::new(), Vec::new());
-        Watch { dir, start, pace, slowest_ns, ends_ns, last: 0, disk_peak_bytes: 0 }
+        Watch { start, pace, slowest_ns, ends_ns, last: 0 }
     }
 
     /// When the round is over that begins now.
@@ -83,9 +77,6 @@ impl Watch<'_> {
         self.slowest_ns.push(seen.longest_ns);
         self.ends_ns.push(self.nanoseconds(seen.at));
         self.last = seen.units;
-        if self.pace.len().is_multiple_of(ROUNDS_PER_LOOK) {
-            self.disk_peak_bytes = self.disk_peak_bytes.max(disk_bytes(self.dir));
-        }
     }
 
     /// What ends after the last round counts to it.
@@ -126,7 +117,7 @@ mod tests {
     #[test]
     fn each_round_tells_when_it_was_over() {
         let (start, ms) = (Instant::now(), Duration::from_millis);
-        let mut watch = Watch::since(start, Path::new("nowhere"));
+        let mut watch = Watch::since(start);
         let seen = |at, units| Seen { at: start + ms(at), count: units, units, longest_ns: units };
         watch.round(seen(100, 30));
         watch.round(seen(240, 75));

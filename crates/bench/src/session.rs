@@ -121,8 +121,8 @@ impl Drop for Place {
 struct Open {
     store: Box<dyn Store>,
     known: Known,
-    /// Whether its keys are scattered.
-    scattered: bool,
+    /// Whether its keys are scattered, once some workload has said so.
+    scattered: Option<bool>,
 }
 
 /// Runs all workloads once. `each` is shown every result as it comes.
@@ -203,13 +203,19 @@ fn prepare(
     workload: &Workload,
 ) -> Outcome<Open> {
     match (workload.start, open) {
-        (Start::Filled, Some(open)) if open.scattered == workload.scattered || workload.any_keys() => Ok(open),
+        (Start::Filled, Some(open)) if workload.any_keys() => Ok(open),
+        (Start::Filled, Some(open)) if open.scattered.is_none_or(|are| are == workload.scattered) => {
+            Ok(Open { scattered: Some(workload.scattered), ..open })
+        }
         (Start::Filled, Some(_)) => Err(format!(
             "{} does not find the keys of the store: YCSB's keys are scattered, those of the others are not",
             workload.name
         )
         .into()),
-        (Start::Filled, None) => reopened(engine, config, place, Some((Known::new(config.num), workload.scattered))),
+        (Start::Filled, None) => {
+            let scattered = Some(workload.scattered).filter(|_| !workload.any_keys());
+            reopened(engine, config, place, Some((Known::new(config.num), scattered)))
+        }
         (Start::Empty, _) if place.existing => Err(format!(
             "{} makes a new store, and --use_existing_db keeps the one there: leave one of them out",
             workload.name
@@ -221,7 +227,8 @@ fn prepare(
             }
             place.clear()?;
             let store = engine.open(&place.store(), &config.settings(false))?;
-            Ok(Open { store, known: Known::new(config.num), scattered: workload.scattered })
+            let known = Known::new(config.num);
+            Ok(Open { store, known, scattered: Some(workload.scattered) })
         }
     }
 }
@@ -230,12 +237,12 @@ fn reopened(
     engine: &dyn Engine,
     config: &Config,
     place: &Place,
-    known: Option<(Known, bool)>,
+    known: Option<(Known, Option<bool>)>,
 ) -> Outcome<Open> {
     let store = engine.open(&place.store(), &config.settings(true))?;
     // What it left when it was closed is not to be done beside the workload that comes next.
     store.settle()?;
-    let (known, scattered) = known.unwrap_or_else(|| (Known::new(config.num), false));
+    let (known, scattered) = known.unwrap_or_else(|| (Known::new(config.num), None));
     Ok(Open { store, known, scattered })
 }
 

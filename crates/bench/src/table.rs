@@ -209,8 +209,14 @@ pub fn line(run: &Measured) -> String {
         let (p999, max) = (duration(latency.p999 as f64), duration(latency.max as f64));
         let _ = write!(text, ", p99.9{of} {p999}, max {max}");
     }
-    if run.found > 0 && run.found != run.operations {
-        let _ = write!(text, ", found {}", run.found);
+    match run.found_share() {
+        Some(share) if share < 1.0 => {
+            let _ = write!(text, ", {:.1}% of gets found", 100.0 * share);
+        }
+        None if run.found > 0 && run.found != run.operations => {
+            let _ = write!(text, ", found {}", run.found);
+        }
+        _ => {}
     }
     text
 }

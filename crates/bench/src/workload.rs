@@ -338,11 +338,6 @@ impl Workload {
         matches!(self.what, What::Everything { .. } | What::Unordered | What::ReadSeveral)
     }
 
-    /// Whether each operation gets a key, or several, that a filled store may have or not.
-    pub fn gets_keys(&self) -> bool {
-        matches!(self.what, What::Read | What::ReadSeveral)
-    }
-
     /// Whether it does not matter to it which keys there are.
     pub fn any_keys(&self) -> bool {
         matches!(self.what, What::Everything { .. } | What::Unordered | What::Compact)
