@@ -10,7 +10,7 @@ use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, Args};
 use esker::event::{Event, EventListener};
 use esker::names::{self, FileKind};
-use esker::{Db, Keyspace, Options, Setup};
+use esker::{Db, Keyspace, KeyspaceOptions, Options, Setup};
 use esker_lab::Recorder;
 use std::ffi::OsStr;
 use std::io;
@@ -94,7 +94,7 @@ impl TraceArgs {
                 note(&format!("the trace ends here: {failure}"));
             }
         };
-        let setup = Setup { listener: Some(Arc::new(listener)), ..Setup::default() };
+        let setup = Setup { listener: Some(Arc::new(listener)), ..strict() };
         Ok(Traced { setup, recorder: Some((path.clone(), kept)) })
     }
 }
@@ -172,6 +172,17 @@ impl StoreArgs {
         self.enter(db, options, trace_end, false)
     }
 
+    /// Opens an existing store for writing, where a keyspace of this name is to be created, and
+    /// returns the options that it gets.
+    pub(crate) fn write_for_new(&self, name: &str) -> Result<(Store, KeyspaceOptions)> {
+        expect_store(&self.db)?;
+        let options = Options { create_if_missing: false, ..self.tuning.options()? };
+        let own = options_of(&options, name);
+        let options = without(options, name);
+        let (db, trace_end) = TraceArgs::default().listen()?.open(&self.db, &options)?;
+        Ok((self.enter(db, options, trace_end, false)?, own))
+    }
+
     /// Opens a store for writing; creates it, with the keyspace asked for, if there is none.
     pub(crate) fn create(&self) -> Result<Store> {
         self.create_traced(&TraceArgs::default())
@@ -186,7 +197,12 @@ impl StoreArgs {
             expect_room(&self.db)?;
             self.keyspace.as_deref().map_or(Ok(()), names::check_keyspace)?;
         }
-        let (db, trace_end) = trace.listen()?.open(&self.db, &options)?;
+        let name = self.keyspace.as_deref().unwrap_or(DEFAULT_KEYSPACE);
+        let known = match exists || name == DEFAULT_KEYSPACE {
+            true => options.clone(),
+            false => without(options.clone(), name),
+        };
+        let (db, trace_end) = trace.listen()?.open(&self.db, &known)?;
         self.enter(db, options, trace_end, !exists)
     }
 
@@ -195,11 +211,22 @@ impl StoreArgs {
         let dir = self.db.clone();
         let known = db.keyspace_names().iter().any(|known| known == name);
         let keyspace = match new && !known {
-            true => db.create_keyspace(name, options.default_keyspace.clone())?,
+            true => db.create_keyspace(name, options_of(&options, name))?,
             false => find_keyspace(&db, &dir, name)?,
         };
         Ok(Store { dir, db, keyspace, options, trace_end })
     }
+}
+
+/// What a keyspace of this name is created with.
+fn options_of(options: &Options, name: &str) -> KeyspaceOptions {
+    options.keyspaces.get(name).unwrap_or(&options.default_keyspace).clone()
+}
+
+/// The options but for those of this keyspace, which is not there yet.
+fn without(mut options: Options, name: &str) -> Options {
+    options.keyspaces.remove(name);
+    options
 }
 
 /// A keyspace of an open store.
@@ -359,7 +386,12 @@ fn explain(dir: &Path, error: esker::Error) -> Failure {
 
 /// The real machine; what the engine notices is told.
 pub(crate) fn setup() -> Setup {
-    Setup { listener: Some(Arc::new(tell)), ..Setup::default() }
+    Setup { listener: Some(Arc::new(tell)), ..strict() }
+}
+
+/// Options of keyspaces that are not there are a mistake.
+fn strict() -> Setup {
+    Setup { keyspaces_must_exist: true, ..Setup::default() }
 }
 
 fn tell(event: &Event) {

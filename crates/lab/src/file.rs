@@ -106,6 +106,11 @@ fn depth(step: &Step) -> usize {
     step.levels.len().max(deepest.saturating_add(1))
 }
 
+/// What the run of a keyspace is called.
+fn name_of(run: u32) -> String {
+    format!("keyspace {run}")
+}
+
 fn write_entry(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
     serde_json::to_writer(&mut *out, entry)?;
     out.write_all(b"\n")
@@ -237,8 +242,7 @@ impl State {
         let before = self.begun.get(&run).copied();
         self.begun.insert(run, before.unwrap_or(0).max(step.at_us));
         if before.is_none() {
-            let name = format!("keyspace {run}");
-            let about = BTreeMap::new();
+            let (name, about) = (name_of(run), BTreeMap::new());
             write_entry(&mut self.out, &Entry::Run { number: run, name, about })?;
         }
         write_entry(&mut self.out, &Entry::Step { run, step: step.clone() })?;
@@ -249,6 +253,12 @@ impl State {
     fn end(&mut self) {
         let had_ended = std::mem::replace(&mut self.ended, true);
         if !had_ended && self.failed.is_none() {
+            // A store that was opened and had nothing to do has a trace too.
+            if self.is_empty && self.begun.is_empty() {
+                let entry = Entry::Run { number: 0, name: name_of(0), about: BTreeMap::new() };
+                let _ = write_entry(&mut self.out, &entry);
+                self.begun.insert(0, 0);
+            }
             for (&run, &at_us) in &self.begun {
                 // Without it the traces are as complete.
                 let _ = write_entry(&mut self.out, &Entry::Loaded { run, at_us });

@@ -67,9 +67,9 @@ pub(crate) fn amplification(written: u64, user: u64) -> Option<f64> {
 }
 
 impl Summary {
-    /// Bytes a second that users wrote.
+    /// Bytes a second that users wrote; 0 where no time passed.
     pub fn throughput(&self) -> f64 {
-        self.user_bytes as f64 / self.load_s.max(f64::MIN_POSITIVE)
+        if self.load_s > 0.0 { self.user_bytes as f64 / self.load_s } else { 0.0 }
     }
 
     /// Compactions of all levels.

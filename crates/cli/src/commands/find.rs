@@ -223,7 +223,8 @@ impl Finder<'_> {
         let mut progress = Progress::start("reading", quiet);
         let done = self.walk(lookup, &mut progress, out);
         progress.finish();
-        done
+        // Said once the bar is gone.
+        done.and_then(|()| self.check_interrupt())
     }
 
     /// Goes through all records: in the order of keys, or of the disk where no order shows.
@@ -236,7 +237,9 @@ impl Finder<'_> {
             let mut cursor = keyspace.scan_unordered(&options, WALK_BYTES)?;
             while !self.is_full() && cursor.advance()? {
                 records += 1;
-                self.look(records, progress)?;
+                if !self.look(records, progress) {
+                    break;
+                }
                 self.found += u64::from(self.meets(lookup, cursor.value()));
             }
             return Ok(());
@@ -247,7 +250,9 @@ impl Finder<'_> {
         cursor.seek_to_first()?;
         while !self.is_full() && cursor.valid() {
             records += 1;
-            self.look(records, progress)?;
+            if !self.look(records, progress) {
+                break;
+            }
             if self.meets(lookup, cursor.value()) {
                 self.found += 1;
                 let (key, value) = (cursor.key(), cursor.value());
@@ -270,12 +275,12 @@ impl Finder<'_> {
         Ok(())
     }
 
-    fn look(&self, records: u64, progress: &mut Progress) -> Result<()> {
-        self.check_interrupt()?;
+    /// Shows how far it is; false if it is to end.
+    fn look(&self, records: u64, progress: &mut Progress) -> bool {
         if records.is_multiple_of(RECORDS_A_LOOK) {
             progress.at(At { records, ..At::default() });
         }
-        Ok(())
+        !self.interrupt.asked()
     }
 
     /// True if a value is a record whose field holds what is looked for.

@@ -63,8 +63,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         progress.at(At { records: 0, bytes: so_far.bytes_before, bytes_total: None });
         !interrupt.asked()
     });
-    let report = interrupt.outcome(collected)?;
     progress.finish();
+    let report = interrupt.outcome(collected)?;
     let left = store.db.stats().values;
     store.close()?;
     let mut out = Output::new();

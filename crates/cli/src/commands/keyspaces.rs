@@ -52,8 +52,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.action {
         Action::List { store } => list(store),
         Action::Create { name, store: args } => {
-            let store = args.write()?;
-            store.db.create_keyspace(name, store.options.default_keyspace.clone())?;
+            let (store, options) = args.write_for_new(name)?;
+            store.db.create_keyspace(name, options)?;
             store.close()?;
             done(args.json)
         }

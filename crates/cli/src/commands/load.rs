@@ -83,7 +83,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let quiet = args.quiet || args.store.json;
     declare(&store, &args.indexes)?;
     let progress = Progress::start("loading", quiet);
-    let plan = Plan { bulk: args.bulk, keyspace: &store.keyspace, db: &store.db };
+    let (bulk, skip_bad) = (args.bulk, args.from.skip_bad());
+    let plan = Plan { bulk, skip_bad, keyspace: &store.keyspace, db: &store.db };
     let (done, mut ended) = load::load(source.as_mut(), &plan, progress, &interrupt);
     if ended.is_ok() {
         ended = finish_indexes(&store, &args.indexes, quiet, &interrupt);

@@ -11,6 +11,7 @@ use esker::trace::Trace;
 use esker_lab::Summary;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Compute what compaction would do under a load of writes, without writing anything
@@ -129,16 +130,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     // All are checked before the first is run.
     let plans = variants.iter().map(|settings| args.plan(settings)).collect::<Result<Vec<_>>>()?;
+    if let Some(path) = &args.trace {
+        // Nobody wants to know at the end that it cannot be written. What it holds stays till then.
+        let opened = File::options().append(true).create(true).open(path);
+        opened.map_err(|error| Failure::io("write", path, &error))?;
+    }
     let mut traces = Vec::new();
     for (settings, plan) in variants.iter().zip(&plans) {
         let name = if settings.is_empty() { "as given" } else { settings };
         let trace = simulate_one(plan, args.quiet, &interrupt)?;
         traces.push((name.to_owned(), Trace { about: args.about(settings), ..trace }));
     }
-    if let Some(path) = &args.trace {
-        esker_lab::write(path, &traces).map_err(|error| Failure::io("write", path, &error))?;
-    }
-    show("Compaction, simulated", &traces, args.json, args.plot.as_deref())
+    let shown = show("Compaction, simulated", &traces, args.json, args.plot.as_deref());
+    let written = args.trace.as_ref().map_or(Ok(()), |path| {
+        esker_lab::write(path, &traces).map_err(|error| Failure::io("write", path, &error))
+    });
+    written.and(shown)
 }
 
 /// Prints the figures of traces, and draws them if a directory is given.

@@ -59,7 +59,11 @@ fn print(db: &Db, report: &VerifyReport, seconds: f64, json: bool) -> Result<()>
                 other => json!({ "file": file.display().to_string(), "what": other.to_string() }),
             })
             .collect();
-        let indexes: Vec<_> = report.indexes.iter().map(index_json).collect();
+        let stats = db.stats();
+        let others = stats.indexes.iter().filter(|index| !index.is_ready).map(
+            |index| json!({ "keyspace": index.keyspace, "field": index.field, "ready": false }),
+        );
+        let indexes: Vec<_> = report.indexes.iter().map(index_json).chain(others).collect();
         out.json(&json!({
             "files": report.files, "bytes": report.bytes, "records": report.entries,
             "seconds": seconds, "indexes": indexes, "damage": damage,
@@ -134,7 +138,7 @@ fn index_line(index: &IndexReport) -> String {
 
 fn index_json(index: &IndexReport) -> Value {
     let mut report = json!({
-        "keyspace": index.keyspace, "field": index.field, "entries": index.entries,
+        "keyspace": index.keyspace, "field": index.field, "ready": true, "entries": index.entries,
         "missing": index.missing, "stray": index.stray,
     });
     if let Some(key) = &index.example {

@@ -21,6 +21,9 @@ use std::path::{Path, PathBuf};
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// As long as is waited for a pipe: what it has not is drawn with the next tick.
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// Has a terminal cut off what does not fit into a line, and go on in the next one again.
+const NO_WRAP: &[u8] = b"\x1b[?7l";
+const WRAP: &[u8] = b"\x1b[?7h";
 /// Time between two lines where there is no terminal.
 const LINE_SECONDS: f64 = 1.0;
 /// Bytes of a trace that are read at once.
@@ -31,7 +34,8 @@ const BEGINS_BYTES: usize = 512;
 /// Watch a tree at work: levels, whose turn it is, compactions under way, write rate and stops
 ///
 /// Follows a trace while `load`, `compact`, `gc`, or any program with a recorder for its listener,
-/// writes it, and ends when the store is closed, or with Ctrl-C. With --speed a trace is played
+/// writes it, and ends when the store is closed, or with Ctrl-C. What an older trace holds in the
+/// same file goes when the store is open: until then that is what is shown. With --speed a trace is played
 /// from its beginning, a real store's or a simulated one's. Draws on a terminal, with colours
 /// unless NO_COLOR is set; writes a line a second elsewhere, and the drawing at the end.
 #[derive(clap::Args, Debug)]
@@ -66,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut source = Source::open(&args.file)?;
     let mut runs = Runs { only: args.only.clone(), ..Runs::default() };
     let mut screen = Screen::new();
-    runs.take(source.more()?).map_err(|what| source.wrong(&what))?;
+    runs.read(&mut source)?;
     let watch = Stopwatch::start();
     if args.speed.is_none() {
         runs.play(u64::MAX);
@@ -75,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut news = (0, watch.seconds());
     while !interrupt.asked() {
         let seconds = watch.seconds();
-        runs.take(source.more()?).map_err(|what| source.wrong(&what))?;
+        runs.read(&mut source)?;
         let now_us = match args.speed {
             Some(speed) => {
                 let now_us = (seconds * speed * 1e6) as u64;
@@ -111,6 +115,8 @@ struct Source {
     /// What it begins with, as far as that was read: a file that was begun anew begins with another
     /// time.
     begins: Vec<u8>,
+    /// It was begun anew since somebody asked.
+    is_new: bool,
 }
 
 impl Source {
@@ -119,7 +125,7 @@ impl Source {
         let file = patient::open(path).map_err(failed)?;
         let is_pipe = !file.metadata().map_err(failed)?.is_file();
         let (path, reader, begins) = (path.to_owned(), Reader::default(), Vec::new());
-        Ok(Source { path, file, is_pipe, reader, read: 0, begins })
+        Ok(Source { path, file, is_pipe, reader, read: 0, begins, is_new: false })
     }
 
     /// What was written since the last time. A file that was begun anew is read anew.
@@ -129,6 +135,7 @@ impl Source {
             self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
             (self.reader, self.read) = (Reader::default(), 0);
             self.begins.clear();
+            self.is_new = true;
         }
         let mut entries = Vec::new();
         let mut piece = vec![0; READ_BYTES];
@@ -183,6 +190,16 @@ struct Runs {
 }
 
 impl Runs {
+    /// Takes what was written since the last time.
+    fn read(&mut self, source: &mut Source) -> Result<()> {
+        let entries = source.more()?;
+        if std::mem::take(&mut source.is_new) {
+            // Nothing follows of what stood there before.
+            self.by_number.clear();
+        }
+        self.take(entries).map_err(|what| source.wrong(&what))
+    }
+
     /// Takes what was read; it is played later.
     fn take(&mut self, entries: Vec<Entry>) -> std::result::Result<(), String> {
         for entry in entries {
@@ -251,8 +268,7 @@ impl Runs {
 struct Screen {
     out: Output,
     paint: Paint,
-    /// Lines of a terminal; none elsewhere.
-    height: Option<usize>,
+    is_terminal: bool,
     /// Lines of the last drawing.
     drawn: usize,
     /// When the last line was written, and of what time.
@@ -261,16 +277,17 @@ struct Screen {
 
 impl Screen {
     fn new() -> Screen {
-        let terminal = to_terminal();
-        let paint = Paint::for_stdout(terminal);
-        let height = terminal
-            .then(|| terminal_size::terminal_size().map_or(usize::MAX, |(_, rows)| rows.0.into()));
-        Screen { out: Output::new(), paint, height, drawn: 0, line: (0.0, 0) }
+        let is_terminal = to_terminal();
+        let paint = Paint::for_stdout(is_terminal);
+        Screen { out: Output::new(), paint, is_terminal, drawn: 0, line: (0.0, 0) }
     }
 
     /// Shows the present.
     fn show(&mut self, runs: &Runs, now_us: u64, seconds: f64) -> Result<()> {
-        if let Some(height) = self.height {
+        if self.is_terminal {
+            // Its size may change at any time.
+            let height =
+                terminal_size::terminal_size().map_or(usize::MAX, |(_, rows)| rows.0.into());
             let mut lines = picture(runs, now_us, &self.paint);
             // What has left the screen above could not be drawn over.
             lines.truncate(height.saturating_sub(1));
@@ -295,18 +312,23 @@ impl Screen {
 
     /// Draws over the last drawing.
     fn draw(&mut self, lines: &[String]) -> Result<()> {
+        if self.is_terminal {
+            // What does not fit is cut off: of what goes on in another line too much would be left.
+            self.out.raw(NO_WRAP)?;
+        }
         if self.drawn > 0 {
             self.out.raw(format!("\x1b[{}A", self.drawn).as_bytes())?;
         }
         for line in lines {
             self.out.raw(line.as_bytes())?;
             // Nothing is left of what stood there.
-            self.out.line(if self.height.is_some() { "\x1b[K" } else { "" })?;
+            self.out.line(if self.is_terminal { "\x1b[K" } else { "" })?;
         }
-        if self.height.is_some() {
+        if self.is_terminal {
             self.out.raw(b"\x1b[J")?;
+            self.out.raw(WRAP)?;
         }
-        self.drawn = if self.height.is_some() { lines.len() } else { 0 };
+        self.drawn = if self.is_terminal { lines.len() } else { 0 };
         self.out.flush()
     }
 }

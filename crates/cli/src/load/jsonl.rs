@@ -71,10 +71,11 @@ impl Source for JsonLines {
             if !self.read_line()? {
                 return Ok(Step::End);
             }
-            let mut text = self.text.trim_ascii();
+            let mut text = &self.text[..];
             if self.line == 1 {
                 text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
             }
+            let text = text.trim_ascii();
             if !text.is_empty() {
                 break text;
             }

@@ -150,6 +150,11 @@ impl SourceArgs {
         self.values.unwrap_or_default()
     }
 
+    /// Whether rows that are at fault are left out.
+    pub(crate) fn skip_bad(&self) -> bool {
+        self.skip_bad
+    }
+
     /// Refuses what a kind of source has no use for.
     ///
     /// # Errors
@@ -196,6 +201,8 @@ fn unescaped(typed: &str) -> Result<Vec<u8>> {
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) bulk: bool,
+    /// Leave out what the store does not take.
+    pub(crate) skip_bad: bool,
     pub(crate) keyspace: &'a Keyspace,
     pub(crate) db: &'a Db,
 }
@@ -224,6 +231,8 @@ pub(crate) fn load(
         progress,
         interrupt,
         batch: Batch::with_capacity(BATCH_BYTES),
+        // What indexes do not take no source knows of.
+        places: plan.keyspace.indexes().is_ok_and(|list| !list.is_empty()).then(Vec::new),
         pending: Done::default(),
         done: Done::default(),
     };
@@ -246,6 +255,8 @@ struct Loader<'a> {
     progress: Progress,
     interrupt: &'a Interrupt,
     batch: Batch,
+    /// Where the records of the batch stand in the source, if some may be refused.
+    places: Option<Vec<String>>,
     /// What is in the batch or in tables that are not in force yet.
     pending: Done,
     done: Done,
@@ -271,19 +282,23 @@ impl Loader<'_> {
                 Step::End => return Ok(false),
                 Step::Note(what) => self.progress.suspend(|| note(&what)),
                 Step::Skipped(why) => {
-                    self.done.skipped += 1;
-                    let told = self.done.skipped;
-                    self.progress.suspend(|| match told {
-                        ..=SKIPPED_TOLD => note(&why),
-                        n if n == SKIPPED_TOLD + 1 => note("more are left out; they are counted"),
-                        _ => {}
-                    });
+                    self.leave_out(&why);
                     // Nothing else may come for a long time.
                     self.progress.at(source.at(self.done.records + self.pending.records));
                     self.check_interrupt()?;
                 }
             }
         }
+    }
+
+    fn leave_out(&mut self, why: &str) {
+        self.done.skipped += 1;
+        let told = self.done.skipped;
+        self.progress.suspend(|| match told {
+            ..=SKIPPED_TOLD => note(why),
+            n if n == SKIPPED_TOLD + 1 => note("more are left out; they are counted"),
+            _ => {}
+        });
     }
 
     fn count(&mut self, record: &Record) {
@@ -308,15 +323,46 @@ impl Loader<'_> {
 
     fn write(&mut self, source: &dyn Source) -> Result<()> {
         let batch = std::mem::replace(&mut self.batch, Batch::with_capacity(BATCH_BYTES));
-        if !batch.is_empty() {
-            self.plan.db.write(batch, WriteOptions::default()).map_err(|error| match error {
-                // A record is at fault, such as by a value that is too long for an index, and not
-                // the call.
-                Error::InvalidArgument { what } => Failure::other(what),
-                error => error.into(),
-            })?;
+        let places = self.places.as_mut().map(std::mem::take);
+        if batch.is_empty() {
+            self.settle(source);
+            return Ok(());
         }
-        self.settle(source);
+        let kept = places.map(|places| (batch.clone(), places));
+        match (self.plan.db.write(batch, WriteOptions::default()), kept) {
+            (Ok(()), _) => self.settle(source),
+            (Err(Error::InvalidArgument { .. }), Some((batch, places))) => {
+                self.pending = Done::default();
+                self.write_each(&batch, &places)?;
+                self.settle(source);
+            }
+            // A record is at fault, and not the call.
+            (Err(Error::InvalidArgument { what }), None) => return Err(Failure::other(what)),
+            (Err(error), _) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Writes records one by one, of which one is at fault, such as by a value that is too long for
+    /// an index.
+    fn write_each(&mut self, batch: &Batch, places: &[String]) -> Result<()> {
+        for (op, place) in batch.iter().zip(places) {
+            let mut one = Batch::new();
+            one.push_op(&op);
+            match self.plan.db.write(one, WriteOptions::default()) {
+                Ok(()) => {
+                    self.done.records += 1;
+                    self.done.bytes += (op.key.len() + op.value.len()) as u64;
+                }
+                Err(Error::InvalidArgument { what }) if self.plan.skip_bad => {
+                    self.leave_out(&format!("{place}: {what}"));
+                }
+                Err(Error::InvalidArgument { what }) => {
+                    return Err(Failure::other(what).at(place));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
         Ok(())
     }
 
@@ -337,6 +383,9 @@ impl Loader<'_> {
             }
             has_record = false;
             self.batch.put_in(self.plan.keyspace.id(), &record.key, &record.value);
+            if let Some(places) = &mut self.places {
+                places.push(source.place());
+            }
             self.count(record);
             if self.batch.len() >= BATCH_RECORDS || self.batch.size_bytes() >= BATCH_BYTES {
                 self.write(source)?;

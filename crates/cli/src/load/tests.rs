@@ -41,7 +41,7 @@ fn an_interrupt_is_heard_while_rows_are_left_out() {
         let db = Db::open_with("/store", Options::default(), setup).expect("a store");
         let interrupt = Interrupt::default();
         let mut source = Malformed { interrupt: interrupt.clone(), rows: 0 };
-        let plan = Plan { bulk, keyspace: db.default_keyspace(), db: &db };
+        let plan = Plan { bulk, skip_bad: false, keyspace: db.default_keyspace(), db: &db };
         let progress = Progress::start("loading", true);
         let (done, ended) = load(&mut source, &plan, progress, &interrupt);
         assert_eq!((done.records, done.skipped), (0, 3));

@@ -30,7 +30,7 @@ Words: 'as it stands', \"with \\n, \\t, \\xNN\"; # begins a comment line.";
 
 /// A line of the shell.
 #[derive(Debug, Parser)]
-#[command(multicall = true, disable_help_flag = true, disable_help_subcommand = true)]
+#[command(no_binary_name = true, disable_help_flag = true, disable_help_subcommand = true)]
 pub(super) struct Line {
     #[command(subcommand)]
     pub(super) command: LineCommand,

@@ -12,7 +12,11 @@ use crate::failure::{Failure, Result};
 /// `Usage`: a quote is not closed, or an escape is unknown.
 pub(super) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut words = Vec::new();
-    let mut rest = line.trim_ascii();
+    let mut rest = line.trim_ascii_start();
+    // Blanks at the end stay: a backslash may stand before one.
+    while let [line @ .., b'\n' | b'\r'] = rest {
+        rest = line;
+    }
     if rest.starts_with(b"#") {
         return Ok(words);
     }

@@ -109,11 +109,13 @@ impl Tour<'_> {
         let source = crate::bytes::printable(self.plan.source.as_os_str().as_encoded_bytes());
         self.show.title(&format!("Load the metadata of the files under {source}"))?;
         let db = Db::open_with(place.files(), self.plan.options.clone(), store::setup())?;
+        // What changes from here on may be in the store or not.
+        let since_unix_seconds = self.watch.unix_seconds();
         self.load(&db)?;
         self.pause()?;
 
         self.show.title("Ask, and compare with a fresh walk of the file system")?;
-        let expected = Expected::walk(&self.plan.source, self.watch.unix_seconds())?;
+        let expected = Expected::walk(&self.plan.source, since_unix_seconds)?;
         let expected = ask::ask(self, &db, expected)?;
         self.pause()?;
 
@@ -140,7 +142,8 @@ impl Tour<'_> {
         let mut source =
             Shuffled::new(FileTree::open(&self.plan.source, Paths::Full, false, Values::Fields)?)?;
         self.pause()?;
-        let plan = load::Plan { bulk: false, keyspace: db.default_keyspace(), db };
+        let keyspace = db.default_keyspace();
+        let plan = load::Plan { bulk: false, skip_bad: false, keyspace, db };
         let progress = Progress::start("loading", self.plan.json);
         let (done, ended) = load::load(&mut source, &plan, progress, &self.interrupt);
         ended?;

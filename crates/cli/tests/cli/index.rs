@@ -153,6 +153,7 @@ fn verify_and_repair_tell_of_indexes() {
     let json = on(&store, &["verify", "--json"]);
     let report: Value = serde_json::from_str(json.good()).expect("JSON");
     let index = &report["indexes"][0];
+    assert_eq!(index["ready"], true);
     assert_eq!((index["entries"].as_u64(), index["field"].as_str()), (Some(2_000), Some("n")));
     assert_eq!((index["missing"].as_u64(), index["stray"].as_u64()), (Some(0), Some(0)));
     let stats = on(&store, &["stats"]);
@@ -168,4 +169,30 @@ fn verify_and_repair_tell_of_indexes() {
     on(&store, &["index", "wait"]).good();
     assert_eq!(on(&store, &["find", "n", "7", "--count"]).good(), "20\n");
     on(&store, &["verify"]).good();
+}
+
+/// What stands before a value that an index cannot take is loaded, and it is told where that is.
+#[test]
+fn a_value_that_is_too_long_for_an_index_takes_no_other_with_it() {
+    let long = "x".repeat(1 << 20);
+    let rows: String = (0..30)
+        .map(|at| {
+            let text = if at == 20 { &long } else { "short" };
+            format!("{{\"k\":\"{at:02}\",\"text\":\"{text}\"}}\n")
+        })
+        .collect();
+    for (more, code, count) in [(&[][..], 1, "20\n"), (&["--skip-bad"], 0, "29\n")] {
+        let temp = Temp::new();
+        let store = temp.store();
+        let load = [&["load", "--index", "text", "--key", "k", "jsonl:-"][..], more].concat();
+        let ended = feed(&store, &load, rows.as_bytes());
+        assert_eq!(ended.code, code, "{ended:?}");
+        assert!(ended.err.contains("line 21: the value of field \"text\""), "{}", ended.err);
+        assert_eq!(on(&store, &["count"]).good(), count);
+        if code == 0 {
+            assert!(ended.text().contains("left out 1 entry"), "{}", ended.text());
+        } else {
+            assert!(ended.err.contains("20 records before that are in the store"), "{}", ended.err);
+        }
+    }
 }

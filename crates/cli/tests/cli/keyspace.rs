@@ -1,6 +1,6 @@
 //! What `--keyspace` does, command by command: no command takes it and works on something else.
 
-use crate::support::{Temp, esker, fingerprint, on};
+use crate::support::{Temp, esker, feed, fingerprint, on};
 use serde_json::Value;
 use std::path::Path;
 
@@ -136,4 +136,44 @@ fn figures_are_of_one_keyspace() {
         assert_eq!(here[name], "people", "{one}");
     }
     assert_eq!(one["disk"], all["disk"], "files are of all keyspaces");
+}
+
+/// Options of a keyspace are those it is created with, and of one that is not there a mistake.
+#[test]
+fn options_of_a_keyspace_are_for_one_that_is_there_or_is_created() {
+    let own = "keyspaces={\"people\":{\"compression\":[\"none\"]}}";
+    let rows: String = (0..5_000).map(|at| format!("{at},{}\n", "same ".repeat(20))).collect();
+    let bytes = |store: &Path| {
+        on(store, &["flush"]).good();
+        let listed = on(store, &["keyspaces", "list", "--json"]);
+        let people = listed.good().lines().find(|line| line.contains("people")).expect("a line");
+        let people: Value = serde_json::from_str(people).expect("JSON");
+        people["table_bytes"].as_u64().expect("bytes")
+    };
+    let mut taken = Vec::new();
+    for (options, first) in
+        [(&[][..], false), (&["--option", own], false), (&["--option", own], true)]
+    {
+        let temp = Temp::new();
+        let store = temp.store();
+        if !first {
+            on(&store, &["put", "a", "1"]).good();
+            on(&store, &[&["keyspaces", "create", "people"][..], options].concat()).good();
+        }
+        let load = ["load", "--keyspace", "people", "--quiet", "csv:-"];
+        let given = [&load[..], options].concat();
+        feed(&store, &given, format!("id,text\n{rows}").as_bytes()).good();
+        on(&store, &[&["flush"][..], options].concat()).good();
+        taken.push(bytes(&store));
+        let mistaken = own.replace("people", "poeple");
+        let ended = on(&store, &["compact", "--option", &mistaken]);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        assert!(ended.err.contains("\"poeple\"") && ended.err.contains("people"), "{}", ended.err);
+    }
+    assert!(taken[1] > 5 * taken[0] && taken[2] > 5 * taken[0], "{taken:?}");
+    // Nothing is left of a store that was to have a keyspace of another name.
+    let temp = Temp::new();
+    let load = ["load", "--keyspace", "poeple", "--option", own, "csv:-"];
+    let ended = feed(&temp.store(), &load, b"id,n\n1,2\n");
+    assert_eq!((ended.code, temp.store().exists()), (2, false), "{ended:?}");
 }

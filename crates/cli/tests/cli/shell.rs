@@ -46,6 +46,7 @@ fn scripts() {
             "first\t1\n",
         ),
         ("put -5 x\ndelete --from -5 --to -6\ncount\n", "1\n", "first\t1\n"),
+        ("put x y\\ \nget x  \r\n", "y \n", "first\t1\nx\ty \n"),
     ] {
         let (code, printed, err, left) = run(&[], script);
         assert_eq!((code, err.as_str()), (0, ""), "{script:?}");
@@ -57,6 +58,8 @@ fn scripts() {
 fn the_first_fault_ends_a_script_and_what_came_before_stays() {
     for (script, code, part) in [
         ("put a 1\nbogus\nput b 2\n", 2, "line 2: unrecognized subcommand 'bogus'"),
+        ("put a 1\ndelete.old first\n", 2, "line 2: unrecognized subcommand 'delete.old'"),
+        ("put a 1\n'' delete first\n", 2, "line 2: unrecognized subcommand"),
         ("put a 1\nput b\nput b 2\n", 2, "line 2: the following required arguments"),
         ("put a 1\nput 'b 2\nput b 2\n", 2, "line 2: a quote is not closed"),
         ("put a 1\nput b \\q\nput b 2\n", 2, "line 2: unknown escape"),

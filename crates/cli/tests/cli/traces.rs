@@ -97,6 +97,30 @@ fn a_load_leaves_a_trace() {
     assert_eq!(ended.code, 4, "{ended:?}");
 }
 
+/// Little stays in the log: nothing is flushed, and that is what the trace tells.
+#[test]
+fn a_load_with_nothing_to_compact_leaves_a_trace_that_ends() {
+    let temp = Temp::new();
+    temp.file("rows.csv", "id,n\n1,2\n");
+    let (store, trace) = (path(&temp, "store"), path(&temp, "load.trace"));
+    let source = format!("csv:{}", path(&temp, "rows.csv"));
+    esker(&["load", "--db", &store, "--trace", &trace, &source]).good();
+    let replayed = esker(&["replay", &trace, "--plot", &path(&temp, "drawings")]);
+    let rate = replayed.good().lines().find(|line| line.starts_with("a second")).expect("a row");
+    assert_eq!(rate.split_whitespace().skip(2).collect::<Vec<_>>(), ["0", "B"]);
+    let watched = esker(&["watch", &trace]);
+    assert!(watched.good().contains("keyspace 0") && watched.good().contains("over"));
+}
+
+#[test]
+fn a_simulation_that_cannot_be_written_down_is_not_begun() {
+    let temp = Temp::new();
+    let nowhere = path(&temp, "no/where.trace");
+    // It would take days.
+    let ended = esker(&["simulate", "--size", "10000TiB", "--quiet", "--trace", &nowhere]);
+    assert_eq!((ended.code, ended.text()), (4, ""), "{ended:?}");
+}
+
 /// A trace of one keyspace: a step a second, the last one a stop.
 fn trace_of(seconds: u64) -> String {
     let mut text = "{\"run\":{\"number\":0,\"name\":\"keyspace 0\",\"about\":{}}}\n".to_owned();

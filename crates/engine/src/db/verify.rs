@@ -142,7 +142,7 @@ fn verify_views(
         }
     }
     for index in core.indexes.list().all() {
-        check_index(core, index, &mut report);
+        check_index(core, index, &mut report, || progress(&at))?;
         if !progress(&at) {
             return Err(Error::Cancelled);
         }
@@ -153,13 +153,22 @@ fn verify_views(
 }
 
 /// Compares an index with its records, if it is ready.
-fn check_index(core: &Core, index: &Index, report: &mut VerifyReport) {
-    let checked = match check::check(core, index) {
+///
+/// # Errors
+/// `Cancelled` once `go_on` says no.
+fn check_index(
+    core: &Core,
+    index: &Index,
+    report: &mut VerifyReport,
+    go_on: impl FnMut() -> bool,
+) -> Result<()> {
+    let checked = match check::check(core, index, go_on) {
         Ok(Some(checked)) => checked,
-        Ok(None) => return,
+        Ok(None) => return Ok(()),
+        Err(Error::Cancelled) => return Err(Error::Cancelled),
         Err(error) => {
             report.damage.push((core.dir.to_path_buf(), error));
-            return;
+            return Ok(());
         }
     };
     if checked.example.is_some() {
@@ -175,6 +184,7 @@ fn check_index(core: &Core, index: &Index, report: &mut VerifyReport) {
         stray: checked.stray,
         example: checked.example,
     });
+    Ok(())
 }
 
 pub(super) fn check_table(store: &TableStore, table: &Arc<Table>) -> Result<()> {

@@ -7,12 +7,15 @@ use crate::db::core::{Core, KeyspaceCore};
 use crate::db::scan_range::ScanOptions;
 use crate::db::snapshot::Snapshot;
 use crate::fields::index::split_index_key;
-use esker_base::Result;
 use esker_base::checksum::hash64;
 use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, Result};
 
 /// Memory of a scan over all records, for values that are kept apart.
 const SCAN_BYTES: usize = 16 << 20;
+
+/// Entries between two questions whether to go on.
+const ENTRIES_A_LOOK: u32 = 4_096;
 
 /// What a check of an index found.
 #[derive(Debug, Default)]
@@ -47,12 +50,18 @@ impl Sum {
     }
 }
 
-/// Checks an index; `None` if it is not ready.
+/// Checks an index; `None` if it is not ready. `go_on` is asked from time to time.
 ///
+/// # Errors
+/// `Cancelled` once `go_on` says no.
 /// # Cost
 /// Reads all entries and all records front to back. If these do not agree, looks each up in the
 /// other.
-pub(in crate::db) fn check(core: &Core, index: &Index) -> Result<Option<Checked>> {
+pub(in crate::db) fn check(
+    core: &Core,
+    index: &Index,
+    mut go_on: impl FnMut() -> bool,
+) -> Result<Option<Checked>> {
     let (Some(keyspace), Some(holder)) = (core.keyspace(index.of), core.keyspace(index.id)) else {
         return Ok(None);
     };
@@ -60,8 +69,17 @@ pub(in crate::db) fn check(core: &Core, index: &Index) -> Result<Option<Checked>
     if !State::read(core, index, Some(&snapshot))?.is_some_and(|state| state.is_ready) {
         return Ok(None);
     }
-    let checked = compare(core, index, (&keyspace, &holder), &snapshot);
+    let mut asked = 0_u32;
+    let mut go_on = || {
+        asked = asked.wrapping_add(1);
+        match asked.is_multiple_of(ENTRIES_A_LOOK) && !go_on() {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        }
+    };
+    let checked = compare(core, index, (&keyspace, &holder), &snapshot, &mut go_on);
     match keyspace.check_live().and_then(|()| holder.check_live()) {
+        _ if matches!(checked, Err(Error::Cancelled)) => Err(Error::Cancelled),
         Ok(()) => checked.map(Some),
         Err(_) => Ok(None),
     }
@@ -73,15 +91,16 @@ fn compare(
     index: &Index,
     (keyspace, holder): (&KeyspaceCore, &KeyspaceCore),
     snapshot: &Snapshot,
+    go_on: &mut impl FnMut() -> Result<()>,
 ) -> Result<Checked> {
     let (mut there, mut wanted) = (Sum::default(), Sum::default());
     walk_entries(core, holder, snapshot, |entry| {
         there.add(entry);
-        Ok(())
+        go_on()
     })?;
     walk_records(core, keyspace, index, snapshot, |entry, _| {
         wanted.add(entry);
-        Ok(())
+        go_on()
     })?;
     let mut checked = Checked { entries: there.entries, ..Checked::default() };
     if there == wanted {
@@ -99,14 +118,14 @@ fn compare(
             checked.stray += 1;
             checked.disagree(split_index_key(entry).map_or(entry, |(_, key)| key));
         }
-        Ok(())
+        go_on()
     })?;
     walk_records(core, keyspace, index, snapshot, |entry, key| {
         if core.get(holder, entry, Some(snapshot))?.is_none() {
             checked.missing += 1;
             checked.disagree(key);
         }
-        Ok(())
+        go_on()
     })?;
     Ok(checked)
 }
