@@ -49,6 +49,8 @@ pub(crate) struct RunOutput {
     /// Index of the first fragment that does not end where the run is, and bytes of those before it
     /// in the present table.
     next_border: usize,
+    /// The first of those fragments.
+    first_border: usize,
     tombstone_bytes: u64,
     tombstone_bytes_max: u64,
     /// Where the present table's part of the key space starts; `None` for the first.
@@ -91,6 +93,7 @@ impl RunOutput {
             tombstones,
             next_tombstone: 0,
             next_border: 0,
+            first_border: 0,
             tombstone_bytes: 0,
             tombstone_bytes_max,
             lower: None,
@@ -217,7 +220,11 @@ impl RunOutput {
             }
             self.next_border += 1;
             self.tombstone_bytes += bytes_of(fragment);
-            if self.tombstone_bytes >= self.tombstone_bytes_max {
+            let start = self.tombstones.get(self.first_border).map_or(&[][..], |f| &f.span.start);
+            let bounds_bytes = (start.len() + end.len()) as u64;
+            let large = self.tombstone_bytes >= self.tombstone_bytes_max
+                && self.tombstone_bytes >= BOUNDS_SHARE * bounds_bytes;
+            if large || self.tombstone_bytes >= TOMBSTONE_BYTES_MAX {
                 // Fragments that end at the last key or before it were passed with it, so that its
                 // records stay together.
                 let end = end.clone();
@@ -235,7 +242,7 @@ impl RunOutput {
     }
 
     fn end_table(&mut self, upper: Option<Arc<[u8]>>) -> Result<()> {
-        self.tombstone_bytes = 0;
+        (self.tombstone_bytes, self.first_border) = (0, self.next_border);
         let clipped = self.take_tombstones(upper.as_ref());
         if self.current.is_none() && !clipped.is_empty() {
             self.current = Some(self.start_table(0)?);

@@ -226,9 +226,10 @@ impl VersionSet {
     /// room for another. `is_begun` is set once some of it may stand in one.
     fn write(&mut self, edit: &VersionEdit, is_begun: &mut bool) -> Result<()> {
         self.renew()?;
-        *is_begun = true;
         let written = self.manifest.append(edit).and_then(|()| self.manifest.sync());
-        self.broken = written.is_err();
+        // One that is too long is refused before anything of it is written.
+        *is_begun = !matches!(written, Err(Error::InvalidArgument { .. }));
+        self.broken = written.is_err() && *is_begun;
         written
     }
 

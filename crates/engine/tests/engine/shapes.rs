@@ -3,7 +3,7 @@
 
 use super::support::{DIR, Model, Random, assert_sound, put_or_delete, setup};
 use esker::base::checksum::mix64;
-use esker::base::vfs::strict::StrictVfs;
+use esker::base::vfs::strict::{StrictVfs, Survival};
 use esker::event::Event;
 use esker::{
     Compaction, Compression, Db, Filter, KeyspaceOptions, Options, ScanOptions, Scheduler, Setup,
@@ -419,6 +419,68 @@ fn tables_of_long_keys_are_no_more_than_their_bounds_allow() {
         (0..2_000).for_each(|number| db.put(&key(number), &[7; 100]).expect("put"));
         db.flush().expect("flush");
         assert!(tables(&db) > 10, "{} tables", tables(&db));
+    }
+}
+
+/// So do those of all memtables that an open makes of a log, however small memtables are.
+#[test]
+fn an_open_makes_few_tables_of_long_keys() {
+    let disk = StrictVfs::new();
+    let mut options = options(Compaction::Leveled, Scheduler::Ratio);
+    options.default_keyspace.memtable_bytes = 64 << 20;
+    options.default_keyspace.filter = Filter::None;
+    let open = |options: &Options, disk: &StrictVfs| {
+        Db::open_with(DIR, options.clone(), setup(disk)).expect("open")
+    };
+    let db = open(&options, &disk);
+    let mut random = Random(6);
+    let mut long_key = || (0..100_000).map(|_| random.below(256) as u8).collect();
+    let keys: Vec<Vec<u8>> = (0..100).map(|_| long_key()).collect();
+    keys.iter().for_each(|key| db.put(key, b"v").expect("put"));
+    let disk = disk.crash(Survival::ProcessDeath, 1);
+    std::mem::forget(db);
+    // Nothing is compacted.
+    let keyspace = &mut options.default_keyspace;
+    keyspace.memtable_bytes = 64 << 10;
+    (keyspace.level0_runs_compact, keyspace.level0_runs_slow) = (200, 300);
+    keyspace.level0_runs_max = 400;
+    let db = open(&options, &disk);
+    let tables = db.default_keyspace().tables().expect("tables").len();
+    assert!((1..=6).contains(&tables), "{tables} tables");
+    assert!(keys.iter().all(|key| db.get(key).expect("get").is_some()));
+}
+
+/// Deleted ranges with long ends, which stand in tables of their own.
+#[test]
+fn tables_of_long_deleted_ranges_are_no_more_than_their_bounds_allow() {
+    for compaction in [Compaction::Leveled, Compaction::Tiered] {
+        let disk = StrictVfs::new();
+        let mut options = options(compaction, Scheduler::Ratio);
+        options.default_keyspace.memtable_bytes = 16 << 20;
+        options.default_keyspace.filter = Filter::None;
+        let open = || Db::open_with(DIR, options.clone(), setup(&disk)).expect("open");
+        let db = open();
+        let mut random = Random(7);
+        let mut long_key = || (0..30_000).map(|_| random.below(256) as u8).collect();
+        let keys: Vec<Vec<u8>> = (0..100).map(|_| long_key()).collect();
+        keys.iter().for_each(|key| db.put(key, b"v").expect("put"));
+        db.flush().expect("flush");
+        let snapshot = db.snapshot();
+        for key in &keys {
+            let end = [&key[..], &[0]].concat();
+            db.default_keyspace().delete_range(key, &end).expect("delete");
+        }
+        db.flush().expect("flush");
+        let tables = |db: &Db| db.default_keyspace().tables().expect("tables").len();
+        assert!((2..=10).contains(&tables(&db)), "{} tables", tables(&db));
+        db.default_keyspace().compact_range(None, None).expect("compact");
+        assert!((1..=12).contains(&tables(&db)), "{} tables", tables(&db));
+        let get_at = |key: &[u8]| db.default_keyspace().get_at(key, &snapshot).expect("get");
+        assert!(keys.iter().all(|key| get_at(key).is_some()));
+        drop(snapshot);
+        db.close().expect("close");
+        let db = open();
+        assert!(keys.iter().all(|key| db.get(key).expect("get").is_none()));
     }
 }
 
