@@ -220,7 +220,10 @@ impl RunOutput {
             }
             self.next_border += 1;
             self.tombstone_bytes += bytes_of(fragment);
-            let start = self.tombstones.get(self.first_border).map_or(&[][..], |f| &f.span.start);
+            let start = self
+                .tombstones
+                .get(self.first_border)
+                .map_or(&[][..], |first| &first.span.start[..]);
             let bounds_bytes = (start.len() + end.len()) as u64;
             let large = self.tombstone_bytes >= self.tombstone_bytes_max
                 && self.tombstone_bytes >= BOUNDS_SHARE * bounds_bytes;
