@@ -228,8 +228,8 @@ impl Config {
                 .filter(|&min| min > 0.0 && workload.only_reads() && !self.is_cold(step)),
             rate: self.rate,
             sync: self.sync || workload.sync,
-            // Each step draws keys of its own, and so does each workload where it is the first one of
-            // several runs; the same step of another engine draws the same.
+            // Each step draws keys of its own, and so does each workload where it is the first one
+            // of several runs; the same step of another engine draws the same.
             seed: (self.seed + step as u64) ^ number_of(workload.name),
             step,
             settle: true,

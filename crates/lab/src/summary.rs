@@ -93,7 +93,9 @@ impl Summary {
             summary.add(step);
         }
         let jobs = summary.jobs().max(1) as f64;
-        let sum: f64 = summary.levels.iter().map(|level| level.job_amplification).sum();
+        let of_jobs = summary.levels.iter().map(|level| level.job_amplification);
+        // An empty sum would be below zero.
+        let sum = of_jobs.fold(0.0, |sum, of| sum + of);
         summary.job_amplification = sum / jobs;
         for level in &mut summary.levels {
             let jobs = level.jobs.max(1) as f64;

@@ -107,8 +107,9 @@ impl StrictVfs {
 
     /// How many mutating calls there were, the one that turned the machine off included.
     ///
-    /// Counted: create, `create_log`, append, rewrite, sync, finish, rename, link, remove, truncate,
-    /// `punch_hole`, `create_dir_all`, `remove_dir`, `sync_dir`, and a lock that creates its file.
+    /// Counted: create, `create_log`, append, rewrite, sync, finish, rename, link, remove,
+    /// truncate, `punch_hole`, `create_dir_all`, `remove_dir`, `sync_dir`, and a lock that creates
+    /// its file.
     pub fn mutating_calls(&self) -> u64 {
         self.disk.lock().calls
     }

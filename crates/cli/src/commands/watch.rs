@@ -35,9 +35,9 @@ const BEGINS_BYTES: usize = 512;
 ///
 /// Follows a trace while `load`, `compact`, `gc`, or any program with a recorder for its listener,
 /// writes it, and ends when the store is closed, or with Ctrl-C. What an older trace holds in the
-/// same file goes when the store is open: until then that is what is shown. With --speed a trace is played
-/// from its beginning, a real store's or a simulated one's. Draws on a terminal, with colours
-/// unless NO_COLOR is set; writes a line a second elsewhere, and the drawing at the end.
+/// same file goes when the store is open: until then that is what is shown. With --speed a trace is
+/// played from its beginning, a real store's or a simulated one's. Draws on a terminal, with
+/// colours unless NO_COLOR is set; writes a line a second elsewhere, and the drawing at the end.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   esker load --db store --trace load.trace csv:people.csv &

@@ -105,7 +105,7 @@ fn a_load_with_nothing_to_compact_leaves_a_trace_that_ends() {
     let (store, trace) = (path(&temp, "store"), path(&temp, "load.trace"));
     let source = format!("csv:{}", path(&temp, "rows.csv"));
     esker(&["load", "--db", &store, "--trace", &trace, &source]).good();
-    let replayed = esker(&["replay", &trace, "--plot", &path(&temp, "drawings")]);
+    let replayed = esker(&["replay", &trace]);
     let rate = replayed.good().lines().find(|line| line.starts_with("a second")).expect("a row");
     assert_eq!(rate.split_whitespace().skip(2).collect::<Vec<_>>(), ["0", "B"]);
     let watched = esker(&["watch", &trace]);
