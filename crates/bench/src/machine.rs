@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,8 @@ const IDLE_LOOKS: u32 = 6;
 const MEMORY_LOOK: Duration = Duration::from_millis(20);
 /// Between two looks at the disk.
 const DISK_LOOK: Duration = Duration::from_millis(100);
+/// How many times as long as a look takes nobody looks.
+const LOOK_REST: u32 = 200;
 /// Processor time of a look in which a process counts as idle.
 const IDLE_NS_MAX: u64 = 2_000_000;
 
@@ -162,8 +163,9 @@ fn own_memory_bytes() -> u64 {
 /// Watches how much there is of something that the system keeps no peak of.
 #[derive(Debug)]
 pub struct Peak {
-    watcher: Option<JoinHandle<u64>>,
-    over: Arc<AtomicBool>,
+    watcher: JoinHandle<u64>,
+    /// It ends when this goes.
+    over: Sender<()>,
 }
 
 impl Peak {
@@ -179,30 +181,27 @@ impl Peak {
     }
 
     fn watch(every: Duration, look: impl Fn() -> u64 + Send + 'static) -> Peak {
-        let over = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&over);
+        let (over, is_over) = mpsc::channel::<()>();
         let watcher = std::thread::spawn(move || {
-            let mut peak = look();
-            while !seen.load(Ordering::Relaxed) {
-                std::thread::sleep(every);
+            let mut peak = 0;
+            loop {
+                let begun = Instant::now();
                 peak = peak.max(look());
+                // Thousands of files must not keep the process from ever being idle.
+                let rest = every.max(LOOK_REST * begun.elapsed());
+                if is_over.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
+                    return peak;
+                }
             }
-            peak
         });
-        Peak { watcher: Some(watcher), over }
+        Peak { watcher, over }
     }
 
     /// The most that was seen. Nobody looks any more.
-    pub fn bytes(mut self) -> u64 {
-        self.over.store(true, Ordering::Relaxed);
+    pub fn bytes(self) -> u64 {
+        drop(self.over);
         // It does nothing that panics; 0 is what is shown where the system does not say.
-        self.watcher.take().and_then(|watcher| watcher.join().ok()).unwrap_or(0)
-    }
-}
-
-impl Drop for Peak {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.watcher.join().unwrap_or(0)
     }
 }
 
