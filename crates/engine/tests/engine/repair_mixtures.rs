@@ -43,6 +43,22 @@ fn put_over(disk: &StrictVfs, files: &[(String, Vec<u8>)]) {
     }
 }
 
+/// Brings back the tables that were there at some time, and loses the manifests: what comes of it.
+fn with_tables_of_before(
+    disk: &StrictVfs,
+    old: Vec<(String, Vec<u8>)>,
+    options: &Options,
+) -> RepairReport {
+    let tables: Vec<_> = old.into_iter().filter(|(name, _)| name.ends_with(".tbl")).collect();
+    put_over(disk, &tables);
+    for (name, _) in files(disk) {
+        if name == "CURRENT" || name.starts_with("MANIFEST") {
+            disk.remove(&Path::new(DIR).join(name)).expect("remove");
+        }
+    }
+    repair(Path::new(DIR), options, setup(disk), |_| true).expect("repair")
+}
+
 fn contents(db: &Db) -> Model {
     db.iter().expect("iter").collect::<Result<_, _>>().expect("read")
 }
@@ -156,14 +172,7 @@ fn a_keyspace_that_was_dropped_does_not_take_the_name_of_the_newer_one() {
     db.drop_keyspace("users").expect("drop");
     create(&db, b"new");
     db.close().expect("close");
-    let tables: Vec<_> = old.into_iter().filter(|(name, _)| name.ends_with(".tbl")).collect();
-    put_over(&disk, &tables);
-    for (name, _) in files(&disk) {
-        if name == "CURRENT" || name.starts_with("MANIFEST") {
-            disk.remove(&Path::new(DIR).join(name)).expect("remove");
-        }
-    }
-    let report = repair(Path::new(DIR), &options, setup(&disk), |_| true).expect("repair");
+    let report = with_tables_of_before(&disk, old, &options);
     let db = open(&disk, &options);
     let names = db.keyspace_names();
     let recovered = names.iter().find(|name| name.starts_with("users-recovered-"));
@@ -194,14 +203,7 @@ fn an_index_that_was_created_again_is_there_once() {
     db.default_keyspace().create_index("price").expect("create");
     put(&db, b"plum");
     db.close().expect("close");
-    let tables: Vec<_> = old.into_iter().filter(|(name, _)| name.ends_with(".tbl")).collect();
-    put_over(&disk, &tables);
-    for (name, _) in files(&disk) {
-        if name == "CURRENT" || name.starts_with("MANIFEST") {
-            disk.remove(&Path::new(DIR).join(name)).expect("remove");
-        }
-    }
-    let report = repair(Path::new(DIR), &options, setup(&disk), |_| true).expect("repair");
+    let report = with_tables_of_before(&disk, old, &options);
     let db = open(&disk, &options);
     let keyspace = db.default_keyspace();
     assert_eq!(keyspace.indexes().expect("list").len(), 1, "{report}");
