@@ -166,21 +166,26 @@ impl StoreArgs {
 
     /// The same, with a trace.
     pub(crate) fn write_traced(&self, trace: &TraceArgs) -> Result<Store> {
-        expect_store(&self.db)?;
-        let options = Options { create_if_missing: false, ..self.tuning.options()? };
-        let (db, trace_end) = trace.listen()?.open(&self.db, &options)?;
-        self.enter(db, options, trace_end, false)
+        self.write_with(trace, Options::clone)
     }
 
-    /// Opens an existing store for writing, where a keyspace of this name is to be created, and
-    /// returns the options that it gets.
-    pub(crate) fn write_for_new(&self, name: &str) -> Result<(Store, KeyspaceOptions)> {
+    /// Opens an existing store for writing, and creates a keyspace in it.
+    pub(crate) fn write_new(&self, name: &str) -> Result<Store> {
+        let store = self.write_with(&TraceArgs::default(), |options| without(options, name))?;
+        store.db.create_keyspace(name, options_of(&store.options, name))?;
+        Ok(store)
+    }
+
+    /// Opens an existing store by what `known` leaves of the options.
+    fn write_with(
+        &self,
+        trace: &TraceArgs,
+        known: impl FnOnce(&Options) -> Options,
+    ) -> Result<Store> {
         expect_store(&self.db)?;
         let options = Options { create_if_missing: false, ..self.tuning.options()? };
-        let own = options_of(&options, name);
-        let options = without(options, name);
-        let (db, trace_end) = TraceArgs::default().listen()?.open(&self.db, &options)?;
-        Ok((self.enter(db, options, trace_end, false)?, own))
+        let (db, trace_end) = trace.listen()?.open(&self.db, &known(&options))?;
+        self.enter(db, options, trace_end, false)
     }
 
     /// Opens a store for writing; creates it, with the keyspace asked for, if there is none.
@@ -200,7 +205,7 @@ impl StoreArgs {
         let name = self.keyspace.as_deref().unwrap_or(DEFAULT_KEYSPACE);
         let known = match exists || name == DEFAULT_KEYSPACE {
             true => options.clone(),
-            false => without(options.clone(), name),
+            false => without(&options, name),
         };
         let (db, trace_end) = trace.listen()?.open(&self.db, &known)?;
         self.enter(db, options, trace_end, !exists)
@@ -224,7 +229,8 @@ fn options_of(options: &Options, name: &str) -> KeyspaceOptions {
 }
 
 /// The options but for those of this keyspace, which is not there yet.
-fn without(mut options: Options, name: &str) -> Options {
+fn without(options: &Options, name: &str) -> Options {
+    let mut options = options.clone();
     options.keyspaces.remove(name);
     options
 }

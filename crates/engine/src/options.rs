@@ -11,7 +11,7 @@ mod memory;
 pub use compaction::{Compaction, Scheduler, TimeSlice};
 pub use durability::Durability;
 pub use groups::GroupPrefix;
-pub(crate) use memory::{MemoryShares, memtable_limit_bytes};
+pub(crate) use memory::{MemoryShares, memtable_limit_bytes, replayed_memtable_bytes};
 
 use esker_base::{Error, KeyOrder, Result};
 use serde::{Deserialize, Serialize};

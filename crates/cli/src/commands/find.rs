@@ -221,14 +221,15 @@ impl Finder<'_> {
 
     fn by_reading(&mut self, lookup: &Lookup, quiet: bool, out: &mut Output) -> Result<()> {
         let mut progress = Progress::start("reading", quiet);
-        let done = self.walk(lookup, &mut progress, out);
+        let whole = self.walk(lookup, &mut progress, out);
         progress.finish();
         // Said once the bar is gone.
-        done.and_then(|()| self.check_interrupt())
+        if whole? { Ok(()) } else { Err(self.interrupt.ended()) }
     }
 
-    /// Goes through all records: in the order of keys, or of the disk where no order shows.
-    fn walk(&mut self, lookup: &Lookup, progress: &mut Progress, out: &mut Output) -> Result<()> {
+    /// Goes through all records: in the order of keys, or of the disk where no order shows. False
+    /// if it was interrupted.
+    fn walk(&mut self, lookup: &Lookup, progress: &mut Progress, out: &mut Output) -> Result<bool> {
         let options = ScanOptions { fill_cache: false, ..ScanOptions::default() };
         let options = options.at(self.snapshot);
         let keyspace = &self.store.keyspace;
@@ -238,11 +239,11 @@ impl Finder<'_> {
             while !self.is_full() && cursor.advance()? {
                 records += 1;
                 if !self.look(records, progress) {
-                    break;
+                    return Ok(false);
                 }
                 self.found += u64::from(self.meets(lookup, cursor.value()));
             }
-            return Ok(());
+            return Ok(true);
         }
         // What is found must not be mixed up with a bar.
         let is_shown = to_terminal();
@@ -251,7 +252,7 @@ impl Finder<'_> {
         while !self.is_full() && cursor.valid() {
             records += 1;
             if !self.look(records, progress) {
-                break;
+                return Ok(false);
             }
             if self.meets(lookup, cursor.value()) {
                 self.found += 1;
@@ -272,7 +273,7 @@ impl Finder<'_> {
             }
             cursor.next()?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Shows how far it is; false if it is to end.

@@ -52,9 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.action {
         Action::List { store } => list(store),
         Action::Create { name, store: args } => {
-            let (store, options) = args.write_for_new(name)?;
-            store.db.create_keyspace(name, options)?;
-            store.close()?;
+            args.write_new(name)?.close()?;
             done(args.json)
         }
         Action::Drop { name, store: args } => {

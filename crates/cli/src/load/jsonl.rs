@@ -2,6 +2,7 @@
 //!
 //! What a field cannot hold exactly makes a line malformed, so that no digit of a number is lost.
 
+use super::rows::MARK;
 use super::source::{Record, Source, Step};
 use super::text::{self, Counted, Meter};
 use super::values::Values;
@@ -73,7 +74,7 @@ impl Source for JsonLines {
             }
             let mut text = &self.text[..];
             if self.line == 1 {
-                text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+                text = text.strip_prefix(MARK).unwrap_or(text);
             }
             let text = text.trim_ascii();
             if !text.is_empty() {

@@ -15,7 +15,7 @@ use std::rc::Rc;
 const ROW_BYTES_MAX: u64 = 256 << 20;
 
 /// What some editors put before text in UTF-8. It belongs to no cell.
-const MARK: &[u8] = b"\xef\xbb\xbf";
+pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What is read behind the mark, if there is one. A reader of CSV knows it only where it comes in
 /// one piece with what follows.

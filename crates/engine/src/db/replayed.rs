@@ -6,6 +6,7 @@ use crate::flush::{Hidden, flush_memtable};
 use crate::log::{StoredValue, ValuePointer, Writer};
 use crate::memtable::Memtable;
 use crate::names;
+use crate::options::replayed_memtable_bytes;
 use crate::table::Origin;
 use crate::value_log::{LogList, ValueFile, ValueFileMeta};
 use crate::version::{Change, KeyspaceRecord, TableMeta, TableStore, VersionEdit, VersionSet};
@@ -14,9 +15,6 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::{Batch, Error, KeyspaceId, Kind, Result, Seq, batch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// So many full memtables are what all of them may take.
-const SPILLS_AT_ONCE: u64 = 4;
 
 /// Logs with fewer bytes of records than this are carried over into the new log.
 const CARRY_BYTES_MAX: u64 = 1 << 20;
@@ -194,8 +192,7 @@ impl Replayed {
                 Ok(())
             }
             Spill::ToTables { memtables_bytes_max } => {
-                // However small memtables are otherwise: one edit names the tables of all of them.
-                if keyspace.active.is_full(memtables_bytes_max / SPILLS_AT_ONCE) {
+                if keyspace.active.is_full(replayed_memtable_bytes(memtables_bytes_max)) {
                     return self.spill(op.keyspace, records);
                 }
                 if self.grown_bytes <= memtables_bytes_max {

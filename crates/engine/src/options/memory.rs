@@ -38,7 +38,13 @@ const RUNS_READ_AT_ONCE: usize = 8;
 /// Bytes with which a memtable is full: a quarter of what all may hold at the most, so that some
 /// can be flushed while others fill.
 pub(crate) fn memtable_limit_bytes(options: &KeyspaceOptions, memtables_bytes_max: u64) -> u64 {
-    options.memtable_bytes.min(memtables_bytes_max / 4)
+    options.memtable_bytes.min(replayed_memtable_bytes(memtables_bytes_max))
+}
+
+/// The same of one that is filled from a log and made tables at once, however small memtables are
+/// otherwise: one edit of the manifest names the tables of all that come of the logs.
+pub(crate) fn replayed_memtable_bytes(memtables_bytes_max: u64) -> u64 {
+    memtables_bytes_max / 4
 }
 
 impl Options {

@@ -829,3 +829,34 @@ fn a_damaged_record_can_be_written_once_its_index_is_dropped() {
     let [index] = &report.indexes[..] else { panic!("one index: {report:?}") };
     assert_eq!(index.missing + index.stray, 0, "{report:?}");
 }
+
+/// Comparing a large index takes long: whoever waits for it may end that too.
+#[test]
+fn a_verify_can_be_ended_while_it_compares_an_index() {
+    const RECORDS: u64 = 10_000;
+    let disk = StrictVfs::new();
+    let db = open(&disk);
+    let keyspace = db.default_keyspace();
+    keyspace.create_index("price").expect("create");
+    for number in 0..RECORDS {
+        let record = Record::new().with("price", number as i64 % 10);
+        keyspace.put_record(&number.to_be_bytes(), &record).expect("put");
+    }
+    db.wait_indexes().expect("built");
+    db.flush().expect("flush");
+    // How often it asks once all files are read.
+    let asked = |most: u64| {
+        let mut asked = 0;
+        let report = db.verify(|at| {
+            asked += u64::from(at.files == at.files_total);
+            asked < most
+        });
+        (asked, report)
+    };
+    let (all, report) = asked(u64::MAX);
+    assert_eq!(report.expect("verify").indexes.len(), 1);
+    // Once after the last file, once after the index, and while entries and records are read.
+    assert!(all >= 2 + 2 * RECORDS / 4_096, "{all}");
+    let (_, ended) = asked(3);
+    assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+}

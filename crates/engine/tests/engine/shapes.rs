@@ -392,20 +392,29 @@ fn tombstones_free_space_in_tiers_too() {
     db.close().expect("close");
 }
 
+/// Memtables take many of them.
+fn for_long_keys(compaction: Compaction) -> Options {
+    let mut options = options(compaction, Scheduler::Ratio);
+    options.default_keyspace.memtable_bytes = 16 << 20;
+    options.default_keyspace.filter = Filter::None;
+    options
+}
+
+fn long_keys(count: usize, bytes: usize) -> Vec<Vec<u8>> {
+    let mut random = Random(5);
+    let mut key = || (0..bytes).map(|_| random.below(256) as u8).collect();
+    (0..count).map(|_| key()).collect()
+}
+
 /// The first and last keys of all tables that a flush writes stand in one edit of the manifest.
 #[test]
 fn tables_of_long_keys_are_no_more_than_their_bounds_allow() {
-    const KEY_BYTES: u64 = 30_000;
     for compaction in [Compaction::Leveled, Compaction::Tiered] {
         let disk = StrictVfs::new();
-        let mut options = options(compaction, Scheduler::Ratio);
-        options.default_keyspace.memtable_bytes = 16 << 20;
-        options.default_keyspace.filter = Filter::None;
+        let options = for_long_keys(compaction);
         let open = || Db::open_with(DIR, options.clone(), setup(&disk)).expect("open");
         let db = open();
-        let mut random = Random(5);
-        let mut long_key = || (0..KEY_BYTES).map(|_| random.below(256) as u8).collect();
-        let keys: Vec<Vec<u8>> = (0..200).map(|_| long_key()).collect();
+        let keys = long_keys(200, 30_000);
         keys.iter().for_each(|key| db.put(key, b"v").expect("put"));
         db.flush().expect("flush");
         let tables = |db: &Db| db.default_keyspace().tables().expect("tables").len();
@@ -426,16 +435,12 @@ fn tables_of_long_keys_are_no_more_than_their_bounds_allow() {
 #[test]
 fn an_open_makes_few_tables_of_long_keys() {
     let disk = StrictVfs::new();
-    let mut options = options(Compaction::Leveled, Scheduler::Ratio);
-    options.default_keyspace.memtable_bytes = 64 << 20;
-    options.default_keyspace.filter = Filter::None;
+    let mut options = for_long_keys(Compaction::Leveled);
     let open = |options: &Options, disk: &StrictVfs| {
         Db::open_with(DIR, options.clone(), setup(disk)).expect("open")
     };
     let db = open(&options, &disk);
-    let mut random = Random(6);
-    let mut long_key = || (0..100_000).map(|_| random.below(256) as u8).collect();
-    let keys: Vec<Vec<u8>> = (0..100).map(|_| long_key()).collect();
+    let keys = long_keys(100, 100_000);
     keys.iter().for_each(|key| db.put(key, b"v").expect("put"));
     let disk = disk.crash(Survival::ProcessDeath, 1);
     std::mem::forget(db);
@@ -455,14 +460,10 @@ fn an_open_makes_few_tables_of_long_keys() {
 fn tables_of_long_deleted_ranges_are_no_more_than_their_bounds_allow() {
     for compaction in [Compaction::Leveled, Compaction::Tiered] {
         let disk = StrictVfs::new();
-        let mut options = options(compaction, Scheduler::Ratio);
-        options.default_keyspace.memtable_bytes = 16 << 20;
-        options.default_keyspace.filter = Filter::None;
+        let options = for_long_keys(compaction);
         let open = || Db::open_with(DIR, options.clone(), setup(&disk)).expect("open");
         let db = open();
-        let mut random = Random(7);
-        let mut long_key = || (0..30_000).map(|_| random.below(256) as u8).collect();
-        let keys: Vec<Vec<u8>> = (0..100).map(|_| long_key()).collect();
+        let keys = long_keys(100, 30_000);
         keys.iter().for_each(|key| db.put(key, b"v").expect("put"));
         db.flush().expect("flush");
         let snapshot = db.snapshot();

@@ -12,7 +12,7 @@ use crate::flush::{Hidden, flush_memtable};
 use crate::log::{LogKind, Piece, Salvager};
 use crate::memtable::Memtable;
 use crate::names::{self, FileKind};
-use crate::options::memtable_limit_bytes;
+use crate::options::replayed_memtable_bytes;
 use crate::version::Recovered;
 use esker_base::batch::{self, BatchOp};
 use esker_base::{KeyspaceId, Result, Seq, Trailer};
@@ -332,7 +332,7 @@ impl Repair<'_> {
         self.mem_bytes += grown;
         self.report.keyspace(id).log_operations += 1;
         let bytes_max = self.options.memtables_limit_bytes();
-        if mem.is_full(memtable_limit_bytes(&options, bytes_max)) {
+        if mem.is_full(replayed_memtable_bytes(bytes_max)) {
             return self.flush(id);
         }
         if self.mem_bytes <= bytes_max {
